@@ -1,0 +1,1 @@
+"""Algorithm cards; data only."""

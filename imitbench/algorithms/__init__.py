@@ -1,0 +1,1 @@
+"""Imitation and reward learning algorithms."""

@@ -1,0 +1,1 @@
+"""From cards to results: plan, specification, job, worker and evaluation protocol."""

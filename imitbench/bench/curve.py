@@ -1,0 +1,47 @@
+"""Turns what an algorithm logs into points of its learning curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stable_baselines3.common.logger import KVWriter, Logger
+
+from imitbench.bench.learner import Callback
+from imitbench.util.logger import HierarchicalLogger
+
+
+class CurveWriter(KVWriter):
+    """An output of the logger that passes numbers on to the harness.
+
+    Args:
+        step_key: Logged key that counts what the budget counts.
+
+    Attributes:
+        callback: Where points go; `None` drops them.
+    """
+
+    def __init__(self, step_key: str) -> None:
+        self.callback: Callback | None = None
+        self._step_key = step_key
+
+    def write(
+        self,
+        key_values: dict[str, Any],
+        key_excluded: dict[str, tuple[str, ...]],
+        step: int = 0,
+    ) -> None:
+        """Records one point from the logged numbers."""
+        if self.callback is None or self._step_key not in key_values:
+            return
+        numbers = {
+            key: float(value) for key, value in key_values.items() if key != self._step_key
+        }
+        self.callback(int(key_values[self._step_key]), numbers)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def curve_logger(writer: CurveWriter) -> HierarchicalLogger:
+    """A logger whose only output is the learning curve."""
+    return HierarchicalLogger(Logger(folder=None, output_formats=[writer]), format_strs=[])

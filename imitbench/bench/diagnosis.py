@@ -1,0 +1,95 @@
+"""Checks the installation and this machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from imitbench.bench import artifacts, provenance
+from imitbench.bench.environments import make_environment
+from imitbench.bench.spec import environment_spec
+from imitbench.bench.sweep import check_writable
+from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
+
+_LEAST_FREE_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked.
+
+    Attributes:
+        what: The thing.
+        ok: Whether it is as it should be.
+        detail: What was found; for a problem, with its fix.
+    """
+
+    what: str
+    ok: bool
+    detail: str
+
+
+def diagnose(out: Path) -> list[Finding]:
+    """Checks packages, cards, environments, bundled files, the device and the results folder.
+
+    Args:
+        out: Results folder that would be used.
+    """
+    checks: list[tuple[str, Callable[[], str]]] = [
+        ("machine", _machine),
+        ("packages", lambda: ", ".join(f"{k} {v}" for k, v in provenance.package_versions().items())),
+        ("device", _device),
+        ("results folder", lambda: _results_folder(out)),
+        ("algorithms", lambda: ", ".join(load_algorithm(n).name for n in algorithm_names())),
+        *_suite_checks(),
+    ]
+    return [_check(what, check) for what, check in checks]
+
+
+def _check(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, True, check())
+    except Exception as error:  # whatever goes wrong is what the user wants to know
+        return Finding(what, False, str(error).splitlines()[0])
+
+
+def _machine() -> str:
+    cores = len(os.sched_getaffinity(0))
+    return f"Python {platform.python_version()}, {cores} cores, {provenance.cpu_model()}"
+
+
+def _device() -> str:
+    import torch as th
+
+    if th.version.cuda is None:
+        return "cpu (torch is a CPU build)"
+    if not th.cuda.is_available():
+        return f"cpu (torch is built for CUDA {th.version.cuda}, but no usable GPU was found)"
+    return f"cuda: {th.cuda.get_device_name()}"
+
+
+def _results_folder(out: Path) -> str:
+    check_writable(out)
+    free = shutil.disk_usage(out).free
+    if free < _LEAST_FREE_BYTES:
+        raise OSError(f"{out}: only {free / 1e6:.0f} MB free; make room or choose --out")
+    return f"{out.resolve()}: writable, {free / 1e9:.0f} GB free"
+
+
+def _suite_checks() -> Iterator[tuple[str, Callable[[], str]]]:
+    for name in suite_names():
+        yield f"suite {name}", lambda name=name: _suite(name)  # type: ignore[misc]
+
+
+def _suite(name: str) -> str:
+    suite = load_suite(name)
+    root = artifacts.source_root("bundled", name)
+    for env_id, card in suite.environments.items():
+        make_environment(environment_spec(env_id, card)).close()
+        artifacts.pin_expert(root, "bundled", card.expert.repo)
+        artifacts.pin_demos(root, "bundled", card.demos.repo, card.demos.trajectories, None)
+    return f"{len(suite.environments)} environments, experts and demonstrations present"

@@ -1,0 +1,67 @@
+"""A job: the unit that an executor runs, a file naming one or more runs of one cell."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from imitbench.errors import InputError
+from imitbench.store.records import Record, ReferenceScores, RunSpec
+from imitbench.util.files import atomic_write_text
+
+JOBS_FOLDER = ".jobs"
+
+
+class Job(Record):
+    """What a worker is told (a JSON file).
+
+    Attributes:
+        out: Results folder, absolute.
+        source_root: Folder that holds `experts/` and `demos/`, absolute.
+        runs: Runs of one algorithm on one environment.
+        references: References of that environment.
+        command: The command that the user typed, for provenance.
+        force: Whether completed runs are done again.
+    """
+
+    out: str
+    source_root: str
+    runs: list[RunSpec]
+    references: ReferenceScores
+    command: str
+    force: bool = False
+
+    def write(self) -> Path:
+        """Writes the job file below the results folder and returns its path."""
+        path = Path(self.out) / JOBS_FOLDER / f"{self.runs[0].run_id}-{uuid.uuid4().hex[:8]}.json"
+        atomic_write_text(path, self.model_dump_json() + "\n")
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        """Reads a job file.
+
+        Raises:
+            InputError: The file is missing or malformed.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            problem = str(error).splitlines()[0]
+            raise InputError(f"{path}: not a job file ({problem})") from error
+
+
+def pack_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:
+    """Groups consecutive runs of the same cell into packs.
+
+    Args:
+        runs: Runs, those of a cell next to each other.
+        size: Most runs in a pack.
+    """
+    for _, cell in groupby(runs, key=lambda run: (run.algo_label, run.environment.id)):
+        while pack := list(islice(cell, size)):
+            yield pack

@@ -1,0 +1,82 @@
+"""The seam between the harness and an algorithm: one class per method."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from imitbench.cards.algorithm import Scalar
+from imitbench.store.records import Budget, EnvironmentSpec
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+
+Callback = Callable[[int, Mapping[str, float]], None]
+"""Called with (budget units spent so far, named metrics) to record a point of the curve."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a learner is asked to solve.
+
+    Attributes:
+        environment: The environment's specification.
+        observation_space: Space of its observations.
+        action_space: Space of its actions.
+        hyperparameters: Every hyper-parameter of the card with its value.
+        seed: Seed for anything that does not take a NumPy generator.
+        expert: The expert, for methods whose card says that they need it.
+    """
+
+    environment: EnvironmentSpec
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    hyperparameters: Mapping[str, Scalar]
+    seed: int
+    expert: BasePolicy | None = None
+
+
+class Learner(ABC):
+    """A method as the harness sees it. Called in the order `setup`, `train`, `policy`."""
+
+    @abstractmethod
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds everything that training needs.
+
+        Args:
+            task: What to solve.
+            demos: Whole expert episodes; empty for methods that need none. Their rewards are
+                there for diagnosis and must not be learnt from.
+            rng: The only source of randomness that may be used, beside torch's global
+                generator, which is seeded.
+            device: `cpu` or `cuda`.
+        """
+
+    @abstractmethod
+    def train(self, budget: Budget, callback: Callback) -> int:
+        """Trains until the budget is spent.
+
+        Args:
+            budget: How much training, in the unit that the card names.
+            callback: Records points of the learning curve.
+
+        Returns:
+            Environment steps consumed; 0 for methods that learn offline.
+        """
+
+    @abstractmethod
+    def policy(self) -> BasePolicy:
+        """The learnt policy."""

@@ -1,0 +1,1 @@
+"""Adapters through which the harness trains each algorithm."""

@@ -1,0 +1,60 @@
+"""Points of reference that do not train: uniformly random actions, and the expert itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from imitbench.bench.learner import Callback, Learner, Task
+from imitbench.policies.base import RandomPolicy
+from imitbench.store.records import Budget
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+
+
+class _Untrained(Learner):
+    """A learner whose policy is there from the start."""
+
+    _policy: BasePolicy
+
+    def train(self, budget: Budget, callback: Callback) -> int:
+        """Does nothing."""
+        return 0
+
+    def policy(self) -> BasePolicy:
+        """The policy given at setup."""
+        return self._policy
+
+
+class RandomLearner(_Untrained):
+    """Uniformly random actions: score 0."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds the random policy on the task's spaces."""
+        self._policy = RandomPolicy(task.observation_space, task.action_space)
+
+
+class ExpertLearner(_Untrained):
+    """The suite's expert: score 1."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Takes the expert as it is."""
+        assert task.expert is not None, "the card says that an expert is needed"
+        self._policy = task.expert

@@ -1,0 +1,79 @@
+"""Behavioral cloning in the harness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from stable_baselines3.common.policies import ActorCriticPolicy
+
+from imitbench.algorithms.bc import BC
+from imitbench.bench.curve import CurveWriter, curve_logger
+from imitbench.bench.learner import Callback, Learner, Task
+from imitbench.data.rollout import flatten_trajectories
+from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.store.records import Budget
+from imitbench.util.networks import RunningNorm
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+
+CURVE_POINTS = 20
+
+
+class BCLearner(Learner):
+    """Maximizes the likelihood of the expert's actions, batch by batch."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds the policy and hands the demonstrations to `BC`."""
+        options: dict[str, Any] = dict(task.hyperparameters)
+        extractor: dict[str, Any] = {}
+        if options["normalize_observations"]:
+            extractor = {
+                "features_extractor_class": NormalizeFeaturesExtractor,
+                "features_extractor_kwargs": {"normalize_class": RunningNorm},
+            }
+        policy = ActorCriticPolicy(
+            task.observation_space,
+            task.action_space,
+            lr_schedule=lambda _: options["learning_rate"],
+            net_arch=[options["hidden_size"]] * options["hidden_layers"],
+            **extractor,
+        )
+        self._curve = CurveWriter(step_key="bc/batch")
+        self._bc = BC(
+            observation_space=task.observation_space,
+            action_space=task.action_space,
+            rng=rng,
+            policy=policy,
+            demonstrations=flatten_trajectories(demos),
+            batch_size=options["batch_size"],
+            optimizer_kwargs={"lr": options["learning_rate"]},
+            ent_weight=options["ent_weight"],
+            l2_weight=options["l2_weight"],
+            device=device,
+            custom_logger=curve_logger(self._curve),
+        )
+
+    def train(self, budget: Budget, callback: Callback) -> int:
+        """Trains for `budget.amount` batches."""
+        self._curve.callback = callback
+        self._bc.train(
+            n_batches=budget.amount,
+            log_interval=max(1, budget.amount // CURVE_POINTS),
+            progress_bar=False,
+        )
+        return 0
+
+    def policy(self) -> BasePolicy:
+        """The cloned policy."""
+        return self._bc.policy

@@ -1,0 +1,187 @@
+"""Expands algorithms x environments x seeds into runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from imitbench.bench.spec import Settings, make_spec
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.catalog import (
+    algorithm_names,
+    load_algorithm,
+    load_suite,
+    select_environments,
+)
+from imitbench.cards.suite import EnvironmentCard, SuiteCard
+from imitbench.errors import InputError, did_you_mean
+from imitbench.store.records import RunSpec
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """An algorithm and an environment that cannot go together.
+
+    Attributes:
+        algo: Name of the algorithm.
+        env: Id of the environment.
+        why: What does not fit.
+    """
+
+    algo: str
+    env: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a sweep will do; runs are made one by one when iterated over.
+
+    Attributes:
+        suite: Card of the suite.
+        environments: Chosen environments by id.
+        algorithms: Cards of the chosen algorithms with their resolved hyper-parameters.
+        seeds: Seeds of every cell.
+        settings: Choices that hold for the whole sweep.
+    """
+
+    suite: SuiteCard
+    environments: dict[str, EnvironmentCard]
+    algorithms: list[tuple[AlgorithmCard, dict[str, Scalar]]]
+    seeds: Sequence[int]
+    settings: Settings
+
+    def __iter__(self) -> Iterator[RunSpec]:
+        """Yields runs seed by seed within each environment and algorithm.
+
+        Raises:
+            InputError: An expert or demonstrations are missing.
+        """
+        for algorithm, hyperparameters in self.algorithms:
+            for env_id, environment in self.environments.items():
+                if _mismatch(algorithm, environment) is not None:
+                    continue
+                for seed in self.seeds:
+                    yield make_spec(
+                        self.suite, env_id, algorithm, hyperparameters, seed, self.settings
+                    )
+
+    @property
+    def not_applicable(self) -> list[NotApplicable]:
+        """Pairs that were asked for but cannot go together."""
+        return [
+            NotApplicable(algorithm.name, env_id, why)
+            for algorithm, _ in self.algorithms
+            for env_id, environment in self.environments.items()
+            if (why := _mismatch(algorithm, environment)) is not None
+        ]
+
+
+def make_plan(
+    *,
+    algorithms: Sequence[str],
+    suite: str,
+    environment: str | None,
+    seeds: Sequence[int],
+    settings: Settings,
+) -> Plan:
+    """Checks a request and plans it.
+
+    Args:
+        algorithms: Names; `all` stands for every algorithm.
+        suite: Name of the suite.
+        environment: Glob over environment ids; `None` for all.
+        seeds: Seeds of every cell.
+        settings: Choices that hold for the whole sweep.
+
+    Raises:
+        InputError: Something asked for does not exist or does not fit.
+    """
+    names = algorithm_names() if "all" in algorithms else list(dict.fromkeys(algorithms))
+    cards = [load_algorithm(name) for name in names]
+    card = load_suite(suite)
+    return Plan(
+        suite=card,
+        environments=select_environments(card, environment),
+        algorithms=_with_hyperparameters(cards, settings.overrides),
+        seeds=seeds,
+        settings=settings,
+    )
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Reads `--seeds`.
+
+    Args:
+        text: A count (`3` means 0, 1, 2) or a list of seeds and ranges (`0,3,5-9`; a single
+            seed is written with a comma: `4,`).
+
+    Returns:
+        Distinct seeds in the order given.
+
+    Raises:
+        InputError: Neither form.
+    """
+    try:
+        if text.strip().isdecimal():
+            seeds = list(range(int(text)))
+        else:
+            seeds = []
+            for part in text.strip().strip(",").split(","):
+                first, dash, last = part.partition("-")
+                seeds.extend(range(int(first), int(last if dash else first) + 1))
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise InputError(
+            f"--seeds {text}: must be a count such as 3, or seeds and ranges such as 0,3,5-9"
+        )
+    return list(dict.fromkeys(seeds))
+
+
+def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
+    """Reads `--set name=value` options.
+
+    Raises:
+        InputError: An option has no `=`.
+    """
+    overrides = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set {setting}: must be name=value or algorithm.name=value")
+        overrides[name.strip()] = value.strip()
+    return overrides
+
+
+def _with_hyperparameters(
+    cards: list[AlgorithmCard], overrides: dict[str, str]
+) -> list[tuple[AlgorithmCard, dict[str, Scalar]]]:
+    """Gives each algorithm the settings meant for it; each setting must reach at least one."""
+    known = {name for card in cards for name in card.hyperparameters}
+    qualified = {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
+    for name in overrides:
+        if name not in known | qualified:
+            algorithms = ", ".join(card.name for card in cards)
+            raise InputError(
+                f"--set {name}: no such hyper-parameter of {algorithms}; "
+                f"{did_you_mean(name, qualified if '.' in name else known)}"
+            )
+    resolved = []
+    for card in cards:
+        own = {name: text for name, text in overrides.items() if name in card.hyperparameters}
+        prefix = f"{card.name}."
+        own |= {
+            name.removeprefix(prefix): text
+            for name, text in overrides.items()
+            if name.startswith(prefix)
+        }
+        resolved.append((card, card.resolve(own)))
+    return resolved
+
+
+def _mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
+    spaces = algorithm.needs.action_spaces
+    if environment.action_space in spaces:
+        return None
+    return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

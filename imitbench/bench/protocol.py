@@ -1,0 +1,170 @@
+"""The evaluation protocol: how a policy becomes a list of episode returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.bench.environments import make_environment
+from imitbench.bench.seeding import derive_seed
+from imitbench.errors import InputError
+from imitbench.store.records import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Policy(Protocol):
+    """What the protocol asks of a policy; every Stable-Baselines3 policy has it."""
+
+    action_space: gym.Space[Any]
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[npt.NDArray[Any], Any]:
+        """Maps a batch of observations to a batch of actions."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Evaluation episodes, one entry each.
+
+    Attributes:
+        returns: Undiscounted sums of the environment's reward, shape (episodes,), float64.
+        lengths: Steps, shape (episodes,), int64.
+        terminated: Whether each ended in a terminal state, shape (episodes,), bool.
+        deterministic: Whether the policy acted deterministically.
+    """
+
+    returns: npt.NDArray[np.float64]
+    lengths: npt.NDArray[np.int64]
+    terminated: npt.NDArray[np.bool_]
+    deterministic: bool
+
+
+class Evaluator:
+    """Environments kept open for several evaluations of the same specification.
+
+    Args:
+        spec: The environment.
+        environments: How many are stepped side by side. Episode `i` runs in environment
+            `i % environments`, decided beforehand: whoever is fast does not get more episodes,
+            so short episodes are not over-counted.
+    """
+
+    def __init__(self, spec: EnvironmentSpec, environments: int) -> None:
+        self.spec = spec
+        self._environments = [make_environment(spec) for _ in range(environments)]
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for environment in self._environments:
+            environment.close()
+
+    @property
+    def observation_space(self) -> gym.Space[Any]:
+        """Space of the environments' observations."""
+        return self._environments[0].observation_space
+
+    @property
+    def action_space(self) -> gym.Space[Any]:
+        """Space of the environments' actions."""
+        return self._environments[0].action_space
+
+    def evaluate(
+        self, policy: Policy, *, episodes: int, seed: int, deterministic: bool
+    ) -> Episodes:
+        """Runs whole episodes, each on its own seed.
+
+        Args:
+            policy: Acts on batches of observations.
+            episodes: How many episodes.
+            seed: Seed of the record; training uses other streams of it.
+            deterministic: Whether the policy takes its most likely action.
+
+        Returns:
+            The episodes in order of their number.
+
+        Raises:
+            InputError: Episode lengths differ though the environment is declared to have a
+                fixed horizon.
+        """
+        seeds = np.random.SeedSequence(derive_seed(seed, "evaluation")).generate_state(episodes)
+        returns = np.zeros(episodes)
+        lengths = np.zeros(episodes, dtype=np.int64)
+        terminated = np.zeros(episodes, dtype=bool)
+        lanes = min(len(self._environments), episodes)
+        current = list(range(lanes))  # the episode that each lane is in
+        observations = [
+            environment.reset(seed=int(seeds[lane]))[0]
+            for lane, environment in enumerate(self._environments[:lanes])
+        ]
+        live = list(range(lanes))
+        with _seeded(policy, derive_seed(seed, "evaluation actions")):
+            while live:
+                actions, _ = policy.predict(
+                    _stack([observations[lane] for lane in live]), deterministic=deterministic
+                )
+                finished = False
+                for lane, action in zip(live, actions, strict=True):
+                    environment, episode = self._environments[lane], current[lane]
+                    observations[lane], reward, ended, cut, _ = environment.step(action)
+                    returns[episode] += float(reward)
+                    lengths[episode] += 1
+                    if ended or cut:
+                        terminated[episode] = ended
+                        current[lane] = following = episode + lanes
+                        if following < episodes:
+                            observations[lane] = environment.reset(seed=int(seeds[following]))[0]
+                        else:
+                            finished = True
+                if finished:
+                    live = [lane for lane in live if current[lane] < episodes]
+        self._check_horizon(lengths)
+        return Episodes(returns, lengths, terminated, deterministic)
+
+    def _check_horizon(self, lengths: npt.NDArray[np.int64]) -> None:
+        if self.spec.horizon == "fixed" and lengths.min() != lengths.max():
+            raise InputError(
+                f"environment {self.spec.id}: episodes took {lengths.min()} to {lengths.max()} "
+                "steps though the card says 'horizon: fixed'. Where episodes end tells a method "
+                "about the reward; write 'horizon: variable' on the card to accept that"
+            )
+
+
+def _stack(observations: list[Any]) -> Any:
+    if isinstance(observations[0], dict):
+        return {key: np.stack([o[key] for o in observations]) for key in observations[0]}
+    return np.stack(observations)
+
+
+@contextmanager
+def _seeded(policy: Policy, seed: int) -> Iterator[None]:
+    """Makes sampled actions depend on `seed` alone and leaves torch's generator as it was."""
+    import torch as th
+
+    policy.action_space.seed(seed)
+    with th.random.fork_rng(devices=[]), th.no_grad():
+        th.manual_seed(seed)
+        # Generalized state-dependent exploration holds its noise in the policy, drawn at some
+        # earlier moment.
+        if getattr(policy, "use_sde", False):
+            policy.reset_noise()  # type: ignore[attr-defined]
+        yield

@@ -1,0 +1,87 @@
+"""How and where a result came about."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from datetime import datetime, timezone
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import imitbench
+from imitbench.store.records import Provenance
+
+_PACKAGES = ("torch", "stable-baselines3", "gymnasium", "mujoco", "seals", "numpy")
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601 with milliseconds."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Versions of the packages that can change numbers; absent ones are left out."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+@cache
+def git_sha() -> str | None:
+    """Commit of the checkout that this package runs from; `None` for an installed one."""
+    root = Path(imitbench.__file__).parents[1]
+    if not (root / ".git").exists():
+        return None
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
+
+
+@cache
+def cpu_model() -> str:
+    """Name of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def describe(command: str, device: str) -> Provenance:
+    """Describes this process.
+
+    Args:
+        command: The command that the user typed.
+        device: `cpu` or `cuda`; the GPU's name is recorded only when it is used.
+    """
+    gpu = None
+    if device == "cuda":
+        import torch as th
+
+        gpu = th.cuda.get_device_name()
+    return Provenance(
+        imitbench=imitbench.__version__,
+        git_sha=git_sha(),
+        python=platform.python_version(),
+        packages=package_versions(),
+        host=platform.node(),
+        cpu=cpu_model(),
+        gpu=gpu,
+        command=command,
+    )

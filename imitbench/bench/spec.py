@@ -1,0 +1,139 @@
+"""Makes the specification of one run from its cards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from imitbench.bench import artifacts
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
+from imitbench.errors import InputError
+from imitbench.store.records import (
+    Budget,
+    DemoSpec,
+    EnvironmentSpec,
+    Protocol,
+    ReferenceScores,
+    RunSpec,
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user may choose for a whole sweep.
+
+    Attributes:
+        source: Where experts and demonstrations come from.
+        budget: Name of the budget.
+        n_demos: Trajectories to use; `None` for all.
+        overrides: Hyper-parameters as text, `name` or `algorithm.name`.
+    """
+
+    source: str = "bundled"
+    budget: BudgetName = "default"
+    n_demos: int | None = None
+    overrides: dict[str, str] = field(default_factory=dict)
+
+
+def make_spec(
+    suite: SuiteCard,
+    env_id: str,
+    algorithm: AlgorithmCard,
+    hyperparameters: dict[str, Scalar],
+    seed: int,
+    settings: Settings,
+) -> RunSpec:
+    """Specifies one run.
+
+    Args:
+        suite: Card of the suite.
+        env_id: One of its environments.
+        algorithm: Card of the algorithm.
+        hyperparameters: Every hyper-parameter, resolved.
+        seed: Seed of the run.
+        settings: Choices that hold for the whole sweep.
+
+    Raises:
+        InputError: An expert or demonstrations that the algorithm needs are missing.
+    """
+    environment = suite.environments[env_id]
+    root = artifacts.source_root(settings.source, suite.name)
+    needs = algorithm.needs
+    defaults = algorithm.resolve({})
+    return RunSpec(
+        suite=suite.name,
+        algo=algorithm.name,
+        implementation=algorithm.implementation,
+        hyperparameters=hyperparameters,
+        environment=environment_spec(env_id, environment),
+        demos=_pin_demos(root, settings, environment, seed) if needs.demos else None,
+        expert=_pin_expert(root, settings.source, environment.expert.repo)
+        if needs.expert
+        else None,
+        seed=seed,
+        budget=_budget(algorithm, environment, settings.budget),
+        protocol=Protocol(),
+        variant=",".join(
+            f"{name}={value}" for name, value in hyperparameters.items() if value != defaults[name]
+        ),
+    )
+
+
+def environment_spec(env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
+    """What a run's record says about an environment of a suite."""
+    return EnvironmentSpec(
+        id=env_id, module=card.module, kwargs=dict(card.kwargs), horizon=card.horizon
+    )
+
+
+def reference_scores(suite: SuiteCard, env_id: str, source: str) -> ReferenceScores:
+    """References of an environment for the expert in use.
+
+    Args:
+        suite: Card of the suite.
+        env_id: One of its environments.
+        source: Where the expert comes from. An expert that does not ship with the suite is
+            measured by the return on its own `results.json`, where it has one.
+
+    Raises:
+        InputError: The suite has not been measured.
+    """
+    card = suite.environments[env_id]
+    if card.references is None:
+        raise InputError(
+            f"suite {suite.name}: {env_id} has no references; run "
+            f"`imitbench suites measure {suite.name}`"
+        )
+    expert, version = card.references.expert.mean, suite.version
+    if source != "bundled":
+        root = artifacts.source_root(source, suite.name)
+        published = artifacts.published_return(root, card.expert.repo)
+        if published is not None:
+            expert, version = published, f"{suite.version}+{source}"
+    return ReferenceScores(random=card.references.random.mean, expert=expert, version=version)
+
+
+def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: BudgetName) -> Budget:
+    amounts = environment.budgets[name]
+    amount = 0 if algorithm.budget_unit == "none" else getattr(amounts, algorithm.budget_unit)
+    return Budget(name=name, unit=algorithm.budget_unit, amount=amount)
+
+
+def _pin_demos(root: Path, settings: Settings, card: EnvironmentCard, seed: int) -> DemoSpec:
+    repo = card.demos.repo
+    available = (
+        card.demos.trajectories
+        if settings.source == "bundled"
+        else _count_trajectories(root, settings.source, repo)
+    )
+    demos = _pin_demo_set(root, settings.source, repo, available, settings.n_demos)
+    # Each seed draws its own subset: a lucky draw must not decide a comparison.
+    return demos.model_copy(update={"subsample_seed": seed}) if demos.count < available else demos
+
+
+# A sweep asks for the same few artifacts thousands of times; hashing them once is enough.
+_pin_expert = cache(artifacts.pin_expert)
+_pin_demo_set = cache(artifacts.pin_demos)
+_count_trajectories = cache(artifacts.count_trajectories)

@@ -1,0 +1,263 @@
+"""The worker: runs the job it is given, whoever started it.
+
+    python -m imitbench.bench.worker JOBFILE     one job
+    python -m imitbench.bench.worker -           job files named on standard input, one a line;
+                                                 each is answered by a line on standard output
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+import numpy as np
+
+from imitbench.bench import artifacts, provenance
+from imitbench.bench.job import Job
+from imitbench.bench.learner import Learner, Task
+from imitbench.bench.protocol import Episodes, Evaluator
+from imitbench.bench.seeding import derive_seed, seed_everything
+from imitbench.errors import InputError
+from imitbench.store.records import RunFailure, RunResult, RunSpec
+from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus
+
+if TYPE_CHECKING:
+    from imitbench.data.types import TrajectoryWithRew
+
+Phase = Literal["load", "setup", "train", "evaluate", "save"]
+
+
+def run_job(job: Job) -> None:
+    """Does every run of a job that is not done yet.
+
+    A run that another process is working on is left to it and looked at again at the end. A
+    run that fails leaves `error.json` and does not stop the others.
+    """
+    busy = [spec for spec in job.runs if not _claim_and_run(job, spec, wait=False)]
+    for spec in busy:
+        _claim_and_run(job, spec, wait=True)
+
+
+def _claim_and_run(job: Job, spec: RunSpec, *, wait: bool) -> bool:
+    """Runs `spec` unless it is done; `False` when another process holds it."""
+    directory = RunDirectory.of(Path(job.out), spec)
+    started_as = directory.outcome_stamp()
+    with directory.claim(wait=wait) as claimed:
+        if not claimed:
+            return False
+        done_by_other = wait and directory.outcome_stamp() != started_as
+        if not done_by_other and (job.force or not directory.is_done):
+            _Run(job, spec, directory).execute()
+    return True
+
+
+@dataclass
+class _Run:
+    """One run from loading to its result."""
+
+    job: Job
+    spec: RunSpec
+    directory: RunDirectory
+    curve: list[Mapping[str, float]] = field(default_factory=list)
+    phase: Phase = "load"
+
+    def execute(self) -> None:
+        self.directory.begin(self.spec)
+        with self.directory.log.open("w", buffering=1) as log, _output_to(log):
+            try:
+                result = self._run()
+            except Exception as error:
+                traceback.print_exc()
+                self.directory.fail(self._failure(error))
+            else:
+                self.directory.finish(result)
+
+    def _run(self) -> RunResult:
+        spec, started_at, started = self.spec, provenance.now(), time.monotonic()
+        seed_everything(derive_seed(spec.seed, "training"))
+        self._enter("load")
+        learner, demos = self._load()
+        with Evaluator(spec.environment, spec.protocol.environments) as evaluator:
+            self._enter("setup")
+            task = self._task(evaluator)
+            _check_demos(demos, task, spec)
+            rng = np.random.default_rng(derive_seed(spec.seed, "learner"))
+            learner.setup(task, demos, rng, spec.device)
+            self._enter("train")
+            train_started = time.monotonic()
+            env_steps = learner.train(spec.budget, self._record)
+            train_s = time.monotonic() - train_started
+            self._enter("evaluate")
+            stochastic, deterministic = (
+                evaluator.evaluate(
+                    learner.policy(),
+                    episodes=spec.protocol.episodes,
+                    seed=spec.seed,
+                    deterministic=choice,
+                )
+                for choice in (False, True)
+            )
+        self._enter("save")
+        self._save(learner, stochastic, deterministic)
+        return RunResult(
+            run_id=spec.run_id,
+            raw_return=float(stochastic.returns.mean()),
+            return_std=float(stochastic.returns.std()),
+            deterministic_return=float(deterministic.returns.mean()),
+            mean_length=float(stochastic.lengths.mean()),
+            termination_rate=float(stochastic.terminated.mean()),
+            env_steps=env_steps,
+            train_s=train_s,
+            wall_s=time.monotonic() - started,
+            started_at=started_at,
+            finished_at=provenance.now(),
+            references=self.job.references,
+            provenance=provenance.describe(self.job.command, spec.device),
+        )
+
+    def _load(self) -> tuple[Learner, list[TrajectoryWithRew]]:
+        module, _, name = self.spec.implementation.partition(":")
+        learner: Learner = getattr(importlib.import_module(module), name)()
+        if self.spec.demos is None:
+            return learner, []
+        root = Path(self.job.source_root)
+        return learner, list(artifacts.load_demos(root, self.spec.demos))
+
+    def _task(self, evaluator: Evaluator) -> Task:
+        expert = None
+        if self.spec.expert is not None:
+            root = Path(self.job.source_root)
+            expert = artifacts.load_expert(root, self.spec.expert, self.spec.device)
+            artifacts.check_policy_fits(
+                expert,
+                evaluator.observation_space,
+                evaluator.action_space,
+                where=str(root / "experts" / self.spec.expert.repo),
+            )
+        return Task(
+            environment=self.spec.environment,
+            observation_space=evaluator.observation_space,
+            action_space=evaluator.action_space,
+            hyperparameters=self.spec.hyperparameters,
+            seed=derive_seed(self.spec.seed, "training"),
+            expert=expert,
+        )
+
+    def _record(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.curve.append({"step": step, **metrics})
+
+    def _save(self, learner: Learner, stochastic: Episodes, deterministic: Episodes) -> None:
+        from imitbench.policies.storage import save_policy
+
+        save_policy(learner.policy(), self.directory.policy)
+        self.directory.write_curve(self.curve)
+        both = (stochastic, deterministic)
+        self.directory.write_episodes(
+            EpisodeTable(
+                returns=np.concatenate([e.returns for e in both]),
+                lengths=np.concatenate([e.lengths for e in both]),
+                terminated=np.concatenate([e.terminated for e in both]),
+                deterministic=np.concatenate(
+                    [np.full(len(e.returns), e.deterministic) for e in both]
+                ),
+            )
+        )
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.directory.write_status(
+            RunStatus(
+                state="running",
+                phase=phase,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                updated_at=provenance.now(),
+            )
+        )
+
+    def _failure(self, error: Exception) -> RunFailure:
+        return RunFailure(
+            run_id=self.spec.run_id,
+            phase=self.phase,
+            error_type=type(error).__name__,
+            message=str(error) or type(error).__name__,
+            traceback="".join(traceback.format_exception(error)),
+            failed_at=provenance.now(),
+            references=self.job.references,
+            provenance=provenance.describe(self.job.command, self.spec.device),
+        )
+
+
+def _check_demos(demos: list[TrajectoryWithRew], task: Task, spec: RunSpec) -> None:
+    if spec.demos is None:
+        return
+    from imitbench.data.demonstrations import validate_demonstrations
+
+    validate_demonstrations(
+        demos, task.observation_space, task.action_space, where=f"demos {spec.demos.repo}"
+    )
+
+
+@contextlib.contextmanager
+def _output_to(log: TextIO) -> Iterator[None]:
+    """Sends what a learner prints to the run's log."""
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        yield
+
+
+def _use_one_thread() -> None:
+    """Keeps workers from fighting over cores; small networks gain nothing from more."""
+    import torch as th
+
+    th.set_num_threads(1)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point.
+
+    Args:
+        arguments: One job file, or `-`; from the command line when `None`.
+
+    Returns:
+        0, also when runs failed: their failure is on record. 2 for a malformed job, or when
+        the results folder cannot be written.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if len(arguments) != 1:
+        print("usage: python -m imitbench.bench.worker JOBFILE | -", file=sys.stderr)
+        return 2
+    _use_one_thread()
+    try:
+        if arguments[0] == "-":
+            _serve()
+        else:
+            run_job(Job.read(Path(arguments[0])))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:  # not even the failure could be written down
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _serve() -> None:
+    """Answers each job file named on standard input once it is done."""
+    answers: Any = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    for line in sys.stdin:
+        run_job(Job.read(Path(line.strip())))
+        print(line.strip(), file=answers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""The algorithm card: what a method is, what it needs, and its hyper-parameters."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from imitbench.errors import InputError, did_you_mean
+
+Scalar = bool | int | float | str | None
+"""A hyper-parameter or keyword value that survives YAML, JSON and the command line."""
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+}
+
+
+class Card(BaseModel):
+    """Base of every card model: frozen, strict types, unknown keys rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Paper(Card):
+    """Where a method was published."""
+
+    title: str
+    authors: str
+    year: int
+    url: str
+
+
+class Needs(Card):
+    """What a method must be given.
+
+    Attributes:
+        demos: Demonstrations of the expert.
+        expert: The expert itself, to be queried.
+        true_reward: The environment's own reward; flagged in reports.
+        action_spaces: Kinds of action space it can act in.
+    """
+
+    demos: bool
+    expert: bool = False
+    true_reward: bool = False
+    action_spaces: list[Literal["discrete", "box"]]
+
+
+class Hyperparameter(Card):
+    """One typed hyper-parameter.
+
+    Attributes:
+        type: Python type of its value.
+        default: Value when nothing else is asked for; `null` where `optional` says so.
+        help: One line for people.
+        optional: Whether `null` is accepted.
+        min: Least accepted number.
+        max: Greatest accepted number.
+        choices: The only accepted values, for text.
+    """
+
+    type: Literal["bool", "int", "float", "str"]
+    default: Scalar
+    help: str
+    optional: bool = False
+    min: float | None = None
+    max: float | None = None
+    choices: list[str] | None = None
+
+    def check(self, value: Scalar) -> Scalar:
+        """Returns `value` in this parameter's type.
+
+        Args:
+            value: A value from a card or from `--set`.
+
+        Raises:
+            ValueError: Wrong type or out of range; the message completes "must …".
+        """
+        if value is None:
+            if self.optional:
+                return None
+            raise ValueError(f"must be {self.type}, not null")
+        accepted = _PYTHON_TYPES[self.type]
+        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
+            raise ValueError(f"must be {self.type}, not {value!r}")
+        if self.type == "float" and isinstance(value, int):
+            value = float(value)
+        if self.min is not None and isinstance(value, int | float) and not value >= self.min:
+            raise ValueError(f"must be at least {self.min:g}, not {value!r}")
+        if self.max is not None and isinstance(value, int | float) and not value <= self.max:
+            raise ValueError(f"must be at most {self.max:g}, not {value!r}")
+        if self.choices is not None and value not in self.choices:
+            raise ValueError(f"must be one of {', '.join(self.choices)}, not {value!r}")
+        return value
+
+    def parse(self, text: str) -> Scalar:
+        """Reads a value given as text on the command line.
+
+        Raises:
+            ValueError: The text is no value of this parameter; completes "must …".
+        """
+        if self.optional and text.lower() in ("null", "none"):
+            return None
+        if self.type == "bool":
+            words = {"true": True, "false": False}
+            if text.lower() not in words:
+                raise ValueError(f"must be true or false, not '{text}'")
+            return words[text.lower()]
+        if self.type == "str":
+            return self.check(text)
+        try:
+            number: Scalar = int(text) if self.type == "int" else float(text)
+        except ValueError:
+            raise ValueError(f"must be {self.type}, not '{text}'") from None
+        return self.check(number)
+
+
+class AlgorithmCard(Card):
+    """The card of one algorithm (`algorithms/<name>/card.yaml`).
+
+    Attributes:
+        implementation: Learner class as `module:Class`.
+        budget_unit: What the suite's budget counts for this method; `none` when it does not
+            train.
+        anchor: Whether it is a point of reference rather than a contender.
+        seconds_per_1000: Rough training seconds per 1,000 budget units on one core, for
+            `--dry-run` until finished runs tell better.
+    """
+
+    schema_version: Literal[1]
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    title: str
+    summary: str
+    paper: Paper | None = None
+    implementation: str = Field(pattern=r"^[\w.]+:\w+$")
+    needs: Needs
+    budget_unit: Literal["env_steps", "batches", "none"]
+    anchor: bool = False
+    seconds_per_1000: float = Field(ge=0)
+    hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _defaults_are_valid(self) -> AlgorithmCard:
+        for name, parameter in self.hyperparameters.items():
+            try:
+                parameter.check(parameter.default)
+            except ValueError as error:
+                raise ValueError(f"hyperparameters.{name}.default {error}") from None
+        return self
+
+    def resolve(self, overrides: dict[str, str]) -> dict[str, Scalar]:
+        """Completes command-line settings with the card's defaults.
+
+        Args:
+            overrides: Parameter names and values as text.
+
+        Returns:
+            Every hyper-parameter with a value of its type, in the card's order.
+
+        Raises:
+            InputError: An unknown name or a value of the wrong type or range.
+        """
+        values: dict[str, Scalar] = {
+            name: parameter.check(parameter.default)
+            for name, parameter in self.hyperparameters.items()
+        }
+        for name, text in overrides.items():
+            if name not in values:
+                raise InputError(
+                    f"--set {name}: {self.name} has no such hyper-parameter; "
+                    f"{did_you_mean(name, values)}"
+                )
+            try:
+                values[name] = self.hyperparameters[name].parse(text)
+            except ValueError as error:
+                raise InputError(f"--set {name}: {self.name}.{name} {error}") from None
+        return values

@@ -1,0 +1,94 @@
+"""Finds the cards that ship with the package, and user cards given by path."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from importlib import resources
+from pathlib import Path
+
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.suite import EnvironmentCard, SuiteCard
+from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.errors import InputError, did_you_mean
+
+
+def _root(kind: str) -> Path:
+    return Path(str(resources.files(f"imitbench.cards.{kind}")))
+
+
+def _names(kind: str, file: str) -> list[str]:
+    return sorted(path.parent.name for path in _root(kind).glob(f"*/{file}"))
+
+
+def algorithm_names() -> list[str]:
+    """Names of all bundled algorithms, sorted."""
+    return _names("algorithms", "card.yaml")
+
+
+def suite_names() -> list[str]:
+    """Names of all bundled suites, sorted."""
+    return _names("suites", "suite.yaml")
+
+
+def suite_directory(name: str) -> Path:
+    """Folder of a bundled suite, which holds its card, experts and demonstrations.
+
+    Raises:
+        InputError: No such suite.
+    """
+    if name not in suite_names():
+        raise InputError(f"--suite {name}: no such suite; {did_you_mean(name, suite_names())}")
+    return _root("suites") / name
+
+
+def load_algorithm(name: str) -> AlgorithmCard:
+    """Loads an algorithm's card.
+
+    Raises:
+        InputError: No such algorithm, or its card is malformed.
+    """
+    if name not in algorithm_names():
+        raise InputError(
+            f"--algo {name}: no such algorithm; {did_you_mean(name, [*algorithm_names(), 'all'])}"
+        )
+    path = _root("algorithms") / name / "card.yaml"
+    card = read_yaml_model(path, AlgorithmCard)
+    if card.name != name:
+        raise InputError(f"{path}: name: must be the folder's name '{name}', not '{card.name}'")
+    return card
+
+
+def load_suite(name: str) -> SuiteCard:
+    """Loads a suite's card.
+
+    Raises:
+        InputError: No such suite, or its card is malformed.
+    """
+    path = suite_directory(name) / "suite.yaml"
+    card = read_yaml_model(path, SuiteCard)
+    if card.name != name:
+        raise InputError(f"{path}: name: must be the folder's name '{name}', not '{card.name}'")
+    return card
+
+
+def select_environments(suite: SuiteCard, pattern: str | None) -> dict[str, EnvironmentCard]:
+    """Environments of a suite whose id matches a shell-style pattern.
+
+    Args:
+        suite: The suite.
+        pattern: Glob such as `seals/*`; `None` selects all.
+
+    Raises:
+        InputError: Nothing matches.
+    """
+    if pattern is None:
+        return dict(suite.environments)
+    chosen = {
+        name: card for name, card in suite.environments.items() if fnmatchcase(name, pattern)
+    }
+    if not chosen:
+        raise InputError(
+            f"--env '{pattern}': matches no environment of suite {suite.name}; "
+            f"{did_you_mean(pattern, suite.environments)}"
+        )
+    return chosen

@@ -1,0 +1,141 @@
+"""The suite card: environments, experts, demonstrations, references and budgets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from imitbench.cards.algorithm import Card, Scalar
+
+BUDGET_NAMES = ("quick", "default", "full")
+BudgetName = Literal["quick", "default", "full"]
+
+
+class Measurement(Card):
+    """A mean return with everything needed to measure it again.
+
+    Attributes:
+        mean: Mean undiscounted return.
+        std: Standard deviation over episodes.
+        episodes: How many episodes.
+        deterministic: Whether the deterministic policy was measured.
+        command: The command that did it.
+        date: Day of the measurement, ISO 8601.
+        revision: Content digest (first 12 digits) of the expert that was measured; `null` for
+            random actions.
+    """
+
+    mean: float
+    std: float = Field(ge=0)
+    episodes: int = Field(ge=1)
+    deterministic: bool
+    command: str
+    date: str
+    revision: str | None = None
+
+
+class References(Card):
+    """Returns that map to the scores 0 (random) and 1 (expert)."""
+
+    random: Measurement
+    expert: Measurement
+
+
+class ExpertRecipe(Card):
+    """An expert and how to train it.
+
+    Attributes:
+        repo: Folder under `experts/`, in hub naming: `<algo>-<environment with / as ->`.
+        algo: Reinforcement-learning algorithm of Stable-Baselines3.
+        env_steps: Training steps.
+        environments: Environments stepped side by side.
+        seed: Training seed.
+        normalize_observations: Whether the policy carries a running observation normalizer.
+        normalize_rewards: Whether training rewards are scaled by their running return's spread.
+        learning_rate_decay: `linear` brings the learning rate to zero at the last step.
+        net_arch: Hidden layer sizes of actor and critic.
+        hyperparameters: Keyword arguments of the algorithm.
+    """
+
+    repo: str = Field(pattern=r"^[\w.-]+$")
+    algo: Literal["ppo", "sac"]
+    env_steps: int = Field(ge=1)
+    environments: int = Field(default=8, ge=1)
+    seed: int = 0
+    normalize_observations: bool = False
+    normalize_rewards: bool = False
+    learning_rate_decay: Literal["none", "linear"] = "none"
+    net_arch: list[int] = Field(default_factory=lambda: [64, 64])
+    hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
+
+
+class DemoSet(Card):
+    """The demonstrations that a suite bundles for an environment.
+
+    Attributes:
+        repo: Folder under `demos/`, in hub naming.
+        trajectories: How many trajectories are bundled.
+        seed: Seed of their collection.
+        deterministic: Whether the expert acted deterministically.
+    """
+
+    repo: str = Field(pattern=r"^[\w.-]+$")
+    trajectories: int = Field(ge=1)
+    seed: int = 0
+    deterministic: bool = False
+
+
+class BudgetAmounts(Card):
+    """Training amounts per unit."""
+
+    env_steps: int = Field(ge=1)
+    batches: int = Field(ge=1)
+
+
+class EnvironmentCard(Card):
+    """One environment of a suite.
+
+    Attributes:
+        title: Name for people.
+        module: Module whose import registers the environment, if any.
+        kwargs: Keyword arguments of `gymnasium.make`.
+        horizon: Whether every episode has the same length.
+        max_episode_steps: Length of an episode (the longest, where it varies).
+        steps_per_second: Stepping alone on one core, for cost estimates.
+        references: `null` only until `imitbench suites measure` has run.
+    """
+
+    title: str
+    module: str | None = None
+    kwargs: dict[str, Scalar] = Field(default_factory=dict)
+    horizon: Literal["fixed", "variable"]
+    max_episode_steps: int = Field(ge=1)
+    steps_per_second: float = Field(gt=0)
+    action_space: Literal["discrete", "box"]
+    expert: ExpertRecipe
+    demos: DemoSet
+    budgets: dict[BudgetName, BudgetAmounts]
+    references: References | None = None
+
+    @model_validator(mode="after")
+    def _every_budget_is_given(self) -> EnvironmentCard:
+        absent = [name for name in BUDGET_NAMES if name not in self.budgets]
+        if absent:
+            raise ValueError(f"budgets lacks {', '.join(absent)}")
+        return self
+
+
+class SuiteCard(Card):
+    """The card of one suite (`suites/<name>/suite.yaml`).
+
+    Attributes:
+        version: Version of the references; raised whenever they are measured anew.
+    """
+
+    schema_version: Literal[1]
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    title: str
+    description: str
+    version: str
+    environments: dict[str, EnvironmentCard] = Field(min_length=1)

@@ -1,0 +1,123 @@
+"""Reads a YAML file into a pydantic model and tells errors with file, line and key path."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from imitbench.errors import InputError, did_you_mean
+
+Model = TypeVar("Model", bound=BaseModel)
+KeyPath = tuple[str | int, ...]
+
+# YAML 1.1 reads a float only when it has a dot: `3e-4` arrives as text.
+_DOTLESS_FLOAT = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)
+
+
+def read_yaml_model(path: Path, model: type[Model]) -> Model:
+    """Reads and validates one YAML file.
+
+    Args:
+        path: File to read.
+        model: Pydantic model of the whole document.
+
+    Returns:
+        The validated model.
+
+    Raises:
+        InputError: The file is missing, is no YAML, has duplicate or unknown keys or wrong
+            types. The message names the file, the line and the key path.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); check the path") from error
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise InputError(f"{path}{line}: not valid YAML ({problem})") from error
+    lines: dict[KeyPath, int] = {}
+    for key_path, line_number, duplicate in _walk(root, ()):
+        if duplicate:
+            raise InputError(f"{path}:{line_number}: key '{key_path[-1]}' stands twice; keep one")
+        lines[key_path] = line_number
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        # A misspelt key is also a missing one; the misspelling is what helps.
+        told = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        raise InputError(_explain(path, lines, model, told[0])) from error
+
+
+def _walk(node: yaml.Node | None, path: KeyPath) -> Iterator[tuple[KeyPath, int, bool]]:
+    """Yields (key path, line, stands twice) for every mapping key and list item."""
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            here = (*path, str(key.value))
+            yield here, key.start_mark.line + 1, key.value in seen
+            seen.add(key.value)
+            yield from _walk(value, here)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            here = (*path, index)
+            yield here, value.start_mark.line + 1, False
+            yield from _walk(value, here)
+
+
+def _explain(
+    path: Path, lines: dict[KeyPath, int], model: type[BaseModel], error: ErrorDetails
+) -> str:
+    location = error["loc"]
+    known = location
+    while known and tuple(known) not in lines:
+        known = known[:-1]
+    line = f":{lines[tuple(known)]}" if known else ""
+    dotted = ".".join(str(part) for part in location) or "document"
+    where = f"{path}{line}: {dotted}"
+    if error["type"] == "extra_forbidden":
+        accepted = _accepted_keys(model, location[:-1])
+        return f"{where}: unknown key; {did_you_mean(str(location[-1]), accepted)}"
+    if error["type"] == "missing":
+        return f"{where}: this key is required"
+    value = error["input"]
+    if isinstance(value, str) and _DOTLESS_FLOAT.fullmatch(value):
+        mantissa, exponent = re.split("[eE]", value)
+        return f"{where}: YAML reads {value} as text; write {mantissa}.0e{exponent}"
+    return f"{where}: {error['msg'][:1].lower()}{error['msg'][1:]}, not {value!r}"
+
+
+def _accepted_keys(model: type[BaseModel], location: KeyPath) -> list[str]:
+    """Follows a key path through nested models and names the keys accepted at its end."""
+    current: Any = model
+    for part in location:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            field = current.model_fields.get(str(part))
+            current = field.annotation if field else None
+        else:  # a dict or list: step to its value type
+            current = next(reversed(typing.get_args(current)), None)
+        current = _model_within(current)
+    if isinstance(current, type) and issubclass(current, BaseModel):
+        return list(current.model_fields)
+    return []
+
+
+def _model_within(annotation: Any) -> Any:
+    """Takes the model out of `Optional[Model]`; leaves everything else alone."""
+    if typing.get_origin(annotation) in (dict, list, tuple):
+        return annotation
+    for option in typing.get_args(annotation):
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            return option
+    return annotation

@@ -1,0 +1,48 @@
+"""`imitbench algos`: what can be run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from imitbench.cli import options
+
+
+def algos(
+    name: Annotated[str | None, typer.Argument(help="Show this algorithm's hyper-parameters.")] = None,
+    json: options.Json = False,
+) -> None:
+    """List the algorithms, or one algorithm's hyper-parameters.
+
+    Example: imitbench algos bc
+    """
+    from imitbench.cards.catalog import algorithm_names, load_algorithm
+    from imitbench.cli.output import print_json, print_table
+
+    if name is None:
+        cards = [load_algorithm(each) for each in algorithm_names()]
+        if json:
+            print_json([card.model_dump(mode="json") for card in cards])
+        else:
+            print_table(
+                ["algorithm", "budget in", "needs", "summary"],
+                [[c.name, c.budget_unit, _needs(c.needs), c.summary] for c in cards],
+            )
+        return
+    card = load_algorithm(name)
+    if json:
+        print_json(card.model_dump(mode="json"))
+        return
+    typer.echo(f"{card.title}: {card.summary}")
+    if card.paper:
+        typer.echo(f"{card.paper.authors} ({card.paper.year}). {card.paper.title}. {card.paper.url}")
+    print_table(
+        ["hyper-parameter", "type", "default", "meaning"],
+        [[key, p.type, str(p.default), p.help] for key, p in card.hyperparameters.items()],
+    )
+
+
+def _needs(needs: object) -> str:
+    wanted = [name for name in ("demos", "expert", "true_reward") if getattr(needs, name)]
+    return ", ".join(wanted) or "nothing"

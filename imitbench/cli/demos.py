@@ -1,0 +1,113 @@
+"""`imitbench demos`: list, collect and show demonstrations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from imitbench.cli import options
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="List, collect and show demonstrations."
+)
+
+
+@app.command("list")
+def list_demos(
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="NAME", help="Suite [all].")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """List the bundled sets of demonstrations.
+
+    Example: imitbench demos list --suite classic
+    """
+    from imitbench.cards.catalog import load_suite, suite_directory, suite_names
+    from imitbench.cli.output import print_json, print_table
+
+    rows = []
+    for name in [suite] if suite else suite_names():
+        for env_id, card in load_suite(name).environments.items():
+            data = suite_directory(name) / "demos" / card.demos.repo / "data"
+            rows.append(
+                {
+                    "suite": name,
+                    "env": env_id,
+                    "repo": card.demos.repo,
+                    "trajectories": card.demos.trajectories,
+                    "bytes": sum(path.stat().st_size for path in data.glob("*.parquet")),
+                }
+            )
+    if json:
+        print_json(rows)
+    else:
+        print_table(
+            ["suite", "environment", "demonstrations", "trajectories", "bytes"],
+            [list(row.values()) for row in rows],
+        )
+
+
+@app.command("collect")
+def collect(
+    suite: options.Suite,
+    env: options.Env = None,
+    experts: Annotated[
+        Path | None,
+        typer.Option("--experts", metavar="DIR", help="Folder with experts/ [bundled]."),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="Folder of sets [collected/SUITE/demos]."),
+    ] = None,
+) -> None:
+    """Roll out a suite's experts and store whole episodes as parquet.
+
+    Example: imitbench demos collect --suite classic --to my-demos
+    """
+    from imitbench.cards.catalog import load_suite, select_environments, suite_directory
+    from imitbench.cli.output import note
+    from imitbench.cli.provenance import typed_command
+    from imitbench.experts.demonstrations import collect_demonstrations
+
+    root = experts or suite_directory(suite)
+    target = to or Path("collected") / suite / "demos"
+    for env_id, card in select_environments(load_suite(suite), env).items():
+        trajectories = collect_demonstrations(
+            env_id, card, root, target, command=typed_command()
+        )
+        mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
+        note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")
+
+
+@app.command("show")
+def show(
+    path: Annotated[
+        str, typer.Argument(metavar="DIR_OR_REPO", help="Folder or file, or a bundled set.")
+    ],
+    json: options.Json = False,
+) -> None:
+    """Summarize a set of demonstrations.
+
+    Example: imitbench demos show ppo-seals-CartPole-v0
+    """
+    from imitbench.cli.output import print_json
+    from imitbench.data.demonstrations import read_demonstrations
+    from imitbench.data.rollout import rollout_stats
+    from imitbench.experts.catalog import find_demos
+
+    trajectories = read_demonstrations(find_demos(path))
+    first = trajectories[0]
+    summary = {
+        "observation": f"{first.obs.dtype}{list(first.obs.shape[1:])}",
+        "action": f"{first.acts.dtype}{list(first.acts.shape[1:])}",
+        **rollout_stats(trajectories),
+    }
+    if json:
+        print_json(summary)
+    else:
+        for name, value in summary.items():
+            text = f"{value:.2f}" if isinstance(value, float) else value
+            typer.echo(f"{name:<12} {text}")

@@ -1,0 +1,26 @@
+"""`imitbench doctor`: is everything here that a run needs?"""
+
+from __future__ import annotations
+
+import typer
+
+from imitbench.cli import options
+
+
+def doctor(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -> None:
+    """Check the installation; each problem names its fix. Exits with 1 if there is one.
+
+    Example: imitbench doctor
+    """
+    from imitbench.bench.diagnosis import diagnose
+    from imitbench.cli.output import print_json
+
+    findings = diagnose(out)
+    if json:
+        print_json([vars(finding) for finding in findings])
+    else:
+        for finding in findings:
+            mark = "ok     " if finding.ok else "PROBLEM"
+            typer.echo(f"{mark}  {finding.what}: {finding.detail}")
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)

@@ -1,0 +1,156 @@
+"""`imitbench experts`: list, train and evaluate experts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from imitbench.cli import options
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="List, train and evaluate experts."
+)
+
+
+@app.command("list")
+def list_experts(
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="NAME", help="Suite [all].")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """List the bundled experts with their measured returns.
+
+    Example: imitbench experts list --suite classic
+    """
+    from imitbench.cards.catalog import load_suite, suite_names
+    from imitbench.cli.output import print_json, print_table
+
+    rows = []
+    for name in [suite] if suite else suite_names():
+        for env_id, card in load_suite(name).environments.items():
+            measured = card.references.expert if card.references else None
+            rows.append(
+                {
+                    "suite": name,
+                    "env": env_id,
+                    "repo": card.expert.repo,
+                    "env_steps": card.expert.env_steps,
+                    "mean_return": measured.mean if measured else None,
+                    "std_return": measured.std if measured else None,
+                    "episodes": measured.episodes if measured else None,
+                }
+            )
+    if json:
+        print_json(rows)
+    else:
+        print_table(
+            ["suite", "environment", "expert", "steps", "return", "std", "episodes"],
+            [list(row.values()) for row in rows],
+        )
+
+
+@app.command("train")
+def train(
+    suite: options.Suite,
+    env: options.Env = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="Folder of experts [trained/SUITE/experts]."),
+    ] = None,
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="To measure it.")] = 100,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Training steps [as on the card].")
+    ] = None,
+) -> None:
+    """Train a suite's experts by the recipes on its card, and measure them.
+
+    Example: imitbench experts train --suite classic --env 'seals/CartPole-v0'
+    """
+    from imitbench.cards.catalog import load_suite, select_environments
+    from imitbench.cli.output import note
+    from imitbench.cli.provenance import typed_command
+
+    target = to or Path("trained") / suite / "experts"
+    for env_id, card in select_environments(load_suite(suite), env).items():
+        import torch as th
+
+        from imitbench.bench.spec import environment_spec
+        from imitbench.experts import measurement
+        from imitbench.experts.expert_card import write_expert_card
+        from imitbench.experts.training import train_expert
+        from imitbench.policies.storage import load_policy
+
+        th.set_num_threads(1)
+        if steps is not None:
+            card = card.model_copy(
+                update={"expert": card.expert.model_copy(update={"env_steps": steps})}
+            )
+        note(f"{env_id}: training {card.expert.algo} for {card.expert.env_steps:,} steps")
+        train_expert(
+            env_id,
+            card,
+            target,
+            command=typed_command(),
+            progress=lambda step, mean: note(f"  {step:>9,} steps  mean return {mean:.2f}"),
+        )
+        directory = target / card.expert.repo
+        measured = measurement.measure(
+            environment_spec(env_id, card),
+            load_policy(directory),
+            episodes=episodes,
+            deterministic=False,
+            seed=measurement.REFERENCE_SEED,
+        )
+        measurement.write_results(directory, measured)
+        write_expert_card(env_id, card, directory)
+        returns = measured.episodes.returns
+        note(f"{directory}: return {returns.mean():.2f} ± {returns.std():.2f}")
+
+
+@app.command("eval")
+def evaluate(
+    expert: Annotated[
+        str, typer.Argument(metavar="DIR_OR_REPO", help="Folder, or name of a bundled expert.")
+    ],
+    env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment id.")],
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Take the most likely action.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the evaluation.")] = 0,
+    json: options.Json = False,
+) -> None:
+    """Measure an expert's return.
+
+    Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
+    """
+    from imitbench.cli.output import print_json
+    from imitbench.experts import catalog, measurement
+    from imitbench.policies.storage import load_policy
+
+    measured = measurement.measure(
+        catalog.find_environment(env),
+        load_policy(catalog.find_expert(expert)),
+        episodes=episodes,
+        deterministic=deterministic,
+        seed=seed,
+    )
+    returns = measured.episodes.returns
+    if json:
+        print_json(
+            {
+                "mean_return": float(returns.mean()),
+                "std_return": float(returns.std()),
+                "episodes": len(returns),
+                "deterministic": deterministic,
+            }
+        )
+    else:
+        acting = "deterministic" if deterministic else "stochastic"
+        typer.echo(
+            f"return {returns.mean():.2f} ± {returns.std():.2f} "
+            f"({len(returns)} episodes, {acting} policy)"
+        )

@@ -1,0 +1,22 @@
+"""Options that several commands share, so that they are spelled and explained alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Out = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+Suite = Annotated[str, typer.Option("--suite", metavar="NAME", help="Suite of environments.")]
+Env = Annotated[
+    str | None,
+    typer.Option("--env", metavar="GLOB", help="Environments by id, e.g. 'seals/*' [all]."),
+]
+
+DEFAULT_OUT = Path("runs")
+DEFAULT_SUITE = "classic"

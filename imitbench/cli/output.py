@@ -1,0 +1,68 @@
+"""Printing: data to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+
+def print_json(document: Any) -> None:
+    """Prints one JSON document on stdout; numbers that JSON lacks become null."""
+    typer.echo(json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value != value:
+        return None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Prints aligned columns on stdout; numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(header)
+    ]
+    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+    for line in [list(header), ["-" * width for width in widths], *cells]:
+        padded = [
+            text.rjust(width) if flush else text.ljust(width)
+            for text, width, flush in zip(line, widths, right, strict=True)
+        ]
+        typer.echo("  ".join(padded).rstrip())
+
+
+def note(message: str) -> None:
+    """Says something to the person on stderr."""
+    typer.echo(message, err=True)
+
+
+def on_terminal() -> bool:
+    """Whether a person watches stderr."""
+    return sys.stderr.isatty()
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: `8 s`, `3 min`, `2 h 05 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

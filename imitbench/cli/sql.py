@@ -1,0 +1,63 @@
+"""`imitbench sql`: read-only questions to the database."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from imitbench.cli import options
+
+
+class SqlFormat(str, Enum):
+    """How rows are printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="One SELECT statement.")],
+    out: options.Out = options.DEFAULT_OUT,
+    format: Annotated[
+        SqlFormat, typer.Option("--format", help="How to print rows.")
+    ] = SqlFormat.table,
+) -> None:
+    """Ask the results database; nothing can be changed.
+
+    Tables: runs, curves, episodes, failures. Views: scores, latest, "references".
+
+    Example: imitbench sql "select algo, avg(score) from scores group by algo"
+    """
+    import csv
+    import sys
+
+    import duckdb
+
+    from imitbench.cli.output import print_json, print_table
+    from imitbench.errors import InputError
+    from imitbench.store import database
+    from imitbench.store.collector import collect
+
+    collect(out)
+    with database.reader(out) as connection:
+        try:
+            answer = connection.execute(query)
+            header = [column[0] for column in answer.description or ()]
+            rows = answer.fetchall()
+        except duckdb.Error as error:
+            raise InputError(f"query: {_first_line(error)}") from error
+    if format is SqlFormat.json:
+        print_json([dict(zip(header, row, strict=True)) for row in rows])
+    elif format is SqlFormat.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+    else:
+        print_table(header, rows)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,1 @@
+"""Trajectories: types, collection and storage."""

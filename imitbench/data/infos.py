@@ -1,0 +1,87 @@
+"""Info dictionaries as JSON text, and back, without ever building an object from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.data.observations import DictObs
+
+OPAQUE = "__opaque__"
+"""Key under which text that is not plain JSON is carried unread."""
+
+_EMPTY = "{}"
+_OBJECT_TAG = '"py/'  # how jsonpickle marks what it would turn into an object
+
+
+def encode_infos(infos: Sequence[Mapping[str, Any]] | npt.NDArray[Any]) -> list[str]:
+    """Writes info dictionaries as JSON, NumPy scalars and arrays as numbers and lists.
+
+    Args:
+        infos: One dictionary per step. A dictionary `{"__opaque__": text}`, as `decode_infos`
+            makes them, gives that very text.
+
+    Returns:
+        One JSON object per step. NaN and infinities are written as Python's `json` does.
+
+    Raises:
+        ValueError: A value cannot be written; the message names its key.
+    """
+    return [_encode(info, step) if info else _EMPTY for step, info in enumerate(infos)]
+
+
+def decode_infos(texts: Iterable[str]) -> npt.NDArray[Any]:
+    """Reads what `encode_infos` wrote.
+
+    Args:
+        texts: One text per step, from a file that may be anybody's.
+
+    Returns:
+        Dictionaries, shape `(T,)`. Text that is no JSON object, or that jsonpickle would turn
+        into objects, becomes `{"__opaque__": text}`.
+    """
+    decoded = [{} if text == _EMPTY else _decode(text) for text in texts]
+    infos = np.empty(len(decoded), dtype=object)
+    infos[:] = decoded
+    return infos
+
+
+def _encode(info: Mapping[str, Any], step: int) -> str:
+    if len(info) == 1 and isinstance(text := info.get(OPAQUE), str):
+        return text
+    try:
+        return json.dumps(info, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise ValueError(_blame(info, step)) from error
+
+
+def _blame(info: Mapping[str, Any], step: int) -> str:
+    for key, value in info.items():
+        try:
+            json.dumps({key: value}, default=_plain)
+        except (TypeError, ValueError) as error:
+            return f"infos of step {step}, key {key!r}: {error}; remove it before saving"
+    return f"infos of step {step} cannot be written as JSON"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, DictObs):
+        return value.unwrap()
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+def _decode(text: str) -> dict[str, Any]:
+    if _OBJECT_TAG not in text:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            return value
+    return {OPAQUE: text}

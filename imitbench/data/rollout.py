@@ -1,0 +1,379 @@
+"""Collecting trajectories, flattening them into transitions and summing them up."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.data.accumulator import TrajectoryAccumulator
+from imitbench.data.episode_buffer import EpisodeBuffer
+from imitbench.data.policy_callable import (
+    AnyPolicy,
+    PolicyCallable,
+    policy_to_callable,
+    seeded_sampling,
+)
+from imitbench.data.types import (
+    Observation,
+    Trajectory,
+    TrajectoryWithRew,
+    Transitions,
+    TransitionsWithRew,
+    concatenate_maybe_dictobs,
+    maybe_wrap_in_dictobs,
+)
+
+__all__ = [
+    "AnyPolicy",
+    "GenTrajTerminationFn",
+    "PolicyCallable",
+    "TrajectoryAccumulator",
+    "discounted_sum",
+    "flatten_trajectories",
+    "flatten_trajectories_with_rew",
+    "generate_trajectories",
+    "generate_transitions",
+    "make_min_episodes",
+    "make_min_timesteps",
+    "make_sample_until",
+    "policy_to_callable",
+    "rollout",
+    "rollout_stats",
+    "unwrap_traj",
+]
+
+Array = npt.NDArray[Any]
+GenTrajTerminationFn = Callable[[Sequence[TrajectoryWithRew]], bool]
+"""Says of the trajectories finished so far whether they are enough."""
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class _AtLeast:
+    """Enough episodes and enough steps; zero asks for nothing.
+
+    `generate_trajectories` keeps the totals itself for conditions of this class, because
+    summing over all trajectories after each episode takes quadratic time.
+    """
+
+    timesteps: int = 0
+    episodes: int = 0
+
+    def __call__(self, trajectories: Sequence[TrajectoryWithRew]) -> bool:
+        return self.met(sum(map(len, trajectories)), len(trajectories))
+
+    def met(self, timesteps: int, episodes: int) -> bool:
+        return timesteps >= self.timesteps and episodes >= self.episodes
+
+
+def make_min_episodes(n: int) -> GenTrajTerminationFn:
+    """Collect until there are `n` episodes; several may end in one step, so there may be more.
+
+    Raises:
+        ValueError: `n` is not positive.
+    """
+    return make_sample_until(min_episodes=n)
+
+
+def make_min_timesteps(n: int) -> GenTrajTerminationFn:
+    """Collect until whole episodes make up `n` steps; there may be more.
+
+    Raises:
+        ValueError: `n` is not positive.
+    """
+    return make_sample_until(min_timesteps=n)
+
+
+def make_sample_until(
+    min_timesteps: int | None = None, min_episodes: int | None = None
+) -> GenTrajTerminationFn:
+    """Collect until both minima are reached.
+
+    Args:
+        min_timesteps: Least number of steps in finished episodes.
+        min_episodes: Least number of finished episodes.
+
+    Raises:
+        ValueError: Neither is given, or one is not positive.
+    """
+    if min_timesteps is None and min_episodes is None:
+        raise ValueError("give min_timesteps, min_episodes, or both")
+    for name, value in (("min_timesteps", min_timesteps), ("min_episodes", min_episodes)):
+        if value is not None and value <= 0:
+            raise ValueError(f"{name} is {value}; it needs to be positive")
+    return _AtLeast(min_timesteps or 0, min_episodes or 0)
+
+
+def generate_trajectories(
+    policy: AnyPolicy,
+    venv: VecEnv,
+    sample_until: GenTrajTerminationFn,
+    rng: np.random.Generator,
+    *,
+    deterministic_policy: bool = False,
+) -> Sequence[TrajectoryWithRew]:
+    """Collects whole episodes.
+
+    Once there are enough, every environment still finishes the episode it is in, and that
+    episode counts: dropping it would favour short episodes, which are the likelier to be
+    finished at any given moment.
+
+    Args:
+        policy: See `policy_to_callable`.
+        venv: Environments; reset first, and seeded before that by whoever wants to.
+        sample_until: Says when there are enough; a function of the trajectories alone, asked
+            whenever an episode has ended.
+        rng: Shuffles the trajectories, for otherwise short ones would come first; also seeds
+            random actions and what torch samples.
+        deterministic_policy: Whether a Stable-Baselines3 policy takes its most likely action.
+
+    Returns:
+        Trajectories that satisfy `sample_until`, all `terminal`.
+
+    Raises:
+        ValueError: The policy does not fit the environments.
+    """
+    act = policy_to_callable(policy, venv, deterministic_policy, rng=rng)
+    trajectories: list[TrajectoryWithRew] = []
+    timesteps = 0
+    with seeded_sampling(policy, rng):
+        obs: Any = venv.reset()
+        acts, state = act(obs, None, np.ones(venv.num_envs, dtype=bool))
+        buffer = EpisodeBuffer(obs, acts)
+        while True:
+            obs, rews, dones, infos = venv.step(acts)
+            finished = buffer.add(acts, obs, rews, dones, infos)
+            if finished:
+                trajectories += finished
+                timesteps += sum(map(len, finished))
+                if _enough(sample_until, trajectories, timesteps):
+                    buffer.stop(dones)
+                    if not buffer.any_active:
+                        break
+            acts, state = act(obs, state, dones)
+    order = rng.permutation(len(trajectories))
+    return [trajectories[i] for i in order]
+
+
+def _enough(
+    sample_until: GenTrajTerminationFn, trajectories: list[TrajectoryWithRew], timesteps: int
+) -> bool:
+    if isinstance(sample_until, _AtLeast):
+        return sample_until.met(timesteps, len(trajectories))
+    return sample_until(trajectories)
+
+
+def generate_transitions(
+    policy: AnyPolicy,
+    venv: VecEnv,
+    n_timesteps: int,
+    rng: np.random.Generator,
+    *,
+    truncate: bool = True,
+    **kwargs: Any,
+) -> TransitionsWithRew:
+    """Collects transitions.
+
+    Args:
+        policy: See `policy_to_callable`.
+        venv: Environments; reset first.
+        n_timesteps: Least number of transitions.
+        rng: See `generate_trajectories`.
+        truncate: Whether to drop what exceeds `n_timesteps`. Otherwise all episodes are whole.
+        **kwargs: Passed to `generate_trajectories`.
+
+    Raises:
+        ValueError: `n_timesteps` is not positive, or the policy does not fit.
+    """
+    trajectories = generate_trajectories(
+        policy, venv, make_min_timesteps(n_timesteps), rng, **kwargs
+    )
+    transitions = flatten_trajectories_with_rew(trajectories)
+    return transitions[:n_timesteps] if truncate else transitions
+
+
+def rollout(
+    policy: AnyPolicy,
+    venv: VecEnv,
+    sample_until: GenTrajTerminationFn,
+    rng: np.random.Generator,
+    *,
+    unwrap: bool = True,
+    exclude_infos: bool = True,
+    verbose: bool = True,
+    **kwargs: Any,
+) -> Sequence[TrajectoryWithRew]:
+    """Collects whole episodes and tidies them up.
+
+    Args:
+        policy: See `policy_to_callable`.
+        venv: Environments; reset first.
+        sample_until: See `generate_trajectories`.
+        rng: See `generate_trajectories`.
+        unwrap: Whether to bring back the observations and rewards that `RolloutInfoWrapper`
+            saw, with `unwrap_traj`.
+        exclude_infos: Whether to replace the infos by None, which saves much memory.
+        verbose: Whether to log `rollout_stats` at level INFO.
+        **kwargs: Passed to `generate_trajectories`.
+
+    Returns:
+        See `generate_trajectories`.
+
+    Raises:
+        ValueError: `unwrap` without a `RolloutInfoWrapper`, or a policy that does not fit.
+    """
+    trajectories = generate_trajectories(policy, venv, sample_until, rng, **kwargs)
+    if unwrap:
+        trajectories = [unwrap_traj(trajectory) for trajectory in trajectories]
+    if verbose:
+        _LOGGER.info("Rollout stats: %s", rollout_stats(trajectories))
+    if exclude_infos:
+        trajectories = [dataclasses.replace(t, infos=None) for t in trajectories]
+    return trajectories
+
+
+def unwrap_traj(traj: TrajectoryWithRew) -> TrajectoryWithRew:
+    """Brings back the observations and rewards from before any wrapper changed them.
+
+    Args:
+        traj: A whole episode of an environment with a `RolloutInfoWrapper`, with its infos.
+
+    Returns:
+        A copy with `obs` and `rews` replaced.
+
+    Raises:
+        ValueError: No infos, or none that `RolloutInfoWrapper` left.
+    """
+    if traj.infos is None:
+        raise ValueError("the trajectory has no infos to take observations and rewards from")
+    original = traj.infos[-1].get("rollout")
+    if original is None:
+        raise ValueError(
+            "the last info has no entry 'rollout': wrap the environment in RolloutInfoWrapper, "
+            "or pass unwrap=False"
+        )
+    return dataclasses.replace(
+        traj, obs=maybe_wrap_in_dictobs(original["obs"]), rews=original["rews"]
+    )
+
+
+def rollout_stats(trajectories: Sequence[TrajectoryWithRew]) -> Mapping[str, float]:
+    """Sums up returns and lengths.
+
+    Args:
+        trajectories: At least one.
+
+    Returns:
+        `n_traj`; `return_{min,mean,std,max}` of the undiscounted returns;
+        `len_{min,mean,std,max}` in steps; and, if a `Monitor` wrapped the environments and the
+        infos were kept, `monitor_return_len`, the number of returns it reported, with
+        `monitor_return_{min,mean,std,max}`. Standard deviations are those of the population.
+
+    Raises:
+        ValueError: There are no trajectories.
+    """
+    if not trajectories:
+        raise ValueError("there are no trajectories to sum up")
+    returns = [float(np.sum(t.rews, dtype=np.float64)) for t in trajectories]
+    stats: dict[str, float] = {"n_traj": len(trajectories)}
+    stats |= _spread("return", returns)
+    stats |= _spread("len", [len(t) for t in trajectories])
+    reported = [
+        float(t.infos[-1]["episode"]["r"])
+        for t in trajectories
+        if t.infos is not None and "episode" in t.infos[-1]
+    ]
+    if reported:
+        stats["monitor_return_len"] = len(reported)
+        stats |= _spread("monitor_return", reported)
+    return stats
+
+
+def _spread(name: str, values: Sequence[float]) -> dict[str, float]:
+    return {
+        f"{name}_min": min(values),
+        f"{name}_mean": float(np.mean(values)),
+        f"{name}_std": float(np.std(values)),
+        f"{name}_max": max(values),
+    }
+
+
+def flatten_trajectories(trajectories: Iterable[Trajectory]) -> Transitions:
+    """Joins trajectories into one batch of transitions, in order.
+
+    Args:
+        trajectories: At least one. Missing infos become empty dictionaries.
+
+    Returns:
+        The transitions. `dones` is True where a `terminal` trajectory ends.
+
+    Raises:
+        ValueError: There are no trajectories, or their kinds of observation differ.
+    """
+    return Transitions(**_flat_fields(list(trajectories)))
+
+
+def flatten_trajectories_with_rew(
+    trajectories: Sequence[TrajectoryWithRew],
+) -> TransitionsWithRew:
+    """Joins trajectories into one batch of transitions with rewards, in order.
+
+    Args:
+        trajectories: At least one. Missing infos become empty dictionaries.
+
+    Raises:
+        ValueError: There are no trajectories, or their kinds of observation differ.
+    """
+    fields = _flat_fields(trajectories)
+    return TransitionsWithRew(**fields, rews=np.concatenate([t.rews for t in trajectories]))
+
+
+def _flat_fields(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    if not trajectories:
+        raise ValueError("there are no trajectories to flatten")
+    ends = np.cumsum([len(t) for t in trajectories])
+    dones = np.zeros(ends[-1], dtype=bool)
+    dones[ends - 1] = [t.terminal for t in trajectories]
+    before: list[Observation] = [t.obs[:-1] for t in trajectories]
+    after: list[Observation] = [t.obs[1:] for t in trajectories]
+    return {
+        "obs": concatenate_maybe_dictobs(before),
+        "acts": np.concatenate([t.acts for t in trajectories]),
+        "infos": np.concatenate([_infos(t) for t in trajectories]),
+        "next_obs": concatenate_maybe_dictobs(after),
+        "dones": dones,
+    }
+
+
+def _infos(trajectory: Trajectory) -> Array:
+    if trajectory.infos is not None:
+        return np.asarray(trajectory.infos, dtype=object)
+    empty = np.empty(len(trajectory), dtype=object)
+    empty.fill({})
+    return empty
+
+
+def discounted_sum(arr: Array, gamma: float) -> Array | float:
+    """Sums over time with weights 1, gamma, gamma², …; of rewards, that is the return.
+
+    Args:
+        arr: Values over time in the last axis, shape `(T,)` or `(batch, T)`.
+        gamma: Discount factor, in [0, 1].
+
+    Returns:
+        A number, or shape `(batch,)`.
+
+    Raises:
+        ValueError: `arr` has another number of dimensions.
+    """
+    if arr.ndim not in (1, 2):
+        raise ValueError(f"arr has {arr.ndim} dimensions; expected 1 or 2")
+    total = arr @ np.power(float(gamma), np.arange(arr.shape[-1]))
+    return float(total) if arr.ndim == 1 else np.asarray(total)

@@ -1,0 +1,101 @@
+"""Trajectories: what one episode, or a part of one, looked like. Free of torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy.typing as npt
+
+from imitbench.data.observations import Observation, values_equal
+
+Array = npt.NDArray[Any]
+
+
+def dataclass_quick_asdict(obj: Any) -> dict[str, Any]:
+    """Maps field names to values without copying them.
+
+    `dataclasses.asdict` would deep-copy every array.
+
+    Args:
+        obj: An instance of a dataclass.
+
+    Returns:
+        The fields, in order of declaration.
+    """
+    return {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trajectory:
+    """A trajectory or a fragment of one, such as an episode of an expert.
+
+    Attributes:
+        obs: Observations, shape `(T + 1, *observation_shape)`.
+        acts: Actions, shape `(T, *action_shape)`, `T >= 1`.
+        infos: Info dictionaries, shape `(T,)`, or None where they were not kept.
+        terminal: Whether the last observation is the last of an episode, be it by termination
+            or by a time limit. True for every whole episode; a fragment that misses the start
+            of its episode but has its end is terminal too.
+
+    Raises:
+        ValueError: Lengths do not fit, or there is no action.
+    """
+
+    obs: Observation
+    acts: Array
+    infos: Array | None
+    terminal: bool
+
+    def __post_init__(self) -> None:
+        steps = len(self.acts)
+        if len(self.obs) != steps + 1:
+            raise ValueError(
+                "a trajectory has one observation more than actions, "
+                f"but there are {len(self.obs)} observations and {steps} actions"
+            )
+        if self.infos is not None and len(self.infos) != steps:
+            raise ValueError(f"there are {len(self.infos)} infos for {steps} actions")
+        if steps == 0:
+            raise ValueError("a trajectory needs at least one action")
+
+    def __len__(self) -> int:
+        """Number of actions."""
+        return len(self.acts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trajectory):
+            return NotImplemented
+        return type(self) is type(other) and values_equal(
+            dataclass_quick_asdict(self), dataclass_quick_asdict(other)
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrajectoryWithRew(Trajectory):
+    """A `Trajectory` with the rewards it received.
+
+    Attributes:
+        rews: Rewards, shape `(T,)`, a floating-point data type.
+
+    Raises:
+        ValueError: Rewards of another shape or data type.
+    """
+
+    rews: Array
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rewards(self.rews, len(self.acts))
+
+
+def check_rewards(rews: Array, steps: int) -> None:
+    """Rewards are one floating-point number per step.
+
+    Raises:
+        ValueError: They are not.
+    """
+    if rews.shape != (steps,):
+        raise ValueError(f"rewards have shape {rews.shape}; {steps} actions need ({steps},)")
+    if rews.dtype.kind != "f":
+        raise ValueError(f"rewards have data type {rews.dtype}; a floating-point one is needed")

@@ -1,0 +1,31 @@
+"""The one exception whose message is meant for the person at the keyboard."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Bad input, told in one line: what is wrong, where, and how to fix it.
+
+    The command line prints the message alone and exits with code 2. Library callers see an
+    ordinary `ValueError`.
+    """
+
+
+def did_you_mean(wrong: str, accepted: Iterable[str]) -> str:
+    """Names the nearest accepted value, then all of them.
+
+    Args:
+        wrong: What was given.
+        accepted: Every value that would have been valid.
+
+    Returns:
+        A clause to append to an error message, such as
+        `did you mean 'bc'? Accepted: bc, expert, random`.
+    """
+    names = sorted(accepted)
+    near = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"{hint}Accepted: {', '.join(names) or 'nothing'}"

@@ -1,0 +1,1 @@
+"""Where jobs run. All executors run the same worker and are interchangeable."""

@@ -1,0 +1,51 @@
+"""What every executor offers: submit job files, poll, cancel."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """Something that happened to a job.
+
+    Attributes:
+        job: The job file.
+        kind: `started`; `finished` (its runs say themselves how they went); or `died` (the
+            worker went away in the middle).
+        detail: How the worker died, with its last words.
+    """
+
+    job: Path
+    kind: str
+    detail: str = ""
+
+
+class Executor(ABC):
+    """Runs job files by the worker entry point, somewhere.
+
+    Args:
+        entry: Module of the worker, run as `python -m <entry>`.
+    """
+
+    def __init__(self, entry: str) -> None:
+        self.entry = entry
+
+    @abstractmethod
+    def submit(self, jobs: Sequence[Path]) -> None:
+        """Accepts job files; they start in this order as room allows."""
+
+    @abstractmethod
+    def poll(self, timeout: float) -> list[JobEvent]:
+        """Events since the last call, waiting at most `timeout` seconds for the first."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Stops running jobs and forgets waiting ones."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of all resources; nothing may be running."""

@@ -1,0 +1,1 @@
+"""Making what a suite bundles: experts, demonstrations and references."""

@@ -1,0 +1,108 @@
+"""Collects demonstrations from a suite's experts."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch as th
+import yaml
+
+from imitbench.bench.environments import make_training_environments
+from imitbench.bench.seeding import derive_seed
+from imitbench.bench.spec import environment_spec
+from imitbench.cards.suite import EnvironmentCard
+from imitbench.data import rollout
+from imitbench.data.demonstrations import write_demonstrations
+from imitbench.data.types import TrajectoryWithRew
+from imitbench.errors import InputError
+from imitbench.experts.measurement import expert_directory
+from imitbench.policies.storage import load_policy
+from imitbench.util.files import atomic_write_text
+
+MAX_FILE_BYTES = 2_000_000
+"""Bundled files stay small enough to travel with the package."""
+
+_ENVIRONMENTS = 8
+
+
+def collect_demonstrations(
+    env_id: str, card: EnvironmentCard, root: Path, directory: Path, *, command: str
+) -> list[TrajectoryWithRew]:
+    """Rolls out an expert and writes whole episodes as parquet, in the layout of the hub.
+
+    Args:
+        env_id: Gymnasium id.
+        card: The environment's card, which says how many and with which seed.
+        root: Folder that holds `experts/`.
+        directory: Folder of sets of demonstrations; this one goes to `<directory>/<repo>`.
+        command: Command line to write down.
+
+    Returns:
+        The trajectories written.
+
+    Raises:
+        InputError: The expert is missing, or the file would be too large to bundle.
+    """
+    recipe = card.demos
+    policy = load_policy(expert_directory(root, card.expert.repo))
+    seed = derive_seed(recipe.seed, "demonstrations")
+    venv = make_training_environments(environment_spec(env_id, card), _ENVIRONMENTS, seed)
+    with th.random.fork_rng(devices=[]):
+        th.manual_seed(seed)
+        collected = rollout.generate_trajectories(
+            policy,
+            venv,
+            rollout.make_min_episodes(recipe.trajectories),
+            np.random.default_rng(seed),
+            deterministic_policy=recipe.deterministic,
+        )
+    venv.close()
+    # Episode statistics of the monitor are no part of a demonstration.
+    chosen = [
+        dataclasses.replace(trajectory, infos=None)
+        for trajectory in collected[: recipe.trajectories]
+    ]
+    _write(chosen, directory / recipe.repo)
+    returns = [float(trajectory.rews.sum()) for trajectory in chosen]
+    atomic_write_text(
+        directory / recipe.repo / "README.md",
+        _dataset_card(env_id, card, command, len(chosen), float(np.mean(returns))),
+    )
+    return chosen
+
+
+def _write(trajectories: list[TrajectoryWithRew], target: Path) -> None:
+    """Writes beside the target first: a set that is too large never replaces a good one."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = write_demonstrations(Path(scratch), trajectories)
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise InputError(
+                f"demonstrations for {target.name} take {size:,} bytes, more than "
+                f"{MAX_FILE_BYTES:,}; ask for fewer trajectories on the suite card"
+            )
+    shutil.rmtree(target / "data", ignore_errors=True)
+    write_demonstrations(target, trajectories)
+
+
+def _dataset_card(
+    env_id: str, card: EnvironmentCard, command: str, count: int, mean_return: float
+) -> str:
+    metadata = {
+        "license": "mit",
+        "tags": ["imitation-learning", "imitbench"],
+        "configs": [{"config_name": "default", "data_files": "data/*.parquet"}],
+    }
+    acting = "deterministic" if card.demos.deterministic else "stochastic"
+    return (
+        f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n"
+        f"# Demonstrations on {env_id}\n\n"
+        f"{count} whole episodes of the {acting} expert `{card.expert.repo}`, mean return "
+        f"{mean_return:.2f}. One row per episode: `obs` (length + 1 observations), `acts`, "
+        "`infos`, `terminal`, `rews`.\n\n"
+        f"Made by `{command}` (collection seed {card.demos.seed}).\n"
+    )

@@ -1,0 +1,55 @@
+"""The README of an expert, as hub repositories have it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+
+from imitbench.cards.suite import EnvironmentCard
+from imitbench.util.files import atomic_write_text
+
+
+def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> None:
+    """Writes `README.md` from `training.json` and `results.json` in the expert's folder.
+
+    Args:
+        env_id: Gymnasium id.
+        card: The environment's card.
+        directory: Folder of the expert.
+    """
+    training = json.loads((directory / "training.json").read_text())
+    results = json.loads((directory / "results.json").read_text())
+    mean, std = results["mean_reward"], results["std_reward"]
+    metric = {"type": "mean_reward", "value": f"{mean:.2f} +/- {std:.2f}", "name": "mean_reward"}
+    metadata = {
+        "library_name": "imitbench",
+        "license": "mit",
+        "tags": [env_id, "reinforcement-learning", "imitbench"],
+        "model-index": [
+            {
+                "name": card.expert.algo.upper(),
+                "results": [
+                    {
+                        "task": {"type": "reinforcement-learning"},
+                        "dataset": {"name": env_id, "type": env_id},
+                        "metrics": [metric],
+                    }
+                ],
+            }
+        ],
+    }
+    acting = "deterministic" if results["is_deterministic"] else "stochastic"
+    text = (
+        f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n"
+        f"# {card.expert.algo.upper()} expert on {env_id}\n\n"
+        f"Mean return {mean:.2f} ± {std:.2f} over {results['n_eval_episodes']} episodes of the "
+        f"{acting} policy.\n\n"
+        f"Trained by `{training['command']}`: {training['env_steps']:,} steps in "
+        f"{training['wall_s']:.0f} s on one core, seed {card.expert.seed}. Hyper-parameters are "
+        "in `config.yml`, the learning curve in `training.json`.\n\n"
+        "The policy is `policy.json` (architecture) and `policy.safetensors` (weights); no file "
+        "here is a pickle.\n"
+    )
+    atomic_write_text(directory / "README.md", text)

@@ -1,0 +1,133 @@
+"""Measures the returns of random actions and of experts: a suite's references."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from stable_baselines3.common.policies import BasePolicy
+
+from imitbench.bench import artifacts
+from imitbench.bench.protocol import Episodes, Evaluator
+from imitbench.bench.spec import environment_spec
+from imitbench.cards.suite import EnvironmentCard, Measurement, References
+from imitbench.errors import InputError
+from imitbench.policies.base import RandomPolicy
+from imitbench.policies.storage import load_policy
+from imitbench.store.records import EnvironmentSpec, Protocol
+from imitbench.util.files import atomic_write_text
+
+REFERENCE_SEED = 20_000
+"""Far from the seeds that people give to runs, so that references share no episodes with them."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Outcome of measuring a policy.
+
+    Attributes:
+        episodes: The episodes.
+        steps_per_second: Environment steps per second, acting included.
+    """
+
+    episodes: Episodes
+    steps_per_second: float
+
+    def as_measurement(self, command: str, revision: str | None) -> Measurement:
+        """What the suite card says about it."""
+        return Measurement(
+            mean=round(float(self.episodes.returns.mean()), 4),
+            std=round(float(self.episodes.returns.std()), 4),
+            episodes=len(self.episodes.returns),
+            deterministic=self.episodes.deterministic,
+            command=command,
+            date=datetime.now(timezone.utc).date().isoformat(),
+            revision=revision,
+        )
+
+
+def measure(
+    spec: EnvironmentSpec, policy: BasePolicy | None, *, episodes: int, deterministic: bool, seed: int
+) -> Measured:
+    """Evaluates a policy by the protocol of the benchmark.
+
+    Args:
+        spec: The environment.
+        policy: The policy; `None` for uniformly random actions.
+        episodes: How many episodes.
+        deterministic: Whether it takes its most likely action.
+        seed: Seed of environments and actions.
+
+    Raises:
+        InputError: The environment cannot be made, or the policy does not fit it.
+    """
+    with Evaluator(spec, Protocol().environments) as evaluator:
+        spaces = (evaluator.observation_space, evaluator.action_space)
+        if policy is None:
+            policy = RandomPolicy(*spaces)
+        else:
+            artifacts.check_policy_fits(policy, *spaces, where="the policy")
+        started = time.monotonic()
+        result = evaluator.evaluate(
+            policy, episodes=episodes, seed=seed, deterministic=deterministic
+        )
+        elapsed = time.monotonic() - started
+    return Measured(result, float(result.lengths.sum()) / elapsed)
+
+
+def measure_references(
+    env_id: str, card: EnvironmentCard, root: Path, *, episodes: int, command: str
+) -> tuple[References, float]:
+    """Measures both references of an environment with stochastic policies, as runs are.
+
+    Args:
+        env_id: Gymnasium id.
+        card: The environment's card.
+        root: Folder that holds `experts/`.
+        episodes: Episodes for each reference.
+        command: Command line to write down.
+
+    Returns:
+        The references, and the speed of stepping with random actions in steps per second.
+    """
+    spec = environment_spec(env_id, card)
+    expert_pin = artifacts.pin_expert(root, "bundled", card.expert.repo)
+    expert = load_policy(root / "experts" / card.expert.repo)
+    common = {"episodes": episodes, "seed": REFERENCE_SEED}
+    by_random = measure(spec, None, deterministic=False, **common)
+    by_expert = measure(spec, expert, deterministic=False, **common)
+    references = References(
+        random=by_random.as_measurement(command, None),
+        expert=by_expert.as_measurement(command, expert_pin.digest[:12]),
+    )
+    return references, by_random.steps_per_second
+
+
+def write_results(directory: Path, measured: Measured) -> None:
+    """Writes `results.json` beside an expert, in the form that hub repositories have."""
+    returns = measured.episodes.returns
+    results = {
+        "mean_reward": round(float(returns.mean()), 4),
+        "std_reward": round(float(returns.std()), 4),
+        "is_deterministic": measured.episodes.deterministic,
+        "n_eval_episodes": len(returns),
+        "eval_datetime": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+    atomic_write_text(directory / "results.json", json.dumps(results, indent=1) + "\n")
+
+
+def expert_directory(root: Path, repo: str) -> Path:
+    """Folder of an expert.
+
+    Raises:
+        InputError: It does not exist.
+    """
+    directory = root / "experts" / repo
+    if not directory.is_dir():
+        raise InputError(
+            f"{directory}: no such expert; train it with `imitbench experts train`"
+        )
+    return directory

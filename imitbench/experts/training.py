@@ -1,0 +1,127 @@
+"""Trains the experts of a suite by the recipes on its card."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecNormalize
+
+from imitbench import __version__
+from imitbench.bench.environments import make_training_environments
+from imitbench.bench.seeding import derive_seed, seed_everything
+from imitbench.bench.spec import environment_spec
+from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
+from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.policies.storage import save_policy
+from imitbench.util.files import atomic_write_text
+from imitbench.util.networks import RunningNorm
+
+_ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "sac": SAC}
+CURVE_POINTS = 20
+
+Progress = Callable[[int, float], None]
+"""Called with (environment steps so far, mean return of recent episodes)."""
+
+
+def train_expert(
+    env_id: str, card: EnvironmentCard, directory: Path, *, command: str, progress: Progress
+) -> None:
+    """Trains one expert and writes it, pickle-free, in the layout of a hub repository.
+
+    Args:
+        env_id: Gymnasium id.
+        card: The environment's card, which holds the recipe.
+        directory: Folder of experts; the expert goes to `<directory>/<repo>`.
+        command: Command line to write down as the expert's origin.
+        progress: Told about the training some twenty times.
+    """
+    recipe = card.expert
+    seed_everything(derive_seed(recipe.seed, "expert"))
+    venv = make_training_environments(
+        environment_spec(env_id, card), recipe.environments, derive_seed(recipe.seed, "training")
+    )
+    training_env = venv
+    if recipe.normalize_rewards:
+        gamma = float(recipe.hyperparameters.get("gamma") or 0.99)
+        training_env = VecNormalize(venv, norm_obs=False, norm_reward=True, gamma=gamma)
+    started = time.monotonic()
+    model = _build(recipe, training_env)
+    curve = _Curve(recipe.env_steps, progress)
+    model.learn(recipe.env_steps, callback=curve)
+    wall_s = time.monotonic() - started
+    venv.close()
+
+    target = directory / recipe.repo
+    save_policy(model.policy, target)
+    settings = {
+        "algo": recipe.algo,
+        "seed": recipe.seed,
+        "n_timesteps": recipe.env_steps,
+        "n_envs": recipe.environments,
+        "net_arch": recipe.net_arch,
+        "normalize_observations": recipe.normalize_observations,
+        "normalize_rewards": recipe.normalize_rewards,
+        "learning_rate_decay": recipe.learning_rate_decay,
+        **recipe.hyperparameters,
+    }
+    atomic_write_text(target / "config.yml", yaml.safe_dump(settings, sort_keys=False))
+    atomic_write_text(target / "env_kwargs.yml", yaml.safe_dump(dict(card.kwargs)))
+    training = {
+        "command": command,
+        "imitbench": __version__,
+        "env_steps": model.num_timesteps,
+        "wall_s": round(wall_s, 1),
+        "curve": curve.points,
+    }
+    atomic_write_text(target / "training.json", json.dumps(training, indent=1) + "\n")
+
+
+def _build(recipe: ExpertRecipe, venv: Any) -> BaseAlgorithm:
+    policy_kwargs: dict[str, Any] = {"net_arch": recipe.net_arch}
+    if recipe.normalize_observations:
+        policy_kwargs["features_extractor_class"] = NormalizeFeaturesExtractor
+        policy_kwargs["features_extractor_kwargs"] = {"normalize_class": RunningNorm}
+    hyperparameters: dict[str, Any] = dict(recipe.hyperparameters)
+    if recipe.learning_rate_decay == "linear":
+        initial = float(hyperparameters["learning_rate"])
+        hyperparameters["learning_rate"] = lambda remaining: initial * remaining
+    return _ALGORITHMS[recipe.algo](
+        "MlpPolicy",
+        venv,
+        policy_kwargs=policy_kwargs,
+        seed=derive_seed(recipe.seed, "expert"),
+        device="cpu",
+        **hyperparameters,
+    )
+
+
+class _Curve(BaseCallback):
+    """Keeps the mean return of recent episodes at evenly spaced steps."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        super().__init__()
+        self._interval = max(1, total // CURVE_POINTS)
+        self._next = self._interval
+        self._progress = progress
+        self.points: list[dict[str, float]] = []
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps >= self._next:
+            self._next += self._interval
+            recent = [episode["r"] for episode in self.model.ep_info_buffer or ()]
+            if recent:
+                mean = float(np.mean(recent))
+                self.points.append(
+                    {"env_steps": self.num_timesteps, "mean_return": round(mean, 2)}
+                )
+                self._progress(self.num_timesteps, mean)
+        return True

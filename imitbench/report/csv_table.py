@@ -1,0 +1,151 @@
+"""The report as one tidy CSV table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from imitbench.report.model import AlgorithmResult, Cell, Method, Report, Section
+from imitbench.stats.bootstrap import Interval
+
+COLUMNS = (
+    "suite",
+    "budget",
+    "n_demos",
+    "source",
+    "row",
+    "algorithm",
+    "environment",
+    "kind",
+    "seeds_min",
+    "seeds_max",
+    "runs",
+    "failed",
+    "environments_covered",
+    "environments_total",
+    "raw_return_mean",
+    "raw_return_std",
+    "score_mean",
+    "score_mean_low",
+    "score_mean_high",
+    "score_iqm",
+    "score_iqm_low",
+    "score_iqm_high",
+    "score_deterministic_mean",
+    "mean_length",
+    "reference_random",
+    "reference_expert",
+    "reference_version",
+    "episodes",
+    "replicates",
+    "bootstrap_seed",
+    "level",
+)
+"""The header line; `render_csv` says what the columns hold."""
+
+Value: TypeAlias = str | int | float | None
+
+
+def render_csv(report: Report) -> str:
+    """Writes the report as CSV with the header `COLUMNS`.
+
+    `row` is `cell` for one algorithm on one environment and `aggregate` for one algorithm over
+    the environments it covers (`environment` is empty then). `kind` tells whether the numbers
+    come from completed runs (`run`), from the suite's references (`reference`), or do not exist
+    (`missing`). `score_mean` is over seeds in cells and over environments in aggregates; the
+    intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
+    sample standard deviation over runs. `failed` counts failed runs.
+
+    Args:
+        report: What to write.
+
+    Returns:
+        CSV with single newlines as line ends; the header alone for an empty report. Numbers
+        have ten significant digits; what does not exist is an empty field.
+    """
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    for section in report.sections:
+        for row in _rows(section, report.method):
+            writer.writerow({column: _field(value) for column, value in row.items()})
+    return buffer.getvalue()
+
+
+def _field(value: Value) -> str:
+    if value is None:
+        return ""
+    return format(value, ".10g") if isinstance(value, float) else str(value)
+
+
+def _rows(section: Section, method: Method) -> Iterator[dict[str, Value]]:
+    shared: dict[str, Value] = {
+        "suite": section.suite,
+        "budget": section.group.budget,
+        "n_demos": section.group.n_demos,
+        "source": section.group.source,
+        "episodes": method.episodes,
+        "replicates": method.replicates,
+        "bootstrap_seed": method.seed,
+        "level": method.level,
+    }
+    references = {row.env: row for row in section.references}
+    for result in section.algorithms:
+        yield {**shared, **_aggregate(result)}
+    for position, environment in enumerate(section.environments):
+        reference = references.get(environment)
+        anchors: dict[str, Value] = {}
+        if reference is not None:
+            anchors = {
+                "reference_random": reference.random,
+                "reference_expert": reference.expert,
+                "reference_version": reference.version,
+            }
+        for result in section.algorithms:
+            yield {**shared, **anchors, **_cell(result.algorithm, result.cells[position])}
+
+
+def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
+    fewest, most = result.seeds
+    return {
+        "row": "aggregate",
+        "algorithm": result.algorithm,
+        "kind": result.kind,
+        "seeds_min": fewest,
+        "seeds_max": most,
+        "runs": sum(cell.runs for cell in result.covered),
+        "failed": result.failures,
+        "environments_covered": len(result.covered),
+        "environments_total": len(result.cells),
+        **_interval("score_mean", result.mean),
+        **_interval("score_iqm", result.iqm),
+    }
+
+
+def _interval(column: str, interval: Interval | None) -> dict[str, Value]:
+    if interval is None:
+        return {}
+    point: dict[str, Value] = {column: interval.point}
+    if not interval.known:
+        return point
+    return {**point, f"{column}_low": interval.low, f"{column}_high": interval.high}
+
+
+def _cell(algorithm: str, cell: Cell) -> dict[str, Value]:
+    return {
+        "row": "cell",
+        "algorithm": algorithm,
+        "environment": cell.environment,
+        "kind": cell.kind,
+        "seeds_min": cell.seeds,
+        "seeds_max": cell.seeds,
+        "runs": cell.runs,
+        "failed": cell.failures,
+        "raw_return_mean": cell.raw_mean,
+        "raw_return_std": cell.raw_std,
+        "score_mean": cell.score,
+        "score_deterministic_mean": cell.score_deterministic,
+        "mean_length": cell.mean_length,
+    }

@@ -1,0 +1,149 @@
+"""The report as GitHub-flavoured Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from imitbench.report import text
+from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+from imitbench.store.records import FailureRow
+
+MESSAGE_LENGTH = 300
+"""Characters of an error message that are shown; the database holds all of it."""
+
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_MARKUP = re.compile(
+    r"[\\`*\[\]|~$!#]"  # code, emphasis, links, table cells, strikethrough, formulas
+    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis; an underscore inside a word is none
+    r"|:(?=//)|(?<=www)\."  # addresses that would become links by themselves
+)
+
+
+def render_markdown(report: Report) -> str:
+    """Writes the report as Markdown.
+
+    Args:
+        report: What to say.
+
+    Returns:
+        Markdown, ending in a newline. Names and messages from runs stay text: nothing in them
+        is read as markup or HTML.
+    """
+    blocks = ["# imitbench report"]
+    if not report.sections:
+        blocks.append(text.EMPTY)
+    for section in report.sections:
+        blocks += _section(section, report)
+    if report.failures:
+        blocks += ["## Failed runs", _failures(report.failures)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def escape(value: str) -> str:
+    """Escapes foreign text for Markdown, table cells included.
+
+    Args:
+        value: Any text.
+
+    Returns:
+        One line that renders as that text.
+    """
+    return _MARKUP.sub(lambda mark: "\\" + mark[0], text.one_line(value).translate(_ENTITIES))
+
+
+def _section(section: Section, report: Report) -> list[str]:
+    caption = f"{text.protocol(report)}; {escape(text.reference_versions(section))}."
+    blocks = [
+        f"## {escape(section.title)}",
+        "### All environments",
+        _aggregates(section),
+        f"Seeds are per environment. {caption}",
+        "### By environment",
+        _cells(section),
+        f"Raw return: mean ± sample standard deviation over seeds. {caption}",
+    ]
+    if section.references:
+        blocks += ["### References", _references(section)]
+    if section.notes:
+        blocks += ["### Notes", "\n".join(f"- {escape(note)}" for note in section.notes)]
+    return blocks
+
+
+def _aggregates(section: Section) -> str:
+    header = ("Algorithm", "Environments", "Seeds", "Mean score", "IQM score", "Failed runs")
+    rows = [
+        (
+            _label(result.algorithm, result.kind == "reference"),
+            text.coverage(result),
+            text.seeds(result),
+            text.interval(result.mean, result),
+            text.interval(result.iqm, result),
+            str(result.failures),
+        )
+        for result in section.algorithms
+    ]
+    return _table(header, rows, names=1)
+
+
+def _cells(section: Section) -> str:
+    header = (
+        "Environment",
+        "Algorithm",
+        "Seeds",
+        "Raw return",
+        "Score",
+        "Score, deterministic",
+        "Episode length",
+        "Failed runs",
+    )
+    rows = [
+        _cell(result, result.cells[position])
+        for position in range(len(section.environments))
+        for result in section.algorithms
+    ]
+    return _table(header, rows, names=2)
+
+
+def _cell(result: AlgorithmResult, cell: Cell) -> tuple[str, ...]:
+    return (
+        escape(cell.environment),
+        _label(result.algorithm, cell.kind == "reference"),
+        "reference" if cell.kind == "reference" else str(cell.seeds),
+        text.raw_spread(cell),
+        text.score(cell.score),
+        text.score(cell.score_deterministic),
+        text.fixed(cell.mean_length, 1),
+        str(cell.failures),
+    )
+
+
+def _label(algorithm: str, is_reference: bool) -> str:
+    return f"{escape(algorithm)} (reference)" if is_reference else escape(algorithm)
+
+
+def _references(section: Section) -> str:
+    header = ("Environment", "Version", "Random (score 0)", "Expert (score 1)")
+    rows = [
+        (escape(row.env), escape(row.version), text.raw(row.random), text.raw(row.expert))
+        for row in section.references
+    ]
+    return _table(header, rows, names=2)
+
+
+def _failures(failures: Sequence[FailureRow]) -> str:
+    header = ("Suite", "Environment", "Algorithm", "Seed", "Phase", "Error", "Message", "Run")
+    rows = []
+    for row in failures:
+        message = text.one_line(row.message)
+        if len(message) > MESSAGE_LENGTH:
+            message = message[:MESSAGE_LENGTH] + "…"
+        values = (row.suite, row.env, row.algo, str(row.seed), row.phase, row.error_type, message)
+        rows.append(tuple(escape(value) for value in (*values, row.run_id)))
+    return _table(header, rows, names=len(header))
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> str:
+    """A table whose first `names` columns hold words and the others numbers."""
+    rule = ["---"] * names + ["---:"] * (len(header) - names)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])

@@ -1,0 +1,167 @@
+"""What a report says, before it is written in any format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from imitbench.stats.bootstrap import Interval
+from imitbench.store.records import FailureRow, ReferenceRow
+
+RANDOM, EXPERT = "random", "expert"
+ANCHORS = (EXPERT, RANDOM)
+"""Algorithms that every section shows last, in this order: what scores 1 and 0 look like."""
+
+Kind = Literal["run", "reference", "missing"]
+"""Where numbers come from: completed runs, the suite's references, or nowhere."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the numbers of a report were made.
+
+    Attributes:
+        episodes: Evaluation episodes per run; `None` if unknown.
+        replicates: Bootstrap replicates.
+        seed: Seed of the bootstrap.
+        level: Coverage of the intervals.
+    """
+
+    episodes: int | None
+    replicates: int
+    seed: int
+    level: float
+
+
+@dataclass(frozen=True, order=True)
+class Group:
+    """What runs must share to be compared and averaged.
+
+    Attributes:
+        budget: Name of the training budget; `None` where nothing trained.
+        n_demos: Number of demonstrations, or `all` that the source has for each environment;
+            `None` where none were used.
+        source: Where experts and demonstrations came from; `None` where none were used.
+    """
+
+    budget: str | None
+    n_demos: int | Literal["all"] | None
+    source: str | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One algorithm on one environment.
+
+    Attributes:
+        kind: Where the numbers come from; they are `None` for `missing`.
+        seeds: Number of different seeds.
+        runs: Number of runs averaged; more than `seeds` if runs share a seed.
+        failures: Number of failed runs, which are not among `runs`.
+        raw_mean: Mean raw return over runs.
+        raw_std: Sample standard deviation over runs (ddof 1); `None` for fewer than two.
+        score: Mean score of the stochastic policy.
+        score_deterministic: Mean score of the deterministic policy.
+        mean_length: Mean episode length in steps.
+    """
+
+    environment: str
+    kind: Kind
+    seeds: int = 0
+    runs: int = 0
+    failures: int = 0
+    raw_mean: float | None = None
+    raw_std: float | None = None
+    score: float | None = None
+    score_deterministic: float | None = None
+    mean_length: float | None = None
+
+
+@dataclass(frozen=True)
+class AlgorithmResult:
+    """One algorithm over the environments of a section.
+
+    Attributes:
+        cells: One per environment of the section, in its order.
+        mean: Mean score over the cells of `kind`; `None` if none or not finite.
+        iqm: Interquartile mean likewise.
+    """
+
+    algorithm: str
+    cells: tuple[Cell, ...]
+    mean: Interval | None
+    iqm: Interval | None
+
+    @property
+    def kind(self) -> Kind:
+        """Where the aggregate comes from: runs if there are any."""
+        kinds = {cell.kind for cell in self.cells}
+        return "run" if "run" in kinds else "reference" if "reference" in kinds else "missing"
+
+    @property
+    def covered(self) -> tuple[Cell, ...]:
+        """Cells that the aggregate covers."""
+        if self.kind == "missing":
+            return ()
+        return tuple(cell for cell in self.cells if cell.kind == self.kind)
+
+    @property
+    def partial(self) -> bool:
+        """Whether the aggregate leaves out an environment of the section."""
+        return len(self.covered) < len(self.cells)
+
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """Fewest and most seeds among the covered cells; (0, 0) without runs."""
+        counts = [cell.seeds for cell in self.covered] or [0]
+        return min(counts), max(counts)
+
+    @property
+    def failures(self) -> int:
+        """Failed runs over all environments."""
+        return sum(cell.failures for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Runs of one suite that may be compared.
+
+    Attributes:
+        environments: Environment ids, sorted.
+        algorithms: By IQM, best first; the anchors last.
+        references: Returns that map to 0 and 1, by environment and version.
+        notes: Sentences on whatever the tables alone would hide.
+    """
+
+    suite: str
+    group: Group
+    environments: tuple[str, ...]
+    algorithms: tuple[AlgorithmResult, ...]
+    references: tuple[ReferenceRow, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Suite and what its runs share."""
+        count = self.group.n_demos
+        shared = [
+            f"budget {self.group.budget}" if self.group.budget is not None else None,
+            f"{count} demonstration{'' if count == 1 else 's'}" if count is not None else None,
+            f"source {self.group.source}" if self.group.source is not None else None,
+        ]
+        given = ", ".join(part for part in shared if part is not None)
+        return f"{self.suite}: {given}" if given else self.suite
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole report.
+
+    Attributes:
+        sections: By suite, budget, number of demonstrations and source; empty without rows.
+        failures: Every failed run, sorted.
+    """
+
+    method: Method
+    sections: tuple[Section, ...]
+    failures: tuple[FailureRow, ...]

@@ -1,0 +1,135 @@
+"""Sentences on what the tables of a section alone would hide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from imitbench.report.model import ANCHORS, AlgorithmResult, Cell
+from imitbench.store.records import ReferenceRow, ScoreRow
+
+ENOUGH_SEEDS = 10
+"""Seeds from which on percentile intervals come near their nominal coverage."""
+
+
+def section_notes(
+    results: Sequence[AlgorithmResult],
+    rows: Sequence[ScoreRow],
+    references: Sequence[ReferenceRow],
+) -> tuple[str, ...]:
+    """Collects the notes of a section.
+
+    Args:
+        results: Algorithms in the order of the section.
+        rows: Completed runs of the section.
+        references: References of the section's environments.
+
+    Returns:
+        Whole sentences in plain text.
+    """
+    notes = [note for result in results for note in _coverage_notes(result)]
+    notes += [note for result in results for note in _run_notes(result)]
+    notes += _reference_notes(rows, references)
+    if any(_few_seeds(result) for result in results):
+        notes.append(
+            f"Intervals from fewer than {ENOUGH_SEEDS} seeds per environment tend to be too narrow."
+        )
+    return tuple(notes)
+
+
+def _coverage_notes(result: AlgorithmResult) -> list[str]:
+    """Says which environments an aggregate leaves out, and why."""
+    if not result.partial:
+        return []
+    absent = [cell for cell in result.cells if cell not in result.covered]
+    if result.algorithm in ANCHORS and result.kind == "run":
+        stand_in = [cell.environment for cell in absent if cell.kind == "reference"]
+        absent = [cell for cell in absent if cell.kind == "missing"]
+        notes = []
+        if stand_in:
+            notes.append(
+                f"{result.algorithm} was not run on {', '.join(stand_in)}: the reference is "
+                "shown there and is not part of the aggregate."
+            )
+        return notes + ([_missing_note(result, absent)] if absent else [])
+    return [_missing_note(result, absent)]
+
+
+def _missing_note(result: AlgorithmResult, absent: Sequence[Cell]) -> str:
+    places = ", ".join(
+        f"{cell.environment} ({cell.failures} failed)" if cell.failures else cell.environment
+        for cell in absent
+    )
+    what = "no completed run"
+    if result.algorithm in ANCHORS:
+        what += " and no reference"
+    if not result.covered:
+        return f"{result.algorithm} has {what} on {places}: there is nothing to aggregate."
+    return (
+        f"{result.algorithm} has {what} on {places}: its aggregate is partial, over "
+        f"{len(result.covered)} of {len(result.cells)} environments, and not comparable with "
+        "a complete one."
+    )
+
+
+def _run_notes(result: AlgorithmResult) -> list[str]:
+    """Says what is odd about the runs of one algorithm."""
+    runs = [cell for cell in result.cells if cell.kind == "run"]
+    notes = []
+    single = [cell.environment for cell in runs if cell.runs == 1]
+    if single and len(single) < len(runs):
+        notes.append(
+            f"{result.algorithm} has a single run on {', '.join(single)}: its intervals leave "
+            "out the spread there and are too narrow."
+        )
+    notes += [
+        f"{result.algorithm} on {cell.environment}: {cell.runs} runs share {cell.seeds} "
+        f"seed{'' if cell.seeds == 1 else 's'}; runs that differ in something not shown here, "
+        "such as hyper-parameters, are averaged."
+        for cell in runs
+        if cell.runs > cell.seeds
+    ]
+    broken = [
+        cell.environment for cell in runs if cell.score is None or not math.isfinite(cell.score)
+    ]
+    if broken:
+        notes.append(
+            f"{result.algorithm} has a score that is not finite on {', '.join(broken)}: there is "
+            "no aggregate."
+        )
+    return notes
+
+
+def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow]) -> list[str]:
+    """Says where scores are on another scale than the references shown."""
+    by_environment: dict[str, list[ReferenceRow]] = {}
+    for reference in references:
+        by_environment.setdefault(reference.env, []).append(reference)
+    notes = []
+    for env, known in by_environment.items():
+        versions = sorted({reference.version for reference in known})
+        if len(versions) > 1:
+            notes.append(
+                f"{env} has references of versions {', '.join(versions)}: scores under one are "
+                "not comparable with scores under another."
+            )
+        runs = [row for row in rows if row.env == env]
+        strange = [row for row in runs if not any(_follows(row, reference) for reference in known)]
+        if strange:
+            notes.append(
+                f"{env}: the scores of {len(strange)} of {len(runs)} runs do not follow from the "
+                "references shown; they were made with others."
+            )
+    return notes
+
+
+def _follows(row: ScoreRow, reference: ReferenceRow) -> bool:
+    """Whether a run's score is its return on the scale of a reference."""
+    scaled = row.score * (reference.expert - reference.random) + reference.random
+    finite = math.isfinite(scaled) and math.isfinite(row.raw_return)
+    return not finite or math.isclose(scaled, row.raw_return, rel_tol=1e-6, abs_tol=1e-6)
+
+
+def _few_seeds(result: AlgorithmResult) -> bool:
+    known = result.iqm is not None and result.iqm.known
+    return known and result.seeds[0] < ENOUGH_SEEDS

@@ -1,0 +1,248 @@
+"""From database rows to the report's model: what is averaged with what, and in which order."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from imitbench.report.model import (
+    ANCHORS,
+    EXPERT,
+    RANDOM,
+    AlgorithmResult,
+    Cell,
+    Group,
+    Kind,
+    Method,
+    Report,
+    Section,
+)
+from imitbench.report.notes import section_notes
+from imitbench.stats.aggregates import interquartile_mean, mean
+from imitbench.stats.bootstrap import Interval, stratified_bootstraps
+from imitbench.store.records import FailureRow, Protocol, ReferenceRow, ScoreRow
+
+LEVEL = 0.95
+BUDGET_ORDER = ("quick", "default", "full")
+
+
+def build_report(
+    scores: Sequence[ScoreRow],
+    failures: Sequence[FailureRow],
+    references: Sequence[ReferenceRow],
+    *,
+    replicates: int = 50_000,
+    seed: int = 0,
+    episodes: int | None = Protocol().episodes,
+) -> Report:
+    """Builds the report; rows in another order give the identical report.
+
+    Runs are averaged only if they share suite, budget, number of demonstrations and source; each
+    such group is a section of its own. The anchors `random` and `expert` do not train, so they
+    stand in every section of their suite (the expert only beside runs of its own source). Where
+    an anchor was not run, its reference stands in: 0 and 1 by definition.
+
+    Args:
+        scores: Completed runs.
+        failures: Failed runs.
+        references: References of the environments.
+        replicates: Bootstrap replicates of each interval.
+        seed: Seed of the bootstrap. Every algorithm starts from it, so that its interval does
+            not depend on what else is in the report.
+        episodes: Evaluation episodes per run, as far as the caller knows.
+
+    Returns:
+        The report, without sections if there are neither completed nor failed runs.
+
+    Raises:
+        ValueError: `replicates` is not positive.
+    """
+    method = Method(episodes=episodes, replicates=replicates, seed=seed, level=LEVEL)
+    rows = sorted(scores, key=lambda row: (row.suite, row.env, row.algo, row.seed, row.run_id))
+    failed = sorted(failures, key=_failure_order)
+    sections = [
+        section
+        for suite in sorted({row.suite for row in rows} | {row.suite for row in failed})
+        for section in _suite_sections(
+            suite,
+            [row for row in rows if row.suite == suite],
+            [row for row in failed if row.suite == suite],
+            [row for row in references if row.suite == suite],
+            method,
+        )
+    ]
+    return Report(method=method, sections=tuple(sections), failures=tuple(failed))
+
+
+def _suite_sections(
+    suite: str,
+    rows: list[ScoreRow],
+    failures: list[FailureRow],
+    references: list[ReferenceRow],
+    method: Method,
+) -> list[Section]:
+    """One section per group of runs that may be averaged."""
+    sections = []
+    for group in _groups([*rows, *failures]):
+        failed = Counter(
+            (row.algo, row.env)
+            for row in failures
+            if row.algo in ANCHORS or _group_of(row) == group
+        )
+        anchors = _anchor_runs(rows, group)
+        runs = [row for row in rows if row.algo not in ANCHORS and _group_of(row) == group]
+        native = [row for row in anchors if group.budget in (None, row.budget)]
+        environments = sorted({row.env for row in [*runs, *native]} | {env for _, env in failed})
+        inside = sorted(
+            {row for row in references if row.env in environments},
+            key=lambda row: (row.env, _natural(row.version)),
+        )
+        names = {row.algo for row in runs} | {algo for algo, _ in failed} | set(ANCHORS)
+        results = [
+            _algorithm_result(
+                name,
+                environments,
+                [row for row in [*runs, *anchors] if row.algo == name],
+                failed,
+                {row.env: row for row in inside} if name in ANCHORS else {},
+                method,
+            )
+            for name in names
+        ]
+        ranked = tuple(sorted(results, key=_rank))
+        sections.append(
+            Section(
+                suite=suite,
+                group=group,
+                environments=tuple(environments),
+                algorithms=ranked,
+                references=tuple(inside),
+                notes=section_notes(
+                    ranked,
+                    [*runs, *anchors],
+                    inside,
+                ),
+            )
+        )
+    return sections
+
+
+def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
+    run = (row.suite, row.env, row.algo, row.seed, row.run_id)
+    return *run, row.phase, row.error_type, row.message
+
+
+def _group_of(row: ScoreRow | FailureRow) -> Group:
+    return Group(row.budget, "all" if row.all_demos else row.n_demos, row.source)
+
+
+def _groups(rows: Sequence[ScoreRow | FailureRow]) -> list[Group]:
+    """Groups of the runs that trained or tried to; without any, one for each source of experts."""
+    trained = {_group_of(row) for row in rows if row.algo not in ANCHORS}
+    experts = {Group(None, None, row.source) for row in rows if row.algo == EXPERT}
+    return sorted(trained or experts or {Group(None, None, None)}, key=_group_order)
+
+
+def _group_order(group: Group) -> tuple[int, str, float, str]:
+    known = group.budget in BUDGET_ORDER
+    place = BUDGET_ORDER.index(group.budget) if known and group.budget else len(BUDGET_ORDER)
+    demos: float
+    if group.n_demos is None:
+        demos = -1
+    else:
+        demos = math.inf if group.n_demos == "all" else group.n_demos
+    return place, group.budget or "", demos, group.source or ""
+
+
+def _anchor_runs(rows: list[ScoreRow], group: Group) -> list[ScoreRow]:
+    """Anchor runs to show beside a group, one per environment and seed.
+
+    An anchor does not train: under two budgets a seed gives the same run twice, which must not
+    count as two. The run under the group's own budget is taken, else the one that finished last.
+    """
+    fitting = [
+        row
+        for row in rows
+        if row.algo == RANDOM or (row.algo == EXPERT and row.source in (None, group.source))
+    ]
+    fitting.sort(key=lambda row: (row.budget == group.budget, row.finished_at, row.run_id))
+    chosen = {(row.env, row.algo, row.seed): row for row in fitting}
+    return [chosen[key] for key in sorted(chosen)]
+
+
+def _algorithm_result(
+    name: str,
+    environments: Sequence[str],
+    rows: list[ScoreRow],
+    failed: Mapping[tuple[str, str], int],
+    references: Mapping[str, ReferenceRow],
+    method: Method,
+) -> AlgorithmResult:
+    """Cells and aggregates of one algorithm; `references` stand in for runs that are absent."""
+    by_environment: dict[str, list[ScoreRow]] = {env: [] for env in environments}
+    for row in rows:
+        if row.env in by_environment:  # an anchor may have run on more
+            by_environment[row.env].append(row)
+    cells = tuple(
+        _cell(name, env, runs, failed.get((name, env), 0), references.get(env))
+        for env, runs in by_environment.items()
+    )
+    scores = {env: [row.score for row in runs] for env, runs in by_environment.items() if runs}
+    if not scores and any(cell.kind == "reference" for cell in cells):
+        by_definition = Interval(0.0 if name == RANDOM else 1.0, math.nan, math.nan, method.level)
+        return AlgorithmResult(name, cells, by_definition, by_definition)
+    if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
+        return AlgorithmResult(name, cells, None, None)
+    intervals = stratified_bootstraps(
+        scores,
+        {"mean": mean, "iqm": interquartile_mean},
+        replicates=method.replicates,
+        level=method.level,
+        rng=np.random.default_rng(method.seed),
+    )
+    return AlgorithmResult(name, cells, intervals["mean"], intervals["iqm"])
+
+
+def _cell(
+    name: str, env: str, runs: list[ScoreRow], failures: int, reference: ReferenceRow | None
+) -> Cell:
+    """One algorithm on one environment: its runs, else its reference, else nothing."""
+    if not runs:
+        if reference is None:
+            return Cell(env, "missing", failures=failures)
+        kind: Kind = "reference"
+        raw, score = (reference.random, 0.0) if name == RANDOM else (reference.expert, 1.0)
+        return Cell(env, kind, failures=failures, raw_mean=raw, score=score)
+    columns = np.array(
+        [(row.raw_return, row.score, row.score_deterministic, row.mean_length) for row in runs]
+    )
+    raw_mean, score_mean, deterministic, length = (float(x) for x in columns.mean(axis=0))
+    return Cell(
+        environment=env,
+        kind="run",
+        seeds=len({row.seed for row in runs}),
+        runs=len(runs),
+        failures=failures,
+        raw_mean=raw_mean,
+        raw_std=float(columns[:, 0].std(ddof=1)) if len(runs) > 1 else None,
+        score=score_mean,
+        score_deterministic=deterministic,
+        mean_length=length,
+    )
+
+
+def _rank(result: AlgorithmResult) -> tuple[int, float, float, str]:
+    """Sort key: by IQM, then mean, best first; what has none after that; the anchors last."""
+    place = 1 + ANCHORS.index(result.algorithm) if result.algorithm in ANCHORS else 0
+    iqm = -result.iqm.point if result.iqm else math.inf
+    average = -result.mean.point if result.mean else math.inf
+    return place, iqm, average, result.algorithm
+
+
+def _natural(version: str) -> tuple[tuple[int, str], ...]:
+    """Sort key that puts version 10 after version 9."""
+    parts = version.replace("-", ".").split(".")
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)

@@ -1,0 +1,96 @@
+"""Numbers and words as every text format prints them."""
+
+from __future__ import annotations
+
+import math
+
+from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+from imitbench.stats.bootstrap import Interval
+
+NOTHING = "n/a"
+EMPTY = (
+    "No results: there is neither a completed nor a failed run here. `imitbench run` makes some."
+)
+SCORE_DIGITS = 3
+
+
+def one_line(text: str) -> str:
+    """Makes foreign text safe to print: one line, without control or formatting characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def fixed(value: float | None, digits: int) -> str:
+    """A number with that many decimals, never as minus zero; `n/a` for `None`."""
+    if value is None:
+        return NOTHING
+    text = f"{value:.{digits}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def score(value: float | None) -> str:
+    """A score."""
+    return fixed(value, SCORE_DIGITS)
+
+
+def raw_digits(value: float) -> int:
+    """Decimals of a raw return: two, or as many as show three digits of a small one."""
+    if not math.isfinite(value) or value == 0 or abs(value) >= 0.1:
+        return 2
+    return min(12, 2 - math.floor(math.log10(abs(value))))
+
+
+def raw(value: float | None) -> str:
+    """A raw return."""
+    return NOTHING if value is None else fixed(value, raw_digits(value))
+
+
+def raw_spread(cell: Cell) -> str:
+    """Raw return of a cell: mean ± standard deviation over runs."""
+    if cell.raw_mean is None:
+        return "no completed run"
+    if cell.kind == "reference":
+        return raw(cell.raw_mean)
+    return f"{raw(cell.raw_mean)} ± {fixed(cell.raw_std, raw_digits(cell.raw_mean))}"
+
+
+def interval(value: Interval | None, result: AlgorithmResult) -> str:
+    """A point estimate with its interval, or why there is none."""
+    if value is None:
+        return NOTHING
+    if result.kind == "reference":
+        return f"{score(value.point)} (by definition)"
+    ends = f"{score(value.low)}, {score(value.high)}" if value.known else f"{NOTHING} (1 seed)"
+    return f"{score(value.point)} [{ends}]"
+
+
+def seeds(result: AlgorithmResult) -> str:
+    """Seeds per environment: `3`, or `2-3` where they differ."""
+    if result.kind == "reference":
+        return "reference"
+    fewest, most = result.seeds
+    return str(fewest) if fewest == most else f"{fewest}-{most}"
+
+
+def coverage(result: AlgorithmResult) -> str:
+    """Environments covered out of those in the section."""
+    count = f"{len(result.covered)} of {len(result.cells)}"
+    return f"{count} (partial)" if result.partial else count
+
+
+def protocol(report: Report) -> str:
+    """How scores and intervals were made, in one line."""
+    method = report.method
+    episodes = f"{method.episodes} episodes" if method.episodes else "evaluation episodes"
+    return (
+        f"{episodes}, stochastic policy; score = (return - random) / (expert - random); "
+        f"{method.level:.0%} stratified bootstrap percentile intervals, "
+        f"{method.replicates} replicates, seed {method.seed}"
+    )
+
+
+def reference_versions(section: Section) -> str:
+    """Versions of the references of a section, in one clause."""
+    versions = sorted({row.version for row in section.references})
+    if not versions:
+        return "references not recorded"
+    return f"references version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"

@@ -1,0 +1,1 @@
+"""Statistics over normalized scores: NumPy in, named records out."""

@@ -1,0 +1,83 @@
+"""Scores grouped by environment: the data that every aggregate works on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """Scores of one algorithm, one stratum per environment, of one sample or of a batch.
+
+    Environments may have different numbers of runs; nothing is cut to the shortest.
+
+    Attributes:
+        values: Scores, shape (..., runs), float64: the runs of the first environment, then those
+            of the second, and so on. Leading axes are a batch of samples of the same layout.
+        sizes: Runs of each environment, at least one each; their sum is `runs`.
+    """
+
+    values: FloatArray
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, scores: Scores) -> Strata:
+        """Groups scores; the outcome does not depend on the order of environments or runs.
+
+        Args:
+            scores: A mapping from environment to its scores, shape (runs of it,); or a matrix of
+                shape (runs, environments), as rliable takes; or strata, which are returned as
+                they are.
+
+        Returns:
+            The scores as one unbatched sample.
+
+        Raises:
+            ValueError: There are no environments, one has no runs or more than one axis, or a
+                score is not finite.
+        """
+        if isinstance(scores, Strata):
+            return scores
+        if isinstance(scores, Mapping):
+            columns = {name: np.asarray(scores[name], dtype=np.float64) for name in sorted(scores)}
+        else:
+            matrix = np.asarray(scores, dtype=np.float64)
+            if matrix.ndim != 2:
+                raise ValueError(
+                    f"scores: a matrix needs the shape (runs, environments), not {matrix.shape}"
+                )
+            columns = {f"column {i}": column for i, column in enumerate(matrix.T)}
+        if not columns:
+            raise ValueError("scores: no environments")
+        for name, column in columns.items():
+            if column.ndim != 1 or not column.size:
+                raise ValueError(
+                    f"scores: {name} needs the shape (runs,) with at least one run, "
+                    f"not {column.shape}"
+                )
+            if not np.isfinite(column).all():
+                raise ValueError(f"scores: {name} holds a value that is not finite")
+        # Sorted runs make sums, and with them every printed digit, independent of row order.
+        values = np.concatenate([np.sort(column) for column in columns.values()])
+        return cls(values, tuple(column.size for column in columns.values()))
+
+    @property
+    def starts(self) -> npt.NDArray[np.intp]:
+        """Index of each environment's first run, shape (environments,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes[:-1])]).astype(np.intp)
+
+    def means(self) -> FloatArray:
+        """Mean score of each environment, shape (..., environments)."""
+        sums: FloatArray = np.add.reduceat(self.values, self.starts, axis=-1)
+        return sums / np.asarray(self.sizes, dtype=np.float64)
+
+
+Scores: TypeAlias = Strata | Mapping[str, npt.ArrayLike] | FloatArray
+"""What aggregates accept; see `Strata.of`."""

@@ -1,0 +1,293 @@
+"""What is written down about a run: its specification, its outcome and how it came about.
+
+A `RunSpec` holds everything that determines a run's numbers and nothing else; its content hash
+is the run's identity. Provenance (host, versions, times) is kept beside the outcome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from imitbench.cards.algorithm import Scalar
+
+RUN_ID_LENGTH = 12
+
+
+class Record(BaseModel):
+    """A frozen record; unknown keys and wrong types are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class EnvironmentSpec(Record):
+    """The environment that a run trains and is evaluated on.
+
+    Attributes:
+        id: Gymnasium id, for example `seals/CartPole-v0`.
+        module: Module whose import registers the id, if any.
+        kwargs: Keyword arguments of `gymnasium.make`.
+        horizon: Whether every episode has the same length. Variable horizons leak the reward
+            through termination and must be declared.
+    """
+
+    id: str
+    module: str | None = None
+    kwargs: dict[str, Scalar] = Field(default_factory=dict)
+    horizon: Literal["fixed", "variable"] = "fixed"
+
+
+class ArtifactSpec(Record):
+    """An expert or a set of demonstrations, pinned by content.
+
+    Attributes:
+        source: Where it came from: `bundled`, or `path:DIR`.
+        repo: Repository name in hub layout, for example `ppo-seals-CartPole-v0`.
+        revision: Commit of a hub repository; `None` where there is none.
+        digest: SHA-256 over the files that were read.
+    """
+
+    source: str
+    repo: str
+    revision: str | None = None
+    digest: str
+
+
+class DemoSpec(ArtifactSpec):
+    """Demonstrations, and which of them a run uses.
+
+    Attributes:
+        available: Number of trajectories in the set.
+        count: Number of trajectories used.
+        subsample_seed: Seed of the draw without replacement when `count` is less than all.
+    """
+
+    available: int = Field(ge=1)
+    count: int = Field(ge=1)
+    subsample_seed: int = 0
+
+
+class Budget(Record):
+    """How much training a run gets.
+
+    Attributes:
+        name: `quick`, `default` or `full`.
+        unit: What is counted: environment steps or optimizer batches; `none` for learners that
+            do not train.
+        amount: How many.
+    """
+
+    name: str
+    unit: Literal["env_steps", "batches", "none"]
+    amount: int = Field(ge=0)
+
+
+class Protocol(Record):
+    """How a trained policy is evaluated.
+
+    Attributes:
+        episodes: Episodes for each of the stochastic and the deterministic policy.
+        environments: Environments stepped side by side; episode `i` belongs to environment
+            `i % environments` from the start, so short episodes are not over-counted.
+        version: Raised whenever the procedure changes in a way that changes numbers.
+    """
+
+    episodes: int = Field(default=50, ge=1)
+    environments: int = Field(default=25, ge=1)
+    version: Literal[1] = 1
+
+
+class RunSpec(Record):
+    """One algorithm on one environment with one seed: everything that determines the numbers.
+
+    Attributes:
+        implementation_digest: Source digest of an algorithm from outside this package; `None`
+            for built-in ones, whose behaviour `schema_version` and the card stand for.
+    """
+
+    schema_version: Literal[1] = 1
+    suite: str
+    algo: str
+    implementation: str
+    implementation_digest: str | None = None
+    hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
+    environment: EnvironmentSpec
+    demos: DemoSpec | None = None
+    expert: ArtifactSpec | None = None
+    seed: int = Field(ge=0)
+    budget: Budget
+    protocol: Protocol = Protocol()
+    device: Literal["cpu", "cuda"] = "cpu"
+    variant: str = ""
+
+    @property
+    def run_id(self) -> str:
+        """Short content hash; equal specifications have equal ids on every machine."""
+        identity = self.model_dump(mode="json", exclude={"variant"})
+        return canonical_digest(identity)[:RUN_ID_LENGTH]
+
+    @property
+    def source(self) -> str | None:
+        """Where its demonstrations or its expert came from; `None` for runs with neither."""
+        artifact = self.demos or self.expert
+        return artifact.source if artifact else None
+
+    @property
+    def algo_label(self) -> str:
+        """The algorithm's name in reports, which keeps variants apart."""
+        return f"{self.algo}[{self.variant}]" if self.variant else self.algo
+
+    @property
+    def label(self) -> str:
+        """What to call this run in messages."""
+        return f"{self.algo_label} on {self.environment.id}, seed {self.seed}"
+
+
+class ReferenceScores(Record):
+    """Mean returns that map to the scores 0 and 1.
+
+    Attributes:
+        random: Mean return of uniformly random actions.
+        expert: Mean return of the expert in use.
+        version: Version of the suite card that they come from.
+    """
+
+    random: float
+    expert: float
+    version: str
+
+
+class Provenance(Record):
+    """How and where a result came about. Never part of a run's identity."""
+
+    imitbench: str
+    git_sha: str | None
+    python: str
+    packages: dict[str, str]
+    host: str
+    cpu: str
+    gpu: str | None
+    command: str
+
+
+class RunResult(Record):
+    """The outcome of a completed run; returns are undiscounted sums of the true reward.
+
+    Attributes:
+        raw_return: Mean return of the stochastic policy, the headline.
+        return_std: Standard deviation over its episodes.
+        deterministic_return: Mean return of the deterministic policy.
+        mean_length: Mean episode length of the stochastic policy, in steps.
+        termination_rate: Fraction of its episodes that ended by termination, not truncation.
+        env_steps: Environment steps that training consumed.
+        train_s: Seconds of training.
+        wall_s: Seconds of the whole run, evaluation included.
+        started_at: ISO 8601 time in UTC, as is `finished_at`.
+    """
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    raw_return: float
+    return_std: float
+    deterministic_return: float
+    mean_length: float
+    termination_rate: float
+    env_steps: int
+    train_s: float
+    wall_s: float
+    started_at: str
+    finished_at: str
+    references: ReferenceScores
+    provenance: Provenance
+
+
+class RunFailure(Record):
+    """Why a run did not complete.
+
+    Attributes:
+        phase: What it was doing: `load`, `setup`, `train`, `evaluate`, `save` or `worker` (the
+            worker process itself died).
+    """
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    phase: Literal["load", "setup", "train", "evaluate", "save", "worker"]
+    error_type: str
+    message: str
+    traceback: str
+    failed_at: str
+    references: ReferenceScores
+    provenance: Provenance
+
+
+class ScoreRow(Record):
+    """A completed run as the `scores` view of the database shows it.
+
+    Attributes:
+        n_demos: Demonstrations used; `None` where none were.
+        all_demos: Whether these are all that the source has for the environment.
+        score: (raw_return - random) / (expert - random).
+        score_deterministic: The same for the deterministic policy.
+    """
+
+    run_id: str
+    suite: str
+    env: str
+    algo: str
+    seed: int
+    budget: str
+    n_demos: int | None
+    all_demos: bool | None
+    source: str | None
+    raw_return: float
+    score: float
+    score_deterministic: float
+    mean_length: float
+    env_steps: int
+    wall_s: float
+    finished_at: str
+
+
+class FailureRow(Record):
+    """A failed run as the `failures` table shows it."""
+
+    run_id: str
+    suite: str
+    env: str
+    algo: str
+    seed: int
+    budget: str
+    n_demos: int | None
+    all_demos: bool | None
+    source: str | None
+    phase: str
+    error_type: str
+    message: str
+
+
+class ReferenceRow(Record):
+    """The references of one environment as the `references` table shows them."""
+
+    suite: str
+    env: str
+    version: str
+    random: float
+    expert: float
+
+
+def canonical_digest(document: object) -> str:
+    """Hashes a JSON document independently of key order and white space.
+
+    Args:
+        document: Anything `json.dumps` accepts; non-finite numbers are refused.
+
+    Returns:
+        SHA-256 as 64 hexadecimal digits.
+    """
+    text = json.dumps(
+        document, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True
+    )
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -1,0 +1,215 @@
+"""The run directory: one folder per run, written so that nothing in it is ever half true.
+
+`result.json` is written last; its presence means that the run is complete. A failed run has
+`error.json` instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from imitbench.errors import InputError
+from imitbench.store.records import Record, RunFailure, RunResult, RunSpec
+from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
+
+_R = TypeVar("_R", bound=Record)
+State = Literal["waiting", "running", "done", "failed"]
+
+
+class RunStatus(Record):
+    """What a run is doing, for people who watch (`status.json`)."""
+
+    state: State
+    phase: str
+    pid: int
+    host: str
+    updated_at: str
+
+
+@dataclass(frozen=True)
+class EpisodeTable:
+    """Evaluation episodes of a run, one entry each; all arrays have the same length."""
+
+    returns: npt.NDArray[np.float64]
+    lengths: npt.NDArray[np.int64]
+    terminated: npt.NDArray[np.bool_]
+    deterministic: npt.NDArray[np.bool_]
+
+
+class RunDirectory:
+    """Paths and writes of one run.
+
+    Args:
+        path: `<out>/<suite>/<algo>/<environment>/<run_id>`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of(cls, out: Path, spec: RunSpec) -> RunDirectory:
+        """The directory where `spec` belongs below the results folder `out`."""
+        environment = spec.environment.id.replace("/", "-")
+        return cls(out / spec.suite / spec.algo / environment / spec.run_id)
+
+    @property
+    def policy(self) -> Path:
+        """Folder of the trained policy."""
+        return self.path / "policy"
+
+    @property
+    def log(self) -> Path:
+        """Text log of the worker."""
+        return self.path / "log.txt"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run completed."""
+        return (self.path / "result.json").exists()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the run's last attempt failed."""
+        return not self.is_done and (self.path / "error.json").exists()
+
+    def outcome_stamp(self) -> str | None:
+        """Changes whenever the run finishes or fails anew; `None` while it has done neither."""
+        for name in ("result.json", "error.json"):
+            try:
+                stat = (self.path / name).stat()
+            except FileNotFoundError:
+                continue
+            return f"{name}:{stat.st_mtime_ns}:{stat.st_size}"
+        return None
+
+    @contextmanager
+    def claim(self, *, wait: bool) -> Iterator[bool]:
+        """Holds the run for this process, so that no two processes work on it at once.
+
+        The claim ends with the process, however that ends.
+
+        Args:
+            wait: Whether to wait for another process to let go.
+
+        Yields:
+            Whether the claim was obtained; always `True` when waiting.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path / ".claim", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+        finally:
+            os.close(descriptor)
+
+    def is_claimed(self) -> bool:
+        """Whether a living process on this machine holds the run."""
+        if not (self.path / ".claim").exists():
+            return False
+        with (self.path / ".claim").open() as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def begin(self, spec: RunSpec) -> None:
+        """Clears what an earlier attempt left and writes the specification."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        # The result goes first: without it, whatever else remains counts for nothing.
+        (self.path / "result.json").unlink(missing_ok=True)
+        fsync_directory(self.path)
+        for leftover in self.path.iterdir():
+            if leftover.name in (".claim", "spec.json"):
+                continue
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink()
+        text = json.dumps(spec.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
+        atomic_write_text(self.path / "spec.json", text)
+
+    def write_status(self, status: RunStatus) -> None:
+        """Replaces `status.json`."""
+        self._write_record("status.json", status)
+
+    def write_curve(self, points: list[Mapping[str, float]]) -> None:
+        """Writes the learning curve: one JSON object per line, each with a `step`."""
+        lines = [json.dumps(dict(point), sort_keys=True) + "\n" for point in points]
+        atomic_write_text(self.path / "metrics.jsonl", "".join(lines))
+
+    def write_episodes(self, episodes: EpisodeTable) -> None:
+        """Writes `episodes.parquet`."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.table(
+            {
+                "episode": np.arange(len(episodes.returns), dtype=np.int64),
+                "deterministic": episodes.deterministic,
+                "raw_return": episodes.returns,
+                "length": episodes.lengths,
+                "terminated": episodes.terminated,
+                "truncated": ~episodes.terminated,
+            }
+        )
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        atomic_write_bytes(self.path / "episodes.parquet", buffer.getvalue())
+
+    def finish(self, result: RunResult) -> None:
+        """Declares the run complete; everything else must have been written."""
+        self._write_record("result.json", result)
+        (self.path / "error.json").unlink(missing_ok=True)
+        fsync_directory(self.path)
+
+    def fail(self, failure: RunFailure) -> None:
+        """Declares the run failed."""
+        self._write_record("error.json", failure)
+
+    def read_spec(self) -> RunSpec:
+        """Reads `spec.json`.
+
+        Raises:
+            InputError: The file is missing or malformed.
+        """
+        return self._read_record("spec.json", RunSpec)
+
+    def read_result(self) -> RunResult:
+        """Reads `result.json`; raises as `read_spec` does."""
+        return self._read_record("result.json", RunResult)
+
+    def read_failure(self) -> RunFailure:
+        """Reads `error.json`; raises as `read_spec` does."""
+        return self._read_record("error.json", RunFailure)
+
+    def _write_record(self, name: str, record: Record) -> None:
+        atomic_write_text(self.path / name, record.model_dump_json(indent=1) + "\n")
+
+    def _read_record(self, name: str, kind: type[_R]) -> _R:
+        path = self.path / name
+        try:
+            return kind.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise InputError(f"{path}: {where}: {first['msg']}") from error

@@ -1,0 +1,1 @@
+"""Suite cards with their experts and demonstrations; data only."""

@@ -1,0 +1,38 @@
+"""Plans and sweeps over a small budget."""
+
+import pytest
+from support.observer import Recorder
+
+from imitbench.bench.plan import make_plan
+from imitbench.bench.spec import Settings
+from imitbench.bench.sweep import WORKER, run_sweep
+from imitbench.executors.registry import make_executor
+
+
+@pytest.fixture
+def plan_of():
+    def make(algorithms=("random",), environment="Pendulum-v1", seeds=(0, 1), **settings):
+        return make_plan(
+            algorithms=list(algorithms),
+            suite="classic",
+            environment=environment,
+            seeds=list(seeds),
+            settings=Settings(budget="quick", **settings),
+        )
+
+    return make
+
+
+@pytest.fixture
+def sweep():
+    def run(plan, out, *, executor="inline", jobs=1, observer=None, **options):
+        return run_sweep(
+            plan,
+            make_executor(executor, entry=WORKER, jobs=jobs),
+            out=out,
+            command="imitbench run",
+            observer=observer or Recorder(),
+            **options,
+        )
+
+    return run

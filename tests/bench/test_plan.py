@@ -1,0 +1,112 @@
+"""What a request expands to."""
+
+import pytest
+
+from imitbench.bench.plan import make_plan, parse_overrides, parse_seeds
+from imitbench.bench.spec import Settings
+from imitbench.errors import InputError
+
+
+def plan(algorithms=("bc",), environment=None, seeds=(0, 1), **settings):
+    return make_plan(
+        algorithms=list(algorithms),
+        suite="classic",
+        environment=environment,
+        seeds=list(seeds),
+        settings=Settings(**settings),
+    )
+
+
+def test_every_algorithm_environment_and_seed_is_one_run():
+    runs = list(plan(["bc", "random"]))
+    assert len(runs) == len({run.run_id for run in runs}) == 2 * 3 * 2
+    assert {run.algo for run in runs} == {"bc", "random"}
+
+
+def test_all_stands_for_every_algorithm():
+    names = {run.algo for run in plan(["all"], seeds=[0])}
+    assert {"bc", "random", "expert"} <= names
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("3", [0, 1, 2]), ("0,3,5-9", [0, 3, 5, 6, 7, 8, 9]), ("4,", [4]), ("2,2,1", [2, 1])],
+)
+def test_seeds_are_a_count_or_a_list(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "3-1", "-1", "1,,2"])
+def test_malformed_seeds_are_told(text):
+    with pytest.raises(InputError, match="--seeds"):
+        parse_seeds(text)
+
+
+def test_the_run_id_depends_on_what_determines_the_numbers_and_nothing_else():
+    base = next(iter(plan()))
+    again = next(iter(plan()))
+    assert base.run_id == again.run_id
+    changed = [
+        next(iter(plan(seeds=[7]))),
+        next(iter(plan(budget="quick"))),
+        next(iter(plan(n_demos=5))),
+        next(iter(plan(overrides={"batch_size": "16"}))),
+        next(iter(plan(environment="Pendulum-v1"))),
+    ]
+    assert len({base.run_id, *(run.run_id for run in changed)}) == 1 + len(changed)
+    assert base.model_copy(update={"variant": "for people"}).run_id == base.run_id
+
+
+def test_the_identity_survives_a_round_trip_through_json():
+    run = next(iter(plan(overrides={"learning_rate": "1e-3"}, n_demos=3)))
+    assert type(run).model_validate_json(run.model_dump_json()).run_id == run.run_id
+
+
+def test_overrides_are_typed_and_label_a_variant():
+    run = next(iter(plan(overrides={"batch_size": "16", "bc.learning_rate": "3e-4"})))
+    assert run.hyperparameters["batch_size"] == 16
+    assert run.hyperparameters["learning_rate"] == 3e-4
+    assert run.algo_label == "bc[batch_size=16,learning_rate=0.0003]"
+    assert next(iter(plan())).algo_label == "bc"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"batch_sise": "3"}, "did you mean 'batch_size'"),
+        ({"bc.batch_sise": "3"}, "did you mean 'bc.batch_size'"),
+        ({"batch_size": "many"}, "must be int, not 'many'"),
+        ({"batch_size": "0"}, "must be at least 1, not 0"),
+        ({"learning_rate": "nan"}, "must be at least 0, not nan"),
+        ({"normalize_observations": "maybe"}, "must be true or false"),
+    ],
+)
+def test_bad_overrides_are_told(overrides, message):
+    with pytest.raises(InputError, match="--set") as caught:
+        plan(overrides=overrides)
+    assert message in str(caught.value)
+
+
+def test_an_override_needs_a_value():
+    with pytest.raises(InputError, match="name=value"):
+        parse_overrides(["batch_size"])
+
+
+def test_each_seed_draws_its_own_demonstrations_when_not_all_are_used():
+    all_used = list(plan(environment="Pendulum-v1"))
+    assert {run.demos.subsample_seed for run in all_used} == {0}
+    some_used = list(plan(environment="Pendulum-v1", n_demos=5))
+    assert [run.demos.subsample_seed for run in some_used] == [0, 1]
+    assert {run.demos.count for run in some_used} == {5}
+
+
+def test_asking_for_more_demonstrations_than_there_are_is_told():
+    with pytest.raises(InputError, match="ask for 1 to"):
+        list(plan(n_demos=1000))
+
+
+def test_an_unknown_source_is_told():
+    with pytest.raises(InputError, match="must be 'bundled' or 'path:DIR'"):
+        list(plan(source="huub"))
+    with pytest.raises(InputError, match="no folder"):
+        list(plan(source="path:/does/not/exist"))

@@ -1,0 +1,88 @@
+"""Evaluation: seeded, unbiased by episode length, and honest about horizons."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from imitbench.bench.protocol import Evaluator
+from imitbench.errors import InputError
+from imitbench.policies.base import RandomPolicy
+from imitbench.store.records import EnvironmentSpec
+
+
+class CoinFlip(gym.Env):
+    """Half of the episodes take 1 step and return 0; the others take 20 and return 20."""
+
+    observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.long = bool(self.np_random.integers(2))
+        self.t = 0
+        return np.array([self.long], np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        over = self.t == (20 if self.long else 1)
+        return np.array([self.long], np.float32), float(self.long), over, False, {}
+
+
+gym.register("test/CoinFlip-v0", CoinFlip)
+gym.register("test/TimedCoinFlip-v0", CoinFlip, max_episode_steps=10)
+
+PENDULUM = EnvironmentSpec(id="Pendulum-v1")
+FLIP = EnvironmentSpec(id="test/CoinFlip-v0", horizon="variable")
+
+
+def evaluate(spec, *, episodes=20, environments=5, seed=0, policy=None, deterministic=False):
+    with Evaluator(spec, environments) as evaluator:
+        policy = policy or RandomPolicy(evaluator.observation_space, evaluator.action_space)
+        return evaluator.evaluate(
+            policy, episodes=episodes, seed=seed, deterministic=deterministic
+        )
+
+
+def test_the_same_seed_gives_the_same_episodes():
+    first, second = evaluate(PENDULUM), evaluate(PENDULUM)
+    np.testing.assert_array_equal(first.returns, second.returns)
+    assert not np.array_equal(first.returns, evaluate(PENDULUM, seed=1).returns)
+
+
+def test_a_second_evaluation_does_not_depend_on_the_first():
+    with Evaluator(PENDULUM, 4) as evaluator:
+        policy = RandomPolicy(evaluator.observation_space, evaluator.action_space)
+        evaluator.evaluate(policy, episodes=3, seed=9, deterministic=False)
+        second = evaluator.evaluate(policy, episodes=6, seed=1, deterministic=False)
+    fresh = evaluate(PENDULUM, episodes=6, environments=4, seed=1)
+    np.testing.assert_array_equal(second.returns, fresh.returns)
+
+
+def test_episodes_do_not_depend_on_how_many_run_side_by_side():
+    few, many = (evaluate(FLIP, environments=n, episodes=40) for n in (3, 40))
+    np.testing.assert_array_equal(few.returns, many.returns)
+
+
+def test_short_episodes_are_not_over_counted():
+    episodes = evaluate(FLIP, episodes=400, environments=8)
+    # Whoever counted the first 400 episodes to end would see nearly none of the long ones.
+    assert abs(np.mean(episodes.returns > 0) - 0.5) < 0.1
+
+
+def test_lengths_and_ends_are_told_apart():
+    ended = evaluate(FLIP)
+    assert set(ended.lengths) == {1, 20}
+    assert ended.terminated.all()
+    cut = evaluate(EnvironmentSpec(id="test/TimedCoinFlip-v0", horizon="variable"))
+    np.testing.assert_array_equal(cut.terminated, cut.lengths == 1)
+
+
+def test_a_horizon_that_is_not_fixed_as_declared_is_told():
+    with pytest.raises(InputError, match="horizon: variable"):
+        evaluate(FLIP.model_copy(update={"horizon": "fixed"}))
+
+
+def test_an_environment_that_is_not_installed_is_told():
+    with pytest.raises(InputError, match="imitbench doctor"):
+        Evaluator(EnvironmentSpec(id="Absent-v0"), 1)

@@ -1,0 +1,278 @@
+"""A sweep does what is missing, survives what goes wrong, and repeats its numbers."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from support.observer import Recorder
+
+from imitbench.cards.catalog import suite_directory
+from imitbench.errors import InputError
+from imitbench.executors.registry import make_executor
+from imitbench.policies.storage import load_policy
+from imitbench.store.run_dir import RunDirectory
+
+
+NUMBERS = ("raw_return", "return_std", "deterministic_return", "mean_length", "env_steps")
+
+
+def directories(plan, out):
+    return [RunDirectory.of(out, spec) for spec in plan]
+
+
+def numbers(plan, out):
+    results = [directory.read_result() for directory in directories(plan, out)]
+    return [tuple(getattr(result, name) for name in NUMBERS) for result in results]
+
+
+@pytest.mark.parametrize("executor", ["inline", "local"])
+def test_every_executor_leaves_the_same_complete_run_directories(tmp_path, plan_of, sweep, executor):
+    plan = plan_of(["bc", "random", "expert"], seeds=[3])
+    outcome = sweep(plan, tmp_path, executor=executor)
+    assert (outcome.done, outcome.failed, outcome.left) == (3, [], 0)
+    for spec, directory in zip(plan, directories(plan, tmp_path), strict=True):
+        assert directory.read_spec() == spec
+        result = directory.read_result()
+        episodes = pq.read_table(directory.path / "episodes.parquet").to_pandas()
+        stochastic = episodes[~episodes.deterministic]
+        assert len(stochastic) == len(episodes) - len(stochastic) == spec.protocol.episodes
+        assert result.raw_return == pytest.approx(stochastic.raw_return.mean())
+        assert result.provenance.command == "imitbench run"
+        assert load_policy(directory.policy).action_space.shape == (1,)
+    assert not list((tmp_path / ".jobs").iterdir())
+
+
+def test_a_second_sweep_does_nothing(tmp_path, plan_of, sweep):
+    plan = plan_of()
+    sweep(plan, tmp_path)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    outcome = sweep(plan, tmp_path)
+    assert (outcome.already_done, outcome.done) == (2, 0)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_force_does_completed_runs_again_with_the_same_numbers(tmp_path, plan_of, sweep):
+    plan = plan_of(["bc"])
+    sweep(plan, tmp_path)
+    first = numbers(plan, tmp_path)
+    outcome = sweep(plan, tmp_path, force=True)
+    assert (outcome.already_done, outcome.done) == (0, 2)
+    assert numbers(plan, tmp_path) == first
+
+
+def test_seeds_differ(tmp_path, plan_of, sweep):
+    plan = plan_of(["bc"])
+    sweep(plan, tmp_path)
+    first, second = numbers(plan, tmp_path)
+    assert first != second
+
+
+def test_numbers_do_not_depend_on_what_ran_before_in_the_same_process(tmp_path, plan_of, sweep):
+    both, alone = plan_of(["random", "bc"], seeds=[0]), plan_of(["bc"], seeds=[0])
+    sweep(both, tmp_path / "both")
+    sweep(alone, tmp_path / "alone")
+    assert numbers(alone, tmp_path / "both") == numbers(alone, tmp_path / "alone")
+
+
+def test_the_observer_sees_every_run(tmp_path, plan_of, sweep):
+    recorder, plan = Recorder(), plan_of()
+    sweep(plan, tmp_path, observer=recorder)
+    ids = [spec.run_id for spec in plan]
+    assert recorder.events[0] == ("planned", 2, 0)
+    assert [event for event in recorder.events if event[0] == "finished"] == [
+        ("finished", run_id, None) for run_id in ids
+    ]
+
+
+@pytest.fixture
+def own_source(tmp_path):
+    source = tmp_path / "source"
+    for kind in ("experts", "demos"):
+        shutil.copytree(suite_directory("classic") / kind, source / kind)
+    return source
+
+
+def test_a_failed_run_is_on_record_and_does_not_stop_the_others(
+    tmp_path, plan_of, sweep, own_source
+):
+    demos = own_source / "demos" / "sac-Pendulum-v1" / "data" / "train-00000-of-00001.parquet"
+    plan = plan_of(["bc", "random"], seeds=[0], source=f"path:{own_source}")
+    specs = list(plan)
+    whole = demos.read_bytes()
+    # Corrupt it after planning has counted its rows, as a disk would.
+    demos.write_bytes(whole[: len(whole) // 2] + bytes(100) + whole[len(whole) // 2 + 100 :])
+    changed = [spec.model_copy(update={"demos": _repinned(spec, own_source)}) for spec in specs]
+    outcome = sweep(_Fixed(plan, changed), tmp_path / "out")
+    assert outcome.done == 1
+    [(spec, failure)] = outcome.failed
+    assert (spec.algo, failure.phase) == ("bc", "load")
+    assert "\n" not in failure.message
+    assert demos.name in failure.message
+    assert RunDirectory.of(tmp_path / "out", spec).has_failed
+
+
+def _repinned(spec, source):
+    from imitbench.bench.artifacts import pin_demos
+
+    if spec.demos is None:
+        return None
+    old = spec.demos
+    return pin_demos(source, old.source, old.repo, old.count, None)
+
+
+class _Fixed:
+    """A plan with given runs."""
+
+    def __init__(self, plan, specs):
+        self._plan, self._specs = plan, specs
+
+    def __getattr__(self, name):
+        return getattr(self._plan, name)
+
+    def __iter__(self):
+        return iter(self._specs)
+
+
+def test_content_that_changed_since_planning_is_refused(tmp_path, plan_of, sweep, own_source):
+    plan = plan_of(["expert"], seeds=[0], source=f"path:{own_source}")
+    specs = list(plan)
+    weights = own_source / "experts" / "sac-Pendulum-v1" / "policy.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    outcome = sweep(_Fixed(plan, specs), tmp_path / "out")
+    [(_, failure)] = outcome.failed
+    assert "content changed" in failure.message
+
+
+def test_demonstrations_of_another_environment_are_refused(tmp_path, plan_of, sweep, own_source):
+    demos = own_source / "demos"
+    shutil.rmtree(demos / "sac-Pendulum-v1")
+    shutil.copytree(demos / "ppo-seals-CartPole-v0", demos / "sac-Pendulum-v1")
+    plan = plan_of(["bc"], seeds=[0], source=f"path:{own_source}")
+    [(_, failure)] = sweep(plan, tmp_path / "out").failed
+    assert failure.error_type == "InputError"
+    assert "sac-Pendulum-v1" in failure.message
+
+
+def test_missing_demonstrations_are_told_before_anything_runs(
+    tmp_path, plan_of, sweep, own_source
+):
+    shutil.rmtree(own_source / "demos" / "sac-Pendulum-v1")
+    with pytest.raises(InputError, match="no parquet file there"):
+        sweep(plan_of(["bc"], source=f"path:{own_source}"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_fail_fast_stops_at_the_first_failure(tmp_path, plan_of, sweep, own_source):
+    demos = own_source / "demos"
+    shutil.rmtree(demos / "sac-Pendulum-v1")
+    shutil.copytree(demos / "ppo-seals-CartPole-v0", demos / "sac-Pendulum-v1")
+    plan = plan_of(["bc"], seeds=range(4), source=f"path:{own_source}")
+    outcome = sweep(plan, tmp_path / "out", fail_fast=True)
+    assert len(outcome.failed) == 1
+    assert outcome.left == 3
+
+
+def test_a_folder_that_cannot_be_written_is_told_first(tmp_path, plan_of, sweep):
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with pytest.raises(InputError, match="choose another folder"):
+        sweep(plan_of(), blocked / "out")
+
+
+def test_a_worker_that_dies_takes_only_its_run_along(tmp_path, plan_of, monkeypatch, sweep):
+    entry = tmp_path / "suicidal_worker.py"
+    entry.write_text(
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from imitbench.bench import worker\n"
+        "from imitbench.bench.job import Job\n"
+        "run_job = worker.run_job\n"
+        "def sometimes(job):\n"
+        "    if job.runs[0].seed == 1:\n"
+        "        print('last words', file=sys.stderr, flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    run_job(job)\n"
+        "worker.run_job = sometimes\n"
+        "worker.main()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    from imitbench.bench.sweep import run_sweep
+
+    plan = plan_of(seeds=range(4))
+    outcome = run_sweep(
+        plan,
+        make_executor("local", entry="suicidal_worker", jobs=1),
+        out=tmp_path / "out",
+        command="imitbench run",
+        observer=Recorder(),
+    )
+    assert outcome.done == 3
+    [(spec, failure)] = outcome.failed
+    assert spec.seed == 1
+    assert (failure.phase, failure.error_type) == ("worker", "WorkerDied")
+    assert "SIGKILL" in failure.message
+    assert "last words" in failure.traceback
+
+
+def run_command(out, *more, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "imitbench", "run", "--algo", "bc", "--env", "Pendulum-v1",
+         "--seeds", "3", "--budget", "quick", "--jobs", "2", "--out", str(out), *more],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    out = tmp_path_factory.mktemp("uninterrupted")
+    assert run_command(out).wait() == 0
+    return out
+
+
+@pytest.mark.parametrize("moment", [1.0, 3.5, 4.5])
+def test_a_killed_sweep_is_completed_by_the_same_command(
+    tmp_path, plan_of, uninterrupted, moment
+):
+    victim = run_command(tmp_path, start_new_session=True)
+    time.sleep(moment)
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.wait()
+    assert run_command(tmp_path).wait() == 0
+    plan = plan_of(["bc"], seeds=range(3))
+    assert numbers(plan, tmp_path) == numbers(plan, uninterrupted)
+    assert len(list(tmp_path.glob("classic/*/*/*"))) == 3
+
+
+def test_two_sweeps_at_once_both_finish_and_nothing_is_done_twice(
+    tmp_path, plan_of, uninterrupted
+):
+    both = [run_command(tmp_path), run_command(tmp_path)]
+    assert [process.wait() for process in both] == [0, 0]
+    plan = plan_of(["bc"], seeds=range(3))
+    assert numbers(plan, tmp_path) == numbers(plan, uninterrupted)
+    workers = {
+        json.loads((d.path / "status.json").read_text())["pid"] for d in directories(plan, tmp_path)
+    }
+    assert len(workers) >= 1
+    logs = [(d.path / "log.txt").stat().st_ctime_ns for d in directories(plan, tmp_path)]
+    results = [(d.path / "result.json").stat().st_mtime_ns for d in directories(plan, tmp_path)]
+    # A run that was done twice would have begun anew after its result.
+    assert all(log < result for log, result in zip(logs, results, strict=True))
+
+
+def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
+    process = run_command(tmp_path)
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command resumes" in errors
+    assert "Traceback" not in errors
+    assert np.all([not p.name.endswith(".tmp") for p in tmp_path.rglob("*")])

@@ -1,0 +1,113 @@
+"""Every card that ships: a new one cannot be broken unnoticed."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import yaml
+from gymnasium import spaces
+
+from imitbench.bench import artifacts
+from imitbench.bench.environments import make_environment
+from imitbench.bench.learner import Learner
+from imitbench.bench.spec import environment_spec
+from imitbench.cards.catalog import (
+    algorithm_names,
+    load_algorithm,
+    load_suite,
+    suite_directory,
+    suite_names,
+)
+from imitbench.data.demonstrations import read_demonstrations, validate_demonstrations
+from imitbench.experts.demonstrations import MAX_FILE_BYTES
+from imitbench.policies.storage import load_policy
+
+CELLS = [(suite, env_id) for suite in suite_names() for env_id in load_suite(suite).environments]
+KINDS = {"discrete": spaces.Discrete, "box": spaces.Box}
+# What an expert must at least return (its issue names the figures); others need a margin over
+# random actions only.
+GOOD_ENOUGH = {"seals/CartPole-v0": 499.0, "seals/MountainCar-v0": -110.0, "Pendulum-v1": -200.0}
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_algorithm_card_names_an_existing_learner(name):
+    card = load_algorithm(name)
+    module, _, cls = card.implementation.partition(":")
+    learner = getattr(__import__(module, fromlist=[cls]), cls)
+    assert issubclass(learner, Learner)
+    assert card.summary.endswith(".")
+    assert card.anchor or card.paper is not None, "a contender names its paper"
+    assert all(p.help.endswith(".") for p in card.hyperparameters.values())
+
+
+@pytest.mark.parametrize(("suite", "env_id"), CELLS)
+def test_environment_is_as_its_card_says(suite, env_id):
+    card = load_suite(suite).environments[env_id]
+    env = make_environment(environment_spec(env_id, card))
+    assert isinstance(env.action_space, KINDS[card.action_space])
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    length, over = 0, False
+    while not over:
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        length, over = length + 1, terminated or truncated
+    assert length <= card.max_episode_steps
+    if card.horizon == "fixed":
+        assert length == card.max_episode_steps
+
+
+@pytest.mark.parametrize(("suite", "env_id"), CELLS)
+def test_bundled_expert_fits_its_environment_and_is_the_measured_one(suite, env_id):
+    card = load_suite(suite).environments[env_id]
+    root = suite_directory(suite)
+    env = make_environment(environment_spec(env_id, card))
+    policy = load_policy(root / "experts" / card.expert.repo)
+    artifacts.check_policy_fits(
+        policy, env.observation_space, env.action_space, where=card.expert.repo
+    )
+    pinned = artifacts.pin_expert(root, "bundled", card.expert.repo)
+    assert card.references is not None
+    assert card.references.expert.revision == pinned.digest[:12]
+    assert card.references.expert.episodes >= 100
+    assert card.references.random.episodes >= 100
+    assert card.references.expert.mean >= GOOD_ENOUGH.get(env_id, card.references.random.mean)
+
+
+@pytest.mark.parametrize(("suite", "env_id"), CELLS)
+def test_bundled_expert_has_the_files_of_a_hub_repository(suite, env_id):
+    card = load_suite(suite).environments[env_id]
+    directory = suite_directory(suite) / "experts" / card.expert.repo
+    assert card.expert.repo == f"{card.expert.algo}-{env_id.replace('/', '-')}"
+    assert {path.name for path in directory.iterdir()} == {
+        "README.md",
+        "config.yml",
+        "env_kwargs.yml",
+        "policy.json",
+        "policy.safetensors",
+        "results.json",
+        "training.json",
+    }
+    config = yaml.safe_load((directory / "config.yml").read_text())
+    assert config["n_timesteps"] == card.expert.env_steps
+    assert config["seed"] == card.expert.seed
+    assert card.expert.hyperparameters.items() <= config.items()
+
+
+@pytest.mark.parametrize(("suite", "env_id"), CELLS)
+def test_bundled_demonstrations_are_whole_episodes_of_the_expert(suite, env_id):
+    card = load_suite(suite).environments[env_id]
+    directory = suite_directory(suite) / "demos" / card.demos.repo
+    assert all(f.stat().st_size < MAX_FILE_BYTES for f in (directory / "data").iterdir())
+    demos = read_demonstrations(directory)
+    env: gym.Env = make_environment(environment_spec(env_id, card))
+    validate_demonstrations(demos, env.observation_space, env.action_space, where=env_id)
+    assert len(demos) == card.demos.trajectories <= 50
+    assert all(demo.terminal for demo in demos)
+    if card.horizon == "fixed":
+        assert {len(demo) for demo in demos} == {card.max_episode_steps}
+    returns = np.array([demo.rews.sum() for demo in demos])
+    reference = card.references.expert
+    # Both are means of the same policy's episodes, so they agree within their errors.
+    tolerance = 4 * np.hypot(
+        reference.std / np.sqrt(reference.episodes), returns.std() / np.sqrt(len(demos))
+    )
+    assert abs(returns.mean() - reference.mean) <= tolerance + 1e-6

@@ -1,0 +1,92 @@
+"""Malformed cards: one line with file, line, key path and the fix."""
+
+import pytest
+import yaml
+
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.catalog import load_algorithm, load_suite, select_environments, suite_directory
+from imitbench.cards.suite import SuiteCard
+from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.errors import InputError
+
+CARD = """\
+schema_version: 1
+name: mine
+title: Mine
+summary: A method.
+implementation: my_package.learner:Mine
+needs:
+  demos: true
+  action_spaces: [box]
+budget_unit: batches
+seconds_per_1000: 1.0
+hyperparameters:
+  rate: {type: float, default: 0.1, min: 0.0, help: Step size.}
+"""
+
+
+def message_for(tmp_path, text, model=AlgorithmCard):
+    path = tmp_path / "card.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_yaml_model(path, model)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).removeprefix(str(path))
+
+
+def test_a_good_card_is_read(tmp_path):
+    path = tmp_path / "card.yaml"
+    path.write_text(CARD)
+    assert read_yaml_model(path, AlgorithmCard).hyperparameters["rate"].default == 0.1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("budget_unit", "budget_units", ":9: budget_units: unknown key; did you mean 'budget_unit'?"),
+        ("  demos: true", "  demo: true", ":7: needs.demo: unknown key; did you mean 'demos'?"),
+        (", min: 0.0", ", mni: 0.0", ":12: hyperparameters.rate.mni: unknown key; did you mean 'min'?"),
+        ("title: Mine\n", "", ": title: this key is required"),
+        ("demos: true", "demos: 'yes'", ":7: needs.demos: input should be a valid boolean, not 'yes'"),
+        ("seconds_per_1000: 1.0", "seconds_per_1000: 3e-4", "YAML reads 3e-4 as text; write 3.0e-4"),
+        ("default: 0.1", "default: -1.0", "hyperparameters.rate.default must be at least 0, not -1.0"),
+        ("name: mine", "name: mine\nname: other", ":3: key 'name' stands twice; keep one"),
+        ("[box]", "[box", ": not valid YAML"),
+        ("[box]", "[discreet]", "needs.action_spaces.0: input should be 'discrete' or 'box'"),
+    ],
+)
+def test_errors_name_file_line_key_and_fix(tmp_path, old, new, expected):
+    assert expected in message_for(tmp_path, CARD.replace(old, new, 1))
+
+
+def test_an_empty_file_is_told(tmp_path):
+    assert "document" in message_for(tmp_path, "")
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_yaml_model(tmp_path / "absent.yaml", AlgorithmCard)
+
+
+def test_a_suite_lacking_a_budget_is_told(tmp_path):
+    document = yaml.safe_load((suite_directory("classic") / "suite.yaml").read_text())
+    del document["environments"]["Pendulum-v1"]["budgets"]["quick"]
+    assert "budgets lacks quick" in message_for(tmp_path, yaml.safe_dump(document), SuiteCard)
+
+
+def test_unknown_names_come_with_the_nearest_valid_one():
+    with pytest.raises(InputError, match="did you mean 'bc'"):
+        load_algorithm("bd")
+    with pytest.raises(InputError, match="did you mean 'classic'"):
+        load_suite("clasic")
+
+
+def test_environments_are_selected_by_glob():
+    suite = load_suite("classic")
+    assert set(select_environments(suite, "seals/*")) == {
+        "seals/CartPole-v0",
+        "seals/MountainCar-v0",
+    }
+    assert set(select_environments(suite, None)) == set(suite.environments)
+    with pytest.raises(InputError, match="did you mean 'Pendulum-v1'"):
+        select_environments(suite, "Pendulum")

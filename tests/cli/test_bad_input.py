@@ -1,0 +1,140 @@
+"""Bad input: one line that says what, where and how to mend it; exit code 2; nothing written."""
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from imitbench.cards.catalog import suite_directory
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--algo", "bc", "--suite", "clasic"], "did you mean 'classic'"),
+        (["run", "--algo", "bd"], "did you mean 'bc'"),
+        (["run", "--algo", "bc", "--env", "seals/Ant*"], "matches no environment"),
+        (["run", "--algo", "bc", "--seeds", "x"], "--seeds x"),
+        (["run", "--algo", "bc", "--set", "batch_sise=1"], "did you mean 'batch_size'"),
+        (["run", "--algo", "bc", "--set", "batch_size"], "name=value"),
+        (["run", "--algo", "bc", "--budget", "huge"], "'quick', 'default', 'full'"),
+        (["run", "--algo", "bc", "--jobs", "0"], "--jobs"),
+        (["run", "--algo", "bc", "--n-demos", "999"], "ask for 1 to"),
+        (["run", "--algo", "bc", "--source", "ftp"], "'bundled' or 'path:DIR'"),
+        (["run", "--algo", "bc", "--executor", "lokal"], "did you mean 'local'"),
+        (["run"], "--algo"),
+        (["run", "--algo", "bc", "--sedes", "1"], "--seeds"),
+        (["rum"], "Did you mean 'run'"),
+        (["report"], "imitbench run"),
+        (["status"], "imitbench run"),
+        (["collect", "--out", "absent"], "imitbench run"),
+        (["sql", "select 1"], "imitbench run"),
+        (["algos", "gali"], "Accepted: bc"),
+        (["suites", "show", "clasic"], "did you mean 'classic'"),
+        (["experts", "eval", "absent", "--env", "Pendulum-v1"], "neither a folder nor a bundled"),
+        (["experts", "train", "--suite", "classic", "--env", "x"], "matches no environment"),
+        (["demos", "show", "absent"], "neither a path nor a bundled"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_one_line_names_the_fix(refused, tmp_path, arguments, message):
+    assert message in refused(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_expert_for_another_environment_is_refused(refused):
+    line = refused("experts", "eval", "sac-Pendulum-v1", "--env", "seals/CartPole-v0")
+    assert "the environment has" in line
+
+
+@pytest.fixture
+def source(tmp_path):
+    root = tmp_path / "source"
+    for kind in ("experts", "demos"):
+        shutil.copytree(suite_directory("classic") / kind, root / kind)
+    return root
+
+
+def test_a_truncated_expert_is_told(refused, source):
+    weights = source / "experts" / "sac-Pendulum-v1" / "policy.safetensors"
+    weights.write_bytes(weights.read_bytes()[:500])
+    expert = source / "experts" / "sac-Pendulum-v1"
+    line = refused("experts", "eval", expert, "--env", "Pendulum-v1")
+    assert "truncated or altered" in line
+
+
+def test_a_corrupt_parquet_file_is_told(refused, source):
+    demos = source / "demos" / "sac-Pendulum-v1" / "data" / "train-00000-of-00001.parquet"
+    demos.write_bytes(demos.read_bytes()[:1000])
+    assert demos.name in refused("demos", "show", source / "demos" / "sac-Pendulum-v1")
+    line = refused("run", "--algo", "bc", "--env", "Pendulum-v1", "--source", f"path:{source}")
+    assert demos.name in line
+
+
+def test_failed_runs_are_named_with_exit_code_1(imitbench, source):
+    shutil.rmtree(source / "demos" / "sac-Pendulum-v1")
+    shutil.copytree(
+        source / "demos" / "ppo-seals-CartPole-v0", source / "demos" / "sac-Pendulum-v1"
+    )
+    answer = imitbench(
+        "run", "--algo", "bc", "--algo", "random", "--env", "Pendulum-v1", "--seeds", 1,
+        "--budget", "quick", "--source", f"path:{source}",
+    )  # fmt: skip
+    assert answer.code == 1
+    assert "failed: bc on Pendulum-v1, seed 0 (setup): InputError:" in answer.err
+    assert "1 done, 0 already there, 1 failed" in answer.err
+    report = imitbench("report")
+    assert "InputError" in report.out
+
+
+@contextmanager
+def small_disk(folder, size):
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a small file system: {mounted.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_half_written(imitbench, tmp_path):
+    out = tmp_path / "small"
+    arguments = (
+        "run", "--algo", "bc", "--env", "Pendulum-v1", "--seeds", 4, "--budget", "quick",
+        "--out", out,
+    )  # fmt: skip
+    with small_disk(out, "200k"):
+        answer = imitbench(*arguments)
+        assert answer.code in (1, 2)
+        told = [line for line in answer.err.splitlines() if "No space left" in line]
+        assert told
+        assert not list(out.rglob("*.tmp"))
+        finished = [path.parent for path in out.rglob("result.json")]
+        assert all((path / "episodes.parquet").exists() for path in finished)
+        subprocess.run(["mount", "-o", "remount,size=50m", str(out)], check=True)
+        assert imitbench(*arguments).code == 0
+        assert len(list(out.rglob("result.json"))) == 4
+
+
+def test_a_read_only_folder_is_told(tmp_path):
+    out = tmp_path / "locked"
+    out.mkdir(mode=0o555)
+    command = [sys.executable, "-m", "imitbench", "run", "--algo", "random", "--out", str(out)]
+    if os.geteuid() == 0:
+        # Root may write anywhere except on a read-only file system.
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(out)], check=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", "-l", str(out)], check=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "cannot be written" in done.stderr

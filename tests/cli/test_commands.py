@@ -1,0 +1,219 @@
+"""Every command as people type it."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from imitbench.cards.catalog import algorithm_names
+
+QUICK = ("--env", "Pendulum-v1", "--budget", "quick", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A small results folder that several tests read."""
+    folder = tmp_path_factory.mktemp("results")
+    subprocess.run(
+        [sys.executable, "-m", "imitbench", "run", "--algo", "bc", "--algo", "random",
+         "--seeds", "2", *QUICK],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+    return folder
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['imitbench', '--help']\n"
+        "from imitbench.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'stable_baselines3', 'duckdb', 'pyarrow', 'gymnasium'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "run" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run"], ["status"], ["collect"], ["report"], ["sql"], ["algos"], ["suites"],
+        ["suites", "show"], ["suites", "measure"], ["experts", "list"], ["experts", "train"],
+        ["experts", "eval"], ["demos", "list"], ["demos", "collect"], ["demos", "show"],
+        ["doctor"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_every_command_explains_itself_with_an_example(imitbench, command):
+    answer = imitbench(*command, "--help")
+    assert answer.code == 0
+    assert "Example: imitbench" in " ".join(answer.out.split())
+
+
+def test_run_prints_a_table_and_leaves_results(imitbench, tmp_path):
+    answer = imitbench("run", "--algo", "random", "--seeds", 2, "--env", "Pendulum-v1")
+    assert answer.code == 0
+    assert "random" in answer.out
+    assert "[2/2] random on Pendulum-v1, seed 1: done" in answer.err
+    assert "2 done, 0 already there, 0 failed; results in runs" in answer.err
+    assert len(list(tmp_path.glob("runs/classic/random/Pendulum-v1/*/result.json"))) == 2
+
+
+def test_run_prints_one_json_document_on_request(imitbench, results):
+    answer = imitbench("run", "--algo", "bc", "--seeds", 2, *QUICK, "--json", cwd=results)
+    document = json.loads(answer.out)
+    assert (document["already_done"], document["done"], document["failed"]) == (2, 0, [])
+    assert [row["seed"] for row in document["scores"]] == [0, 1]
+    assert answer.err == ""
+
+
+def test_dry_run_prints_the_plan_and_does_nothing(imitbench, tmp_path):
+    answer = imitbench("run", "--algo", "all", "--seeds", 5, "--dry-run")
+    assert answer.code == 0
+    assert all(name in answer.out for name in algorithm_names())
+    assert "expected time with --jobs 1: about" in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_knows_what_is_done(imitbench, results):
+    answer = imitbench("run", "--algo", "bc", "--seeds", 5, *QUICK, "--dry-run", "--json", cwd=results)
+    [cell] = json.loads(answer.out)["cells"]
+    assert (cell["runs"], cell["done"]) == (5, 2)
+    assert cell["seconds"] > 0
+
+
+def test_set_changes_a_hyperparameter_and_the_label(imitbench, results):
+    answer = imitbench(
+        "run", "--algo", "bc", "--seeds", 1, *QUICK, "--set", "hidden_size=8", "--json",
+        "--out", "variants", cwd=results,
+    )  # fmt: skip
+    [row] = json.loads(answer.out)["scores"]
+    assert row["algo"] == "bc[hidden_size=8]"
+
+
+def test_status_counts_runs(imitbench, results):
+    answer = imitbench("status", "--json", cwd=results)
+    assert json.loads(answer.out) == [
+        {"suite": "classic", "algo": algo, "env": "Pendulum-v1", "done": 2, "running": 0,
+         "failed": 0, "unfinished": 0}
+        for algo in ("bc", "random")
+    ]  # fmt: skip
+    assert "Pendulum-v1" in imitbench("status", cwd=results).out
+
+
+def test_collect_says_what_changed(imitbench, results):
+    assert json.loads(imitbench("collect", "--json", cwd=results).out) == {
+        "added": 0,
+        "removed": 0,
+        "unreadable": [],
+    }
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "json"])
+def test_sql_prints_rows(imitbench, results, format):
+    query = "select algo, seed from scores order by all"
+    answer = imitbench("sql", query, "--format", format, cwd=results)
+    expected = [("bc", 0), ("bc", 1), ("random", 0), ("random", 1)]
+    if format == "json":
+        assert [tuple(row.values()) for row in json.loads(answer.out)] == expected
+    elif format == "csv":
+        rows = list(csv.reader(io.StringIO(answer.out)))
+        assert rows == [["algo", "seed"], *([algo, str(seed)] for algo, seed in expected)]
+    else:
+        assert [tuple(line.split()) for line in answer.out.splitlines()[2:]] == [
+            (algo, str(seed)) for algo, seed in expected
+        ]
+
+
+def test_report_goes_to_stdout_or_a_file(imitbench, results, tmp_path):
+    printed = imitbench("report", cwd=results)
+    assert "Pendulum-v1" in printed.out
+    imitbench("report", "--to", tmp_path / "report.md", cwd=results)
+    assert (tmp_path / "report.md").read_text() == printed.out
+    rows = list(csv.DictReader(io.StringIO(imitbench("report", "--format", "csv", cwd=results).out)))
+    assert {row["algorithm"] for row in rows} >= {"bc", "random", "expert"}
+
+
+def test_cards_are_listed_and_shown(imitbench):
+    assert "bc" in imitbench("algos").out
+    assert "batch_size" in imitbench("algos", "bc").out
+    assert json.loads(imitbench("algos", "bc", "--json").out)["name"] == "bc"
+    assert "classic" in imitbench("suites").out
+    assert "Pendulum-v1" in imitbench("suites", "show", "classic").out
+    assert "sac-Pendulum-v1" in imitbench("experts", "list").out
+    assert "sac-Pendulum-v1" in imitbench("demos", "list").out
+
+
+def test_experts_eval_measures_a_bundled_expert(imitbench):
+    answer = imitbench(
+        "experts", "eval", "ppo-seals-CartPole-v0", "--env", "seals/CartPole-v0",
+        "--episodes", 3, "--deterministic", "--json",
+    )  # fmt: skip
+    document = json.loads(answer.out)
+    assert document == {
+        "mean_return": 500.0,
+        "std_return": 0.0,
+        "episodes": 3,
+        "deterministic": True,
+    }
+
+
+def test_an_expert_is_trained_and_its_demonstrations_are_collected(imitbench, tmp_path):
+    trained = imitbench(
+        "experts", "train", "--suite", "classic", "--env", "seals/CartPole-v0",
+        "--steps", 2048, "--episodes", 2, "--to", "source/experts",
+    )  # fmt: skip
+    assert trained.code == 0, trained.err
+    expert = tmp_path / "source" / "experts" / "ppo-seals-CartPole-v0"
+    training = json.loads((expert / "training.json").read_text())
+    assert training["env_steps"] == 2048
+    assert training["command"].startswith("imitbench experts train --suite classic")
+    assert json.loads((expert / "results.json").read_text())["n_eval_episodes"] == 2
+    collected = imitbench(
+        "demos", "collect", "--suite", "classic", "--env", "seals/CartPole-v0",
+        "--experts", "source", "--to", "source/demos",
+    )  # fmt: skip
+    assert collected.code == 0, collected.err
+    shown = imitbench("demos", "show", "source/demos/ppo-seals-CartPole-v0", "--json")
+    assert json.loads(shown.out)["n_traj"] == 24
+
+
+def test_suites_measure_updates_a_card(imitbench, tmp_path):
+    from imitbench.cards.catalog import load_suite, suite_directory
+    from imitbench.cards.suite import SuiteCard
+    from imitbench.cards.yaml_file import read_yaml_model
+
+    card = tmp_path / "suite.yaml"
+    card.write_text((suite_directory("classic") / "suite.yaml").read_text())
+    answer = imitbench(
+        "suites", "measure", "classic", "--env", "Pendulum-v1", "--episodes", 2, "--card", card
+    )
+    assert answer.code == 0, answer.err
+    before, after = load_suite("classic"), read_yaml_model(card, SuiteCard)
+    assert after.environments["Pendulum-v1"].references.random.episodes == 2
+    untouched = "seals/CartPole-v0"
+    assert after.environments[untouched] == before.environments[untouched]
+
+
+def test_doctor_finds_nothing_wrong(imitbench):
+    answer = imitbench("doctor")
+    assert answer.code == 0, answer.out
+    assert "PROBLEM" not in answer.out
+
+
+def test_doctor_exits_with_1_and_names_the_problem(imitbench, tmp_path):
+    (tmp_path / "runs").touch()
+    answer = imitbench("doctor")
+    assert answer.code == 1
+    assert "PROBLEM  results folder" in answer.out
+
+
+def test_version(imitbench):
+    import imitbench as package
+
+    assert imitbench("--version").out.strip() == package.__version__

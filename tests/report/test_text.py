@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from imitbench.report.text import fixed, raw, score
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1234567.891, "1234567.89"),
+        (-0.5, "-0.50"),
+        (0.0, "0.00"),
+        (0.01234, "0.0123"),
+        (-0.00012345, "-0.000123"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        (None, "n/a"),
+    ],
+)
+def test_raw_returns_have_two_decimals_or_three_digits(value: float | None, shown: str) -> None:
+    assert raw(value) == shown
+
+
+def test_scores_have_three_decimals() -> None:
+    assert score(0.98765) == "0.988"
+
+
+def test_there_is_no_minus_zero() -> None:
+    assert fixed(-0.0001, 3) == "0.000"
+    assert fixed(-0.0, 0) == "0"
+    assert fixed(-0.0006, 3) == "-0.001"

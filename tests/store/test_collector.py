@@ -1,0 +1,185 @@
+"""The database agrees with the run directories, however often it is collected."""
+
+import shutil
+import subprocess
+import sys
+
+import duckdb
+import pytest
+
+from imitbench.errors import InputError
+from imitbench.store import database
+from imitbench.store.collector import Collected, collect
+
+from support.runs import make_spec
+
+TABLES = ("runs", "curves", "episodes", "failures", '"references"', "scores", "latest")
+
+
+def dump(out):
+    with database.reader(out) as connection:
+        return {
+            table: connection.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall()
+            for table in TABLES
+        }
+
+
+def scores(out):
+    with database.reader(out) as connection:
+        return database.read_scores(connection)
+
+
+def test_finished_runs_become_rows(tmp_path, finished):
+    spec = make_spec(seed=4)
+    finished(spec, raw_return=50.0)
+    assert collect(tmp_path) == Collected(1, 0, [])
+    [row] = scores(tmp_path)
+    assert (row.run_id, row.algo, row.env, row.seed) == (spec.run_id, "bc", "Pendulum-v1", 4)
+    assert row.score == pytest.approx((50 + 100) / 200)
+    assert row.score_deterministic == pytest.approx((25 + 100) / 200)
+    content = dump(tmp_path)
+    assert content["curves"] == [(spec.run_id, 1, "loss", 2.0), (spec.run_id, 2, "loss", 1.0)]
+    assert [episode[1:] for episode in content["episodes"]] == [
+        (0, False, 50.0, 200, False, True),
+        (1, True, 50.0, 200, True, False),
+    ]
+
+
+def test_failures_become_rows_until_the_run_succeeds(tmp_path, finished, failed):
+    spec = make_spec()
+    failed(spec, "it broke")
+    collect(tmp_path)
+    with database.reader(tmp_path) as connection:
+        [row] = database.read_failures(connection)
+        assert database.read_references(connection)[0].expert == 100.0
+    assert (row.phase, row.error_type, row.message) == ("train", "RuntimeError", "it broke")
+    finished(spec)
+    assert collect(tmp_path) == Collected(1, 0, [])
+    content = dump(tmp_path)
+    assert content["failures"] == []
+    assert len(content["runs"]) == 1
+
+
+def test_collecting_again_changes_nothing(tmp_path, finished, failed):
+    finished(make_spec(seed=0))
+    failed(make_spec(seed=1))
+    collect(tmp_path)
+    before = dump(tmp_path)
+    modified = (tmp_path / database.DATABASE_FILE).stat().st_mtime_ns
+    assert collect(tmp_path) == Collected(0, 0, [])
+    assert dump(tmp_path) == before
+    assert (tmp_path / database.DATABASE_FILE).stat().st_mtime_ns == modified
+
+
+def test_the_database_is_rebuilt_to_the_identical_content(tmp_path, finished, failed):
+    for seed in range(3):
+        finished(make_spec(seed=seed), raw_return=float(seed))
+        collect(tmp_path)
+    failed(make_spec(seed=9))
+    collect(tmp_path)
+    before = dump(tmp_path)
+    (tmp_path / database.DATABASE_FILE).unlink()
+    collect(tmp_path)
+    assert dump(tmp_path) == before
+
+
+@pytest.mark.parametrize("damage", ["truncated", "other version", "no database at all"])
+def test_a_damaged_database_is_rebuilt(tmp_path, finished, damage):
+    finished(make_spec())
+    collect(tmp_path)
+    path = tmp_path / database.DATABASE_FILE
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[:5000])
+    elif damage == "other version":
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("UPDATE schema_version SET version = 0")
+    else:
+        path.write_text("not a database")
+    assert collect(tmp_path).added == 1
+    assert len(scores(tmp_path)) == 1
+
+
+def test_a_run_done_again_replaces_its_rows(tmp_path, finished):
+    spec = make_spec()
+    finished(spec, raw_return=1.0)
+    collect(tmp_path)
+    finished(spec, raw_return=2.0)
+    assert collect(tmp_path).added == 1
+    assert [row.raw_return for row in scores(tmp_path)] == [2.0]
+    assert len(dump(tmp_path)["episodes"]) == 2
+
+
+def test_a_removed_directory_takes_its_rows_along(tmp_path, finished):
+    finished(make_spec(seed=0))
+    gone = finished(make_spec(seed=1))
+    collect(tmp_path)
+    shutil.rmtree(gone.path)
+    assert collect(tmp_path) == Collected(0, 1, [])
+    assert [row.seed for row in scores(tmp_path)] == [0]
+
+
+@pytest.mark.parametrize("file", ["spec.json", "result.json", "episodes.parquet", "metrics.jsonl"])
+def test_a_damaged_directory_is_named_and_left_out(tmp_path, finished, file):
+    finished(make_spec(seed=0))
+    damaged = finished(make_spec(seed=1)).path / file
+    damaged.write_bytes(damaged.read_bytes()[:10])
+    done = collect(tmp_path)
+    assert done.added == 1
+    [message] = done.unreadable
+    assert str(damaged) in message
+    assert "\n" not in message
+    assert [row.seed for row in scores(tmp_path)] == [0]
+
+
+def test_a_directory_under_a_foreign_name_is_left_out(tmp_path, finished):
+    directory = finished(make_spec()).path
+    directory.rename(directory.with_name("0123456789ab"))
+    [message] = collect(tmp_path).unreadable
+    assert "not to this folder" in message
+
+
+def test_the_newest_of_equal_cells_counts_and_variants_stay_apart(tmp_path, finished):
+    finished(make_spec(), raw_return=1.0, at="2026-01-01T00:00:00.000+00:00")
+    # The same cell with other resolved hyper-parameters: the card's default has changed since.
+    finished(
+        make_spec(hyperparameters={"variant": "", "new": 1}),
+        raw_return=2.0,
+        at="2026-01-02T00:00:00.000+00:00",
+    )
+    finished(make_spec(variant="x=1"), raw_return=3.0)
+    collect(tmp_path)
+    assert {(row.algo, row.raw_return) for row in scores(tmp_path)} == {
+        ("bc", 2.0),
+        ("bc[x=1]", 3.0),
+    }
+    assert len(dump(tmp_path)["scores"]) == 3
+
+
+def test_collectors_at_once_do_not_disturb_each_other(tmp_path, finished):
+    for seed in range(20):
+        finished(make_spec(seed=seed))
+    code = "import sys; from pathlib import Path; from imitbench.store.collector import collect; collect(Path(sys.argv[1]))"  # noqa: E501
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    assert [(p.wait(), p.stderr.read()) for p in processes] == [(0, b"")] * 3
+    assert len(scores(tmp_path)) == 20
+
+
+def test_a_folder_without_results_is_told(tmp_path):
+    with pytest.raises(InputError, match="imitbench run"):
+        collect(tmp_path / "absent")
+    with pytest.raises(InputError, match="imitbench run"), database.reader(tmp_path):
+        pass
+
+
+def test_readers_cannot_reach_other_files(tmp_path, finished):
+    finished(make_spec())
+    collect(tmp_path)
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    with database.reader(tmp_path) as connection:
+        with pytest.raises(duckdb.Error):
+            connection.execute(f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')")
+        with pytest.raises(duckdb.Error):
+            connection.execute("DELETE FROM runs")

@@ -1,0 +1,76 @@
+"""Run directories: whole or absent, claimed by one, and read back as written."""
+
+import subprocess
+import sys
+
+import pytest
+
+from imitbench.bench.plan import make_plan
+from imitbench.bench.spec import Settings
+from imitbench.errors import InputError
+from imitbench.store.run_dir import RunDirectory
+
+
+@pytest.fixture
+def spec():
+    return next(
+        iter(
+            make_plan(
+                algorithms=["random"],
+                suite="classic",
+                environment="Pendulum-v1",
+                seeds=[0],
+                settings=Settings(),
+            )
+        )
+    )
+
+
+def test_the_path_tells_suite_algorithm_environment_and_run(tmp_path, spec):
+    directory = RunDirectory.of(tmp_path, spec)
+    assert directory.path == tmp_path / "classic" / "random" / "Pendulum-v1" / spec.run_id
+
+
+def test_beginning_clears_leftovers_and_writes_the_specification(tmp_path, spec):
+    directory = RunDirectory.of(tmp_path, spec)
+    (directory.path / "policy").mkdir(parents=True)
+    (directory.path / "policy" / "half").touch()
+    (directory.path / "error.json").touch()
+    directory.begin(spec)
+    assert {path.name for path in directory.path.iterdir()} == {"spec.json"}
+    assert directory.read_spec() == spec
+
+
+def test_a_claim_excludes_others_and_ends_with_its_process(tmp_path, spec):
+    directory = RunDirectory.of(tmp_path, spec)
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time; from pathlib import Path\n"
+            "from imitbench.store.run_dir import RunDirectory\n"
+            "with RunDirectory(Path(sys.argv[1])).claim(wait=False) as got:\n"
+            "    print(got, flush=True); time.sleep(60)",
+            str(directory.path),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "True\n"
+    with directory.claim(wait=False) as claimed:
+        assert not claimed
+    assert directory.is_claimed()
+    holder.kill()
+    holder.wait()
+    with directory.claim(wait=True) as claimed:
+        assert claimed
+    assert not directory.is_claimed()
+
+
+def test_a_damaged_specification_is_told(tmp_path, spec):
+    directory = RunDirectory.of(tmp_path, spec)
+    directory.begin(spec)
+    path = directory.path / "spec.json"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": "zero"'))
+    with pytest.raises(InputError, match="seed"):
+        directory.read_spec()

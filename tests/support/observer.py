@@ -1,0 +1,17 @@
+"""An observer of sweeps for tests."""
+
+
+class Recorder:
+    """An observer that remembers."""
+
+    def __init__(self):
+        self.events = []
+
+    def planned(self, total, already_done):
+        self.events.append(("planned", total, already_done))
+
+    def started(self, runs):
+        self.events += [("started", run.run_id) for run in runs]
+
+    def finished(self, run, failure):
+        self.events.append(("finished", run.run_id, failure and failure.phase))

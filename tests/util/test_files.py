@@ -1,0 +1,40 @@
+"""Atomic writes: the old content or the new, never a part."""
+
+import os
+
+import pytest
+
+from imitbench.util import files
+
+
+def test_content_is_replaced_and_nothing_else_is_left(tmp_path):
+    target = tmp_path / "deep" / "file.json"
+    files.atomic_write_text(target, "old")
+    files.atomic_write_text(target, "new")
+    assert target.read_text() == "new"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_failed_write_keeps_the_old_content(tmp_path, monkeypatch):
+    target = tmp_path / "file"
+    files.atomic_write_text(target, "old")
+
+    def no_space(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        files.atomic_write_text(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_digest_depends_on_names_and_content_only(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    for root in (first, second):
+        files.atomic_write_text(root / "x", "1")
+        files.atomic_write_text(root / "y", "2")
+    digest = files.digest_files(first, [first / "x", first / "y"])
+    assert digest == files.digest_files(second, [second / "y", second / "x"])
+    files.atomic_write_text(second / "y", "3")
+    assert digest != files.digest_files(second, [second / "x", second / "y"])
