@@ -40,7 +40,9 @@ def source_root(source: str, suite: str) -> Path:
         raise InputError(f"--source {source}: must be 'bundled' or 'path:DIR'")
     root = Path(where)
     if not root.is_dir():
-        raise InputError(f"--source {source}: {root} is no folder; it must hold experts/ and demos/")
+        raise InputError(
+            f"--source {source}: {root} is no folder; it must hold experts/ and demos/"
+        )
     return root
 
 

@@ -33,9 +33,7 @@ class CurveWriter(KVWriter):
         """Records one point from the logged numbers."""
         if self.callback is None or self._step_key not in key_values:
             return
-        numbers = {
-            key: float(value) for key, value in key_values.items() if key != self._step_key
-        }
+        numbers = {key: float(value) for key, value in key_values.items() if key != self._step_key}
         self.callback(int(key_values[self._step_key]), numbers)
 
     def close(self) -> None:

@@ -41,7 +41,10 @@ def diagnose(out: Path) -> list[Finding]:
     """
     checks: list[tuple[str, Callable[[], str]]] = [
         ("machine", _machine),
-        ("packages", lambda: ", ".join(f"{k} {v}" for k, v in provenance.package_versions().items())),
+        (
+            "packages",
+            lambda: ", ".join(f"{k} {v}" for k, v in provenance.package_versions().items()),
+        ),
         ("device", _device),
         ("results folder", lambda: _results_folder(out)),
         ("algorithms", lambda: ", ".join(load_algorithm(n).name for n in algorithm_names())),

@@ -1,8 +1,8 @@
 """The worker: runs the job it is given, whoever started it.
 
-    python -m imitbench.bench.worker JOBFILE     one job
-    python -m imitbench.bench.worker -           job files named on standard input, one a line;
-                                                 each is answered by a line on standard output
+python -m imitbench.bench.worker JOBFILE     one job
+python -m imitbench.bench.worker -           job files named on standard input, one a line;
+each is answered by a line on standard output
 """
 
 from __future__ import annotations

@@ -83,9 +83,7 @@ def select_environments(suite: SuiteCard, pattern: str | None) -> dict[str, Envi
     """
     if pattern is None:
         return dict(suite.environments)
-    chosen = {
-        name: card for name, card in suite.environments.items() if fnmatchcase(name, pattern)
-    }
+    chosen = {name: card for name, card in suite.environments.items() if fnmatchcase(name, pattern)}
     if not chosen:
         raise InputError(
             f"--env '{pattern}': matches no environment of suite {suite.name}; "

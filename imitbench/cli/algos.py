@@ -10,7 +10,9 @@ from imitbench.cli import options
 
 
 def algos(
-    name: Annotated[str | None, typer.Argument(help="Show this algorithm's hyper-parameters.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show this algorithm's hyper-parameters.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """List the algorithms, or one algorithm's hyper-parameters.
@@ -36,7 +38,9 @@ def algos(
         return
     typer.echo(f"{card.title}: {card.summary}")
     if card.paper:
-        typer.echo(f"{card.paper.authors} ({card.paper.year}). {card.paper.title}. {card.paper.url}")
+        typer.echo(
+            f"{card.paper.authors} ({card.paper.year}). {card.paper.title}. {card.paper.url}"
+        )
     print_table(
         ["hyper-parameter", "type", "default", "meaning"],
         [[key, p.type, str(p.default), p.help] for key, p in card.hyperparameters.items()],

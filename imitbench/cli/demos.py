@@ -75,9 +75,7 @@ def collect(
     root = experts or suite_directory(suite)
     target = to or Path("collected") / suite / "demos"
     for env_id, card in select_environments(load_suite(suite), env).items():
-        trajectories = collect_demonstrations(
-            env_id, card, root, target, command=typed_command()
-        )
+        trajectories = collect_demonstrations(env_id, card, root, target, command=typed_command())
         mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
         note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")
 

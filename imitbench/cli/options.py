@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-Out = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)
-]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 Suite = Annotated[str, typer.Option("--suite", metavar="NAME", help="Suite of environments.")]

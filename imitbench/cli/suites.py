@@ -34,9 +34,7 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
 
 
 @app.command("show")
-def show(
-    name: Annotated[str, typer.Argument(help="Suite.")], json: options.Json = False
-) -> None:
+def show(name: Annotated[str, typer.Argument(help="Suite.")], json: options.Json = False) -> None:
     """Show a suite's environments, demonstrations and references.
 
     Example: imitbench suites show classic

@@ -57,7 +57,5 @@ def find_demos(name: str) -> Path:
         for card in load_suite(suite).environments.values()
     }
     if name not in bundled:
-        raise InputError(
-            f"{name}: neither a path nor a bundled set; {did_you_mean(name, bundled)}"
-        )
+        raise InputError(f"{name}: neither a path nor a bundled set; {did_you_mean(name, bundled)}")
     return bundled[name]

@@ -50,7 +50,12 @@ class Measured:
 
 
 def measure(
-    spec: EnvironmentSpec, policy: BasePolicy | None, *, episodes: int, deterministic: bool, seed: int
+    spec: EnvironmentSpec,
+    policy: BasePolicy | None,
+    *,
+    episodes: int,
+    deterministic: bool,
+    seed: int,
 ) -> Measured:
     """Evaluates a policy by the protocol of the benchmark.
 
@@ -127,7 +132,5 @@ def expert_directory(root: Path, repo: str) -> Path:
     """
     directory = root / "experts" / repo
     if not directory.is_dir():
-        raise InputError(
-            f"{directory}: no such expert; train it with `imitbench experts train`"
-        )
+        raise InputError(f"{directory}: no such expert; train it with `imitbench experts train`")
     return directory

@@ -120,8 +120,6 @@ class _Curve(BaseCallback):
             recent = [episode["r"] for episode in self.model.ep_info_buffer or ()]
             if recent:
                 mean = float(np.mean(recent))
-                self.points.append(
-                    {"env_steps": self.num_timesteps, "mean_return": round(mean, 2)}
-                )
+                self.points.append({"env_steps": self.num_timesteps, "mean_return": round(mean, 2)})
                 self._progress(self.num_timesteps, mean)
         return True

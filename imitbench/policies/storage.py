@@ -75,7 +75,7 @@ _NAMES = {cls: name for name, cls in _TYPES.items()}
 class _Weights(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    file: Literal["policy.safetensors"] = WEIGHTS_FILE
+    file: Literal["policy.safetensors"] = "policy.safetensors"
     sha256: str
 
 

@@ -29,7 +29,9 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
         OSError: The file system refused (full, read-only); the old content stands.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    descriptor, temporary = tempfile.mkstemp(
+        prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
+    )
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)

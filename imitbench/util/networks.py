@@ -1,13 +1,71 @@
-"""Neural-network layers and builders."""
+"""Neural-network layers that normalize, and builders of small networks."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import torch as th
 from torch import nn
 
 
-class BaseNorm(nn.Module):
-    """Placeholder until the full module lands."""
+@contextmanager
+def training_mode(m: nn.Module, mode: bool) -> Iterator[nn.Module]:
+    """Puts a module into training or evaluation mode and restores its mode afterwards.
+
+    Args:
+        m: The module.
+        mode: `True` for training.
+
+    Yields:
+        The module.
+    """
+    before = m.training
+    m.train(mode)
+    try:
+        yield m
+    finally:
+        m.train(before)
+
+
+def training(m: nn.Module) -> AbstractContextManager[nn.Module]:
+    """Puts a module into training mode for a while."""
+    return training_mode(m, True)
+
+
+def evaluating(m: nn.Module) -> AbstractContextManager[nn.Module]:
+    """Puts a module into evaluation mode for a while."""
+    return training_mode(m, False)
+
+
+class SqueezeLayer(nn.Module):
+    """Turns a batch of single numbers, shape (batch, 1), into shape (batch,)."""
+
+    def forward(self, x: th.Tensor) -> th.Tensor:
+        """Drops the last dimension.
+
+        Args:
+            x: Shape (batch, 1).
+
+        Returns:
+            Shape (batch,).
+        """
+        if x.ndim != 2 or x.shape[1] != 1:
+            raise ValueError(f"x has shape {tuple(x.shape)}; it needs (batch, 1)")
+        return x.squeeze(1)
+
+
+class BaseNorm(nn.Module, ABC):
+    """Normalizes inputs to mean 0 and variance 1 by statistics kept over all batches so far.
+
+    Statistics are updated in training mode only, before the batch is normalized.
+
+    Args:
+        num_features: Length of the last dimension.
+        eps: Added to the variance.
+    """
 
     running_mean: th.Tensor
     running_var: th.Tensor
@@ -20,26 +78,198 @@ class BaseNorm(nn.Module):
         self.register_buffer("running_var", th.ones(num_features))
         self.register_buffer("count", th.zeros((), dtype=th.int))
 
+    def reset_running_stats(self) -> None:
+        """Forgets everything seen; the layer is then the identity (up to `eps`)."""
+        self.running_mean.zero_()
+        self.running_var.fill_(1.0)
+        self.count.zero_()
+
     def forward(self, x: th.Tensor) -> th.Tensor:
+        """Updates statistics if in training mode, then normalizes.
+
+        Args:
+            x: Shape (batch, num_features).
+
+        Returns:
+            The same shape.
+        """
         if self.training:
             with th.no_grad():
                 self.update_stats(x)
-        return (x - self.running_mean) / th.sqrt(self.running_var + self.eps)
+        return (x - self.running_mean) * th.rsqrt(self.running_var + self.eps)
 
+    @abstractmethod
     def update_stats(self, batch: th.Tensor) -> None:
-        m, v, n = batch.mean(0), batch.var(0, unbiased=False), batch.shape[0]
-        total = self.count + n
-        d = m - self.running_mean
-        self.running_mean += d * n / total
-        self.running_var.copy_(
-            (self.running_var * self.count + v * n + d * d * self.count * n / total) / total
-        )
-        self.count += n
+        """Takes a batch, shape (batch, num_features), into the statistics."""
 
 
 class RunningNorm(BaseNorm):
-    """Running."""
+    """Normalizes by the mean and variance of everything seen, all samples weighing the same.
+
+    Source: Chan, Golub and LeVeque 1979, "Updating Formulae and a Pairwise Algorithm for
+    Computing Sample Variances".
+    """
+
+    def update_stats(self, batch: th.Tensor) -> None:
+        """Takes a batch into the statistics; exact for any split of the data into batches."""
+        number = batch.shape[0]
+        batch_var, batch_mean = th.var_mean(batch, dim=0, correction=0)
+        delta = batch_mean - self.running_mean
+        total = self.count + number
+        share = number / total
+        self.running_mean += delta * share
+        # Weighted variances within both parts, plus the variance between their means.
+        self.running_var += share * (
+            batch_var - self.running_var + (self.count / total) * delta.square()
+        )
+        self.count += number
 
 
 class EMANorm(BaseNorm):
-    """EMA."""
+    """Normalizes by exponentially weighted statistics, so that old samples fade.
+
+    Args:
+        num_features: Length of the last dimension.
+        decay: Weight left to a sample after the next one, in (0, 1).
+        eps: Added to the variance.
+
+    Raises:
+        ValueError: `decay` is out of range.
+
+    Source: Finch 2009, "Incremental calculation of weighted mean and variance", §9, in batches:
+    the samples of a batch share its weight equally.
+    """
+
+    inv_learning_rate: th.Tensor
+    num_batches: th.Tensor
+
+    def __init__(self, num_features: int, decay: float = 0.99, eps: float = 1e-5) -> None:
+        super().__init__(num_features, eps)
+        if not 0 < decay < 1:
+            raise ValueError(f"decay must lie in (0, 1), not {decay}")
+        self.decay = decay
+        self.register_buffer("inv_learning_rate", th.zeros(()))
+        self.register_buffer("num_batches", th.zeros((), dtype=th.int))
+
+    def reset_running_stats(self) -> None:
+        """Forgets everything seen."""
+        super().reset_running_stats()
+        self.inv_learning_rate.zero_()
+        self.num_batches.zero_()
+
+    def update_stats(self, batch: th.Tensor) -> None:
+        """Takes a batch into the statistics."""
+        # The weights of all batches sum to inv_learning_rate, so its inverse is the newest
+        # batch's share; that corrects the bias of starting from nothing.
+        self.inv_learning_rate += self.decay**self.num_batches
+        share = 1 / self.inv_learning_rate
+        batch_var, batch_mean = th.var_mean(batch, dim=0, correction=0)
+        delta = batch_mean - self.running_mean
+        if self.num_batches == 0:
+            self.running_mean.copy_(batch_mean)
+            self.running_var.copy_(batch_var)
+        else:
+            self.running_mean += share * delta
+            self.running_var += share * (
+                batch_var - self.running_var + (1 - share) * delta.square()
+            )
+        self.count += batch.shape[0]
+        self.num_batches += 1
+
+
+def build_mlp(
+    in_size: int,
+    hid_sizes: Iterable[int],
+    out_size: int = 1,
+    name: str | None = None,
+    activation: type[nn.Module] = nn.ReLU,
+    dropout_prob: float = 0.0,
+    squeeze_output: bool = False,
+    flatten_input: bool = False,
+    normalize_input_layer: type[nn.Module] | None = None,
+) -> nn.Sequential:
+    """Builds a multi-layer perceptron.
+
+    Args:
+        in_size: Length of an input vector.
+        hid_sizes: Widths of the hidden layers.
+        out_size: Length of an output vector.
+        name: Prefix of the layers' names.
+        activation: Non-linearity after each hidden layer.
+        dropout_prob: Dropout after each hidden layer; 0 for none.
+        squeeze_output: Whether a single output loses its dimension.
+        flatten_input: Whether inputs of several dimensions are flattened first.
+        normalize_input_layer: Layer class applied to the input, built from `in_size`.
+
+    Raises:
+        ValueError: `squeeze_output` with more than one output.
+    """
+    if squeeze_output and out_size != 1:
+        raise ValueError(f"squeeze_output needs out_size 1, not {out_size}")
+    prefix = f"{name}_" if name is not None else ""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    if flatten_input:
+        layers[f"{prefix}flatten"] = nn.Flatten()
+    if normalize_input_layer is not None:
+        layers[f"{prefix}normalize_input"] = normalize_input_layer(in_size)
+    width = in_size
+    for index, size in enumerate(hid_sizes):
+        layers[f"{prefix}dense{index}"] = nn.Linear(width, size)
+        layers[f"{prefix}act{index}"] = activation()
+        if dropout_prob > 0.0:
+            layers[f"{prefix}dropout{index}"] = nn.Dropout(dropout_prob)
+        width = size
+    layers[f"{prefix}dense_final"] = nn.Linear(width, out_size)
+    if squeeze_output:
+        layers[f"{prefix}squeeze"] = SqueezeLayer()
+    return nn.Sequential(layers)
+
+
+def build_cnn(
+    in_channels: int,
+    hid_channels: Iterable[int],
+    out_size: int = 1,
+    name: str | None = None,
+    activation: type[nn.Module] = nn.ReLU,
+    kernel_size: int = 3,
+    stride: int = 1,
+    padding: int | str = "same",
+    dropout_prob: float = 0.0,
+    squeeze_output: bool = False,
+) -> nn.Sequential:
+    """Builds a convolutional network that averages over the image before its last layer.
+
+    Args:
+        in_channels: Channels of the image, which is (batch, channels, height, width).
+        hid_channels: Channels after each convolution.
+        out_size: Length of an output vector.
+        name: Prefix of the layers' names.
+        activation: Non-linearity after each convolution.
+        kernel_size: Side of each kernel.
+        stride: Stride of each convolution.
+        padding: Padding of each convolution.
+        dropout_prob: Dropout after each convolution; 0 for none.
+        squeeze_output: Whether a single output loses its dimension.
+
+    Raises:
+        ValueError: `squeeze_output` with more than one output.
+    """
+    if squeeze_output and out_size != 1:
+        raise ValueError(f"squeeze_output needs out_size 1, not {out_size}")
+    prefix = f"{name}_" if name is not None else ""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    channels = in_channels
+    for index, size in enumerate(hid_channels):
+        layers[f"{prefix}conv{index}"] = nn.Conv2d(
+            channels, size, kernel_size, stride=stride, padding=padding
+        )
+        layers[f"{prefix}act{index}"] = activation()
+        if dropout_prob > 0.0:
+            layers[f"{prefix}dropout{index}"] = nn.Dropout(dropout_prob)
+        channels = size
+    layers[f"{prefix}avg_pool"] = nn.AdaptiveAvgPool2d(1)
+    layers[f"{prefix}flatten"] = nn.Flatten()
+    layers[f"{prefix}dense_final"] = nn.Linear(channels, out_size)
+    if squeeze_output:
+        layers[f"{prefix}squeeze"] = SqueezeLayer()
+    return nn.Sequential(layers)

@@ -39,9 +39,7 @@ FLIP = EnvironmentSpec(id="test/CoinFlip-v0", horizon="variable")
 def evaluate(spec, *, episodes=20, environments=5, seed=0, policy=None, deterministic=False):
     with Evaluator(spec, environments) as evaluator:
         policy = policy or RandomPolicy(evaluator.observation_space, evaluator.action_space)
-        return evaluator.evaluate(
-            policy, episodes=episodes, seed=seed, deterministic=deterministic
-        )
+        return evaluator.evaluate(policy, episodes=episodes, seed=seed, deterministic=deterministic)
 
 
 def test_the_same_seed_gives_the_same_episodes():

@@ -19,7 +19,6 @@ from imitbench.executors.registry import make_executor
 from imitbench.policies.storage import load_policy
 from imitbench.store.run_dir import RunDirectory
 
-
 NUMBERS = ("raw_return", "return_std", "deterministic_return", "mean_length", "env_steps")
 
 
@@ -33,7 +32,9 @@ def numbers(plan, out):
 
 
 @pytest.mark.parametrize("executor", ["inline", "local"])
-def test_every_executor_leaves_the_same_complete_run_directories(tmp_path, plan_of, sweep, executor):
+def test_every_executor_leaves_the_same_complete_run_directories(
+    tmp_path, plan_of, sweep, executor
+):
     plan = plan_of(["bc", "random", "expert"], seeds=[3])
     outcome = sweep(plan, tmp_path, executor=executor)
     assert (outcome.done, outcome.failed, outcome.left) == (3, [], 0)
@@ -160,9 +161,7 @@ def test_demonstrations_of_another_environment_are_refused(tmp_path, plan_of, sw
     assert "sac-Pendulum-v1" in failure.message
 
 
-def test_missing_demonstrations_are_told_before_anything_runs(
-    tmp_path, plan_of, sweep, own_source
-):
+def test_missing_demonstrations_are_told_before_anything_runs(tmp_path, plan_of, sweep, own_source):
     shutil.rmtree(own_source / "demos" / "sac-Pendulum-v1")
     with pytest.raises(InputError, match="no parquet file there"):
         sweep(plan_of(["bc"], source=f"path:{own_source}"), tmp_path / "out")
@@ -237,9 +236,7 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.parametrize("moment", [1.0, 3.5, 4.5])
-def test_a_killed_sweep_is_completed_by_the_same_command(
-    tmp_path, plan_of, uninterrupted, moment
-):
+def test_a_killed_sweep_is_completed_by_the_same_command(tmp_path, plan_of, uninterrupted, moment):
     victim = run_command(tmp_path, start_new_session=True)
     time.sleep(moment)
     os.kill(victim.pid, signal.SIGKILL)
@@ -250,9 +247,7 @@ def test_a_killed_sweep_is_completed_by_the_same_command(
     assert len(list(tmp_path.glob("classic/*/*/*"))) == 3
 
 
-def test_two_sweeps_at_once_both_finish_and_nothing_is_done_twice(
-    tmp_path, plan_of, uninterrupted
-):
+def test_two_sweeps_at_once_both_finish_and_nothing_is_done_twice(tmp_path, plan_of, uninterrupted):
     both = [run_command(tmp_path), run_command(tmp_path)]
     assert [process.wait() for process in both] == [0, 0]
     plan = plan_of(["bc"], seeds=range(3))

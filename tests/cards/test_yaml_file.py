@@ -43,13 +43,33 @@ def test_a_good_card_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("budget_unit", "budget_units", ":9: budget_units: unknown key; did you mean 'budget_unit'?"),
+        (
+            "budget_unit",
+            "budget_units",
+            ":9: budget_units: unknown key; did you mean 'budget_unit'?",
+        ),
         ("  demos: true", "  demo: true", ":7: needs.demo: unknown key; did you mean 'demos'?"),
-        (", min: 0.0", ", mni: 0.0", ":12: hyperparameters.rate.mni: unknown key; did you mean 'min'?"),
+        (
+            ", min: 0.0",
+            ", mni: 0.0",
+            ":12: hyperparameters.rate.mni: unknown key; did you mean 'min'?",
+        ),
         ("title: Mine\n", "", ": title: this key is required"),
-        ("demos: true", "demos: 'yes'", ":7: needs.demos: input should be a valid boolean, not 'yes'"),
-        ("seconds_per_1000: 1.0", "seconds_per_1000: 3e-4", "YAML reads 3e-4 as text; write 3.0e-4"),
-        ("default: 0.1", "default: -1.0", "hyperparameters.rate.default must be at least 0, not -1.0"),
+        (
+            "demos: true",
+            "demos: 'yes'",
+            ":7: needs.demos: input should be a valid boolean, not 'yes'",
+        ),
+        (
+            "seconds_per_1000: 1.0",
+            "seconds_per_1000: 3e-4",
+            "YAML reads 3e-4 as text; write 3.0e-4",
+        ),
+        (
+            "default: 0.1",
+            "default: -1.0",
+            "hyperparameters.rate.default must be at least 0, not -1.0",
+        ),
         ("name: mine", "name: mine\nname: other", ":3: key 'name' stands twice; keep one"),
         ("[box]", "[box", ": not valid YAML"),
         ("[box]", "[discreet]", "needs.action_spaces.0: input should be 'discrete' or 'box'"),

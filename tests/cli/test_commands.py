@@ -81,7 +81,9 @@ def test_dry_run_prints_the_plan_and_does_nothing(imitbench, tmp_path):
 
 
 def test_dry_run_knows_what_is_done(imitbench, results):
-    answer = imitbench("run", "--algo", "bc", "--seeds", 5, *QUICK, "--dry-run", "--json", cwd=results)
+    answer = imitbench(
+        "run", "--algo", "bc", "--seeds", 5, *QUICK, "--dry-run", "--json", cwd=results
+    )
     [cell] = json.loads(answer.out)["cells"]
     assert (cell["runs"], cell["done"]) == (5, 2)
     assert cell["seconds"] > 0
@@ -135,7 +137,9 @@ def test_report_goes_to_stdout_or_a_file(imitbench, results, tmp_path):
     assert "Pendulum-v1" in printed.out
     imitbench("report", "--to", tmp_path / "report.md", cwd=results)
     assert (tmp_path / "report.md").read_text() == printed.out
-    rows = list(csv.DictReader(io.StringIO(imitbench("report", "--format", "csv", cwd=results).out)))
+    rows = list(
+        csv.DictReader(io.StringIO(imitbench("report", "--format", "csv", cwd=results).out))
+    )
     assert {row["algorithm"] for row in rows} >= {"bc", "random", "expert"}
 
 

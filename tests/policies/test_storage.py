@@ -56,11 +56,15 @@ POLICIES = {
 
 def batch_of(space):
     space.seed(0)
-    return {
-        key: np.stack([sample[key] for sample in samples])
-        for samples in [[space.sample() for _ in range(5)]]
-        for key in space.spaces
-    } if isinstance(space, spaces.Dict) else np.stack([space.sample() for _ in range(5)])
+    return (
+        {
+            key: np.stack([sample[key] for sample in samples])
+            for samples in [[space.sample() for _ in range(5)]]
+            for key in space.spaces
+        }
+        if isinstance(space, spaces.Dict)
+        else np.stack([space.sample() for _ in range(5)])
+    )
 
 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)

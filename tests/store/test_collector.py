@@ -6,12 +6,11 @@ import sys
 
 import duckdb
 import pytest
+from support.runs import make_spec
 
 from imitbench.errors import InputError
 from imitbench.store import database
 from imitbench.store.collector import Collected, collect
-
-from support.runs import make_spec
 
 TABLES = ("runs", "curves", "episodes", "failures", '"references"', "scores", "latest")
 

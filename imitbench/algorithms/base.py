@@ -1,0 +1,232 @@
+"""What all imitation learning algorithms share: demonstrations, the horizon check, the logger."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+from stable_baselines3.common.policies import BasePolicy
+from torch.utils import data as th_data
+
+from imitbench.data import rollout, types
+from imitbench.util import util
+from imitbench.util.logger import HierarchicalLogger, configure
+
+TransitionKind = TypeVar("TransitionKind", bound=types.TransitionsMinimal)
+AnyTransitions = (
+    Iterable[types.Trajectory] | Iterable[types.TransitionMapping] | types.TransitionsMinimal
+)
+"""Demonstrations: trajectories, transitions, or an iterable of batches of transitions."""
+
+
+class BaseImitationAlgorithm(ABC):  # noqa: B024 (subclasses differ too much for a common method)
+    """Base of all algorithms.
+
+    Args:
+        custom_logger: Where to log; a new logger when `None`.
+        allow_variable_horizon: Whether episodes of different length are accepted. Where an
+            episode ends tells the learner about the reward, and that can decide a comparison.
+    """
+
+    def __init__(
+        self,
+        *,
+        custom_logger: HierarchicalLogger | None = None,
+        allow_variable_horizon: bool = False,
+    ) -> None:
+        self._logger = custom_logger or configure()
+        self.allow_variable_horizon = allow_variable_horizon
+        self._horizon: int | None = None
+
+    @property
+    def logger(self) -> HierarchicalLogger:
+        """Where the algorithm logs."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, value: HierarchicalLogger) -> None:
+        self._logger = value
+
+    def _check_fixed_horizon(self, horizons: Iterable[int]) -> None:
+        """Makes sure that all episodes seen so far have the same length.
+
+        Args:
+            horizons: Lengths of episodes, in steps.
+
+        Raises:
+            ValueError: They differ, among themselves or from earlier ones.
+        """
+        if self.allow_variable_horizon:
+            return
+        lengths = set(horizons)
+        if self._horizon is not None:
+            lengths.add(self._horizon)
+        if len(lengths) > 1:
+            raise ValueError(
+                f"episodes of different length: {sorted(lengths)}. Where an episode ends tells "
+                "the learner about the reward; pass allow_variable_horizon=True if that is meant"
+            )
+        if lengths:
+            self._horizon = lengths.pop()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the logger, which holds open files."""
+        state = self.__dict__.copy()
+        del state["_logger"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.logger = configure()
+
+
+class DemonstrationAlgorithm(BaseImitationAlgorithm, Generic[TransitionKind]):
+    """Base of algorithms that learn from demonstrations.
+
+    Args:
+        demonstrations: Demonstrations; `None` when they are set later.
+        custom_logger: Where to log; a new logger when `None`.
+        allow_variable_horizon: Whether episodes of different length are accepted.
+    """
+
+    def __init__(
+        self,
+        *,
+        demonstrations: AnyTransitions | None,
+        custom_logger: HierarchicalLogger | None = None,
+        allow_variable_horizon: bool = False,
+    ) -> None:
+        super().__init__(custom_logger=custom_logger, allow_variable_horizon=allow_variable_horizon)
+        if demonstrations is not None:
+            self.set_demonstrations(demonstrations)
+
+    @abstractmethod
+    def set_demonstrations(self, demonstrations: AnyTransitions) -> None:
+        """Replaces the demonstrations, which interactive algorithms do again and again.
+
+        Args:
+            demonstrations: Trajectories, transitions, or an iterable of batches with at least
+                `obs` and `acts`.
+        """
+
+    @property
+    @abstractmethod
+    def policy(self) -> BasePolicy:
+        """The policy that imitates the demonstrations."""
+
+
+def as_transitions(demonstrations: AnyTransitions) -> types.TransitionsMinimal | None:
+    """Flattens trajectories; transitions pass unchanged.
+
+    Args:
+        demonstrations: Any demonstrations.
+
+    Returns:
+        Transitions, or `None` for an iterable of batches.
+
+    Raises:
+        TypeError: Demonstrations of another type.
+        ValueError: There are none.
+    """
+    if isinstance(demonstrations, types.TransitionsMinimal):
+        if len(demonstrations) == 0:
+            raise ValueError("demonstrations hold no transitions")
+        return demonstrations
+    if not isinstance(demonstrations, Iterable):
+        raise TypeError(
+            "demonstrations must be trajectories, transitions or batches of transitions, "
+            f"not {type(demonstrations).__name__}"
+        )
+    try:
+        first, rest = util.get_first_iter_element(demonstrations)
+    except ValueError:
+        raise ValueError("demonstrations are empty") from None
+    if isinstance(first, types.Trajectory):
+        return rollout.flatten_trajectories(list(cast(Iterable[types.Trajectory], rest)))
+    if isinstance(first, Mapping):
+        return None
+    raise TypeError(
+        "demonstrations must hold trajectories or batches of transitions, "
+        f"not {type(first).__name__}"
+    )
+
+
+def check_transitions(transitions: types.TransitionsMinimal) -> None:
+    """Makes sure that observations and actions are finite.
+
+    Raises:
+        ValueError: They are not; the message says which.
+    """
+    obs = transitions.obs
+    parts: dict[str, Any] = dict(obs.items()) if isinstance(obs, types.DictObs) else {"obs": obs}
+    for name, values in {**parts, "acts": transitions.acts}.items():
+        if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
+            raise ValueError(f"demonstrations: {name} holds values that are not finite")
+
+
+class _CheckedBatches:
+    """An iterable of batches whose sizes are checked as they come."""
+
+    def __init__(self, batches: Iterable[types.TransitionMapping], batch_size: int) -> None:
+        self._batches = batches
+        self._batch_size = batch_size
+
+    def __iter__(self) -> Any:
+        for batch in self._batches:
+            for key in ("obs", "acts"):
+                size = len(batch[key])
+                if size != self._batch_size:
+                    raise ValueError(
+                        f"demonstrations: a batch has {size} entries in '{key}', "
+                        f"but batch_size is {self._batch_size}"
+                    )
+            yield batch
+
+
+def make_data_loader(
+    transitions: AnyTransitions,
+    batch_size: int,
+    data_loader_kwargs: Mapping[str, Any] | None = None,
+) -> Iterable[types.TransitionMapping]:
+    """Makes batches of demonstrations, shuffled anew in each pass.
+
+    Args:
+        transitions: Trajectories, transitions, or an iterable of batches.
+        batch_size: Transitions in each batch; the rest of a pass is dropped.
+        data_loader_kwargs: Arguments of `torch.utils.data.DataLoader`.
+
+    Returns:
+        An iterable of batches, one pass each time it is iterated over.
+
+    Raises:
+        ValueError: `batch_size` is not positive, there is less data than one batch, or given
+            batches have another size.
+        TypeError: Demonstrations of another type.
+    """
+    check_batch_size(batch_size)
+    flat = as_transitions(transitions)
+    if flat is None:
+        return _CheckedBatches(cast(Iterable[types.TransitionMapping], transitions), batch_size)
+    check_enough(flat, batch_size)
+    options: dict[str, Any] = {"shuffle": True, "drop_last": True, **(data_loader_kwargs or {})}
+    loader = th_data.DataLoader(
+        flat, batch_size=batch_size, collate_fn=types.transitions_collate_fn, **options
+    )
+    return cast(Iterable[types.TransitionMapping], loader)
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises a `ValueError` unless `batch_size` is positive."""
+    if batch_size <= 0:
+        raise ValueError(f"batch_size must be positive, not {batch_size}")
+
+
+def check_enough(transitions: Sequence[Any], batch_size: int) -> None:
+    """Raises a `ValueError` when the data fill no batch."""
+    if len(transitions) < batch_size:
+        raise ValueError(
+            f"demonstrations hold {len(transitions)} transitions, fewer than batch_size "
+            f"{batch_size}"
+        )

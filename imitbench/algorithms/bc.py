@@ -1,0 +1,421 @@
+"""Behavioral cloning: supervised learning of the expert's actions.
+
+Source: Pomerleau 1991, "Efficient Training of Artificial Neural Networks for Autonomous
+Navigation".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
+from stable_baselines3.common.utils import get_device
+from stable_baselines3.common.vec_env import VecEnv
+from tqdm.auto import tqdm
+
+from imitbench.algorithms import base
+from imitbench.algorithms.bc_batches import (
+    BatchIteratorWithEpochEndCallback,
+    ShuffledTransitions,
+    TensorBatch,
+    TensorBatches,
+    enumerate_batches,
+)
+from imitbench.algorithms.bc_loss import BCTrainingMetrics, BehaviorCloningLossCalculator
+from imitbench.data import rollout, types
+from imitbench.policies.base import FeedForward32Policy
+from imitbench.util.logger import HierarchicalLogger
+
+__all__ = [
+    "BC",
+    "BCLogger",
+    "BCTrainingMetrics",
+    "BatchIteratorWithEpochEndCallback",
+    "BehaviorCloningLossCalculator",
+    "RolloutStatsComputer",
+    "enumerate_batches",
+    "reconstruct_policy",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutStatsComputer:
+    """Measures a policy while it is being trained.
+
+    Attributes:
+        venv: Where it acts; `None` for no measurement.
+        n_episodes: How many episodes; none when not positive.
+    """
+
+    venv: VecEnv | None
+    n_episodes: int
+
+    def __call__(self, policy: BasePolicy, rng: np.random.Generator) -> Mapping[str, float]:
+        """Statistics of returns and lengths, see `rollout.rollout_stats`; empty if switched off."""
+        if self.venv is None or self.n_episodes <= 0:
+            return {}
+        trajectories = rollout.generate_trajectories(
+            policy, self.venv, rollout.make_min_episodes(self.n_episodes), rng=rng
+        )
+        return rollout.rollout_stats(trajectories)
+
+
+class BCLogger:
+    """Logs the training of behavioral cloning.
+
+    Args:
+        logger: Where everything goes.
+    """
+
+    def __init__(self, logger: HierarchicalLogger) -> None:
+        self._logger = logger
+        self._tensorboard_step = 0
+        self._current_epoch = 0
+
+    def reset_tensorboard_steps(self) -> None:
+        """Starts the horizontal axis at 0 again."""
+        self._tensorboard_step = 0
+
+    def log_epoch(self, epoch_number: int) -> None:
+        """Remembers the number of the current pass."""
+        self._current_epoch = epoch_number
+
+    def log_batch(
+        self,
+        batch_num: int,
+        batch_size: int,
+        num_samples_so_far: int,
+        training_metrics: BCTrainingMetrics,
+        rollout_stats: Mapping[str, float],
+    ) -> None:
+        """Logs one batch under `bc/`, and rollouts under `rollout/`."""
+        self._logger.record("batch_size", batch_size)
+        self._logger.record("bc/epoch", self._current_epoch)
+        self._logger.record("bc/batch", batch_num)
+        self._logger.record("bc/samples_so_far", num_samples_so_far)
+        for field in dataclasses.fields(training_metrics):
+            value = getattr(training_metrics, field.name)
+            if value is not None:
+                self._logger.record(f"bc/{field.name}", float(value))
+        for name, statistic in rollout_stats.items():
+            # What the monitor saw is the same unless a wrapper changes rewards.
+            if "return" in name and "monitor" not in name:
+                self._logger.record(f"rollout/{name}", statistic)
+        self._logger.dump(self._tensorboard_step)
+        self._tensorboard_step += 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the logger, which holds open files."""
+        state = self.__dict__.copy()
+        del state["_logger"]
+        return state
+
+
+class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
+    """Behavioral cloning.
+
+    Args:
+        observation_space: Space of observations.
+        action_space: Space of actions.
+        rng: Source of the order of demonstrations, and of rollouts.
+        policy: Policy to train; a new `FeedForward32Policy` when `None`.
+        demonstrations: Demonstrations; `None` when they are set later.
+        batch_size: Transitions for each optimizer step.
+        minibatch_size: Transitions for each backward pass, whose gradients are added up to those
+            of a batch. Saves memory. `batch_size` when `None`.
+        optimizer_cls: Class of the optimizer.
+        optimizer_kwargs: Its arguments, without weight decay.
+        ent_weight: Weight of the entropy bonus.
+        l2_weight: Weight of half the sum of squared parameters.
+        device: Where the policy is put.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Raises:
+        ValueError: Weight decay among `optimizer_kwargs`; `batch_size` is no multiple of
+            `minibatch_size`; spaces of the policy or the demonstrations differ from those given;
+            demonstrations are empty, not finite or fewer than a batch.
+    """
+
+    def __init__(
+        self,
+        *,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        rng: np.random.Generator,
+        policy: ActorCriticPolicy | None = None,
+        demonstrations: base.AnyTransitions | None = None,
+        batch_size: int = 32,
+        minibatch_size: int | None = None,
+        optimizer_cls: type[th.optim.Optimizer] = th.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        ent_weight: float = 1e-3,
+        l2_weight: float = 0.0,
+        device: str | th.device = "auto",
+        custom_logger: HierarchicalLogger | None = None,
+    ) -> None:
+        base.check_batch_size(batch_size)
+        self.batch_size = batch_size
+        self.minibatch_size = minibatch_size or batch_size
+        if batch_size % self.minibatch_size != 0:
+            raise ValueError(
+                f"batch_size {batch_size} is no multiple of minibatch_size {self.minibatch_size}"
+            )
+        if optimizer_kwargs and "weight_decay" in optimizer_kwargs:
+            raise ValueError("optimizer_kwargs: use l2_weight instead of weight_decay")
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.rng = rng
+        self._policy = (policy or _default_policy(observation_space, action_space)).to(
+            get_device(device)
+        )
+        for name, own, given in (
+            ("observation_space", self._policy.observation_space, observation_space),
+            ("action_space", self._policy.action_space, action_space),
+        ):
+            if own != given:
+                raise ValueError(f"policy: its {name} is {own}, not {given}")
+        self.loss_calculator = BehaviorCloningLossCalculator(ent_weight, l2_weight)
+        self.optimizer = optimizer_cls(
+            self._policy.parameters(), **_with_fused(optimizer_cls, optimizer_kwargs or {})
+        )
+        self._batches: ShuffledTransitions | TensorBatches | None = None
+        super().__init__(demonstrations=demonstrations, custom_logger=custom_logger)
+        self._bc_logger = BCLogger(self.logger)
+
+    @property
+    def policy(self) -> ActorCriticPolicy:
+        """The policy that imitates the demonstrations."""
+        return self._policy
+
+    @property
+    def logger(self) -> HierarchicalLogger:
+        """Where the algorithm logs."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, value: HierarchicalLogger) -> None:
+        self._logger = value
+        self._bc_logger = BCLogger(value)
+
+    def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
+        """Replaces the demonstrations.
+
+        Args:
+            demonstrations: Trajectories, transitions, or an iterable of batches of
+                `minibatch_size` with `obs` and `acts`.
+
+        Raises:
+            ValueError: They are empty, not finite, fewer than a batch, or of other shapes.
+        """
+        device = self._policy.device
+        transitions = base.as_transitions(demonstrations)
+        if transitions is None:
+            batches = base.make_data_loader(demonstrations, self.minibatch_size)
+            self._batches = TensorBatches(batches, device)
+            return
+        self._check_shapes(transitions)
+        base.check_transitions(transitions)
+        base.check_enough(transitions, self.minibatch_size)
+        self._batches = ShuffledTransitions(transitions, self.minibatch_size, self.rng, device)
+
+    def _check_shapes(self, transitions: types.TransitionsMinimal) -> None:
+        expected = self.observation_space.shape
+        obs = transitions.obs
+        if isinstance(obs, types.DictObs) != isinstance(self.observation_space, gym.spaces.Dict):
+            raise ValueError(
+                f"demonstrations: observations do not fit observation_space "
+                f"{self.observation_space}"
+            )
+        pairs = [("actions", transitions.acts.shape[1:], self.action_space.shape)]
+        if not isinstance(obs, types.DictObs):
+            pairs.append(("observations", obs.shape[1:], expected))
+        for name, shape, wanted in pairs:
+            if wanted is not None and tuple(shape) != tuple(wanted):
+                raise ValueError(f"demonstrations: {name} have shape {shape}, not {wanted}")
+
+    def train(
+        self,
+        *,
+        n_epochs: int | None = None,
+        n_batches: int | None = None,
+        on_epoch_end: Callable[[], None] | None = None,
+        on_batch_end: Callable[[], None] | None = None,
+        log_interval: int = 500,
+        log_rollouts_venv: VecEnv | None = None,
+        log_rollouts_n_episodes: int = 5,
+        progress_bar: bool = True,
+        reset_tensorboard: bool = False,
+    ) -> None:
+        """Trains for a number of passes over the demonstrations, or of batches.
+
+        Calls that count batches go on in the pass where the last such call stopped: two calls of
+        `n` batches equal one of `2n`.
+
+        Args:
+            n_epochs: Number of passes; exactly one of this and `n_batches` is given.
+            n_batches: Number of batches.
+            on_epoch_end: Called after each completed pass.
+            on_batch_end: Called after each batch.
+            log_interval: Batches between log entries.
+            log_rollouts_venv: Where the policy is measured for the log; nowhere when `None`.
+            log_rollouts_n_episodes: Episodes of that measurement; none when not positive.
+            progress_bar: Whether a progress bar is shown.
+            reset_tensorboard: Whether the log's horizontal axis starts at 0 again.
+
+        Raises:
+            ValueError: Not exactly one of `n_epochs` and `n_batches`, or no demonstrations.
+        """
+        if self._batches is None:
+            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+        if reset_tensorboard:
+            self._bc_logger.reset_tensorboard_steps()
+        self._bc_logger.log_epoch(0)
+        per_batch = self.batch_size // self.minibatch_size
+
+        def end_epoch(number: int) -> None:
+            self._bc_logger.log_epoch(number + 1)
+            if on_epoch_end is not None:
+                on_epoch_end()
+
+        iterator: Iterable[TensorBatch] = BatchIteratorWithEpochEndCallback(
+            self._batches, n_epochs, n_batches and n_batches * per_batch, end_epoch
+        )
+        total = n_batches * per_batch if n_batches is not None else None
+        if progress_bar:
+            iterator = tqdm(iterator, total=total, unit="batch", desc="BC")
+        measure = RolloutStatsComputer(log_rollouts_venv, log_rollouts_n_episodes)
+        self._policy.set_training_mode(True)
+        self._run(enumerate_batches(iterator), per_batch, log_interval, measure, on_batch_end)
+        # Statistics of normalizing layers stay as they are from here on.
+        self._policy.set_training_mode(False)
+
+    def _run(
+        self,
+        minibatches: Iterable[tuple[tuple[int, int, int], TensorBatch]],
+        per_batch: int,
+        log_interval: int,
+        measure: RolloutStatsComputer,
+        on_batch_end: Callable[[], None] | None,
+    ) -> None:
+        """The inner loop: backward on each minibatch, a step after each batch."""
+        policy, calculator, optimizer = self._policy, self.loss_calculator, self.optimizer
+        optimizer.zero_grad()
+        pending = 0
+        for (number, _, samples), batch in minibatches:
+            step, place = divmod(number, per_batch)
+            logged = step % log_interval == 0 and place == per_batch - 1
+            metrics: BCTrainingMetrics | None = None
+            if logged:
+                metrics = calculator(policy, batch["obs"], batch["acts"])
+                loss = metrics.loss
+            else:
+                loss = calculator.loss(policy, batch["obs"], batch["acts"])
+            (loss if per_batch == 1 else loss / per_batch).backward()  # type: ignore[no-untyped-call]
+            pending += 1
+            if pending < per_batch:
+                continue
+            optimizer.step()
+            optimizer.zero_grad()
+            pending = 0
+            if metrics is not None:
+                with th.no_grad():
+                    stats = measure(policy, self.rng)
+                self._bc_logger.log_batch(step, self.batch_size, samples, metrics, stats)
+            if on_batch_end is not None:
+                on_batch_end()
+            if metrics is not None or on_batch_end is not None:
+                # Acting, which a measurement or a callback may do, ends the training mode.
+                policy.set_training_mode(True)
+        if pending:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on.
+
+        Returns:
+            Tensors, numbers and dictionaries of them; `torch.save` and
+            `torch.load(weights_only=True)` store it without pickling classes.
+        """
+        state: dict[str, Any] = {
+            "policy": self._policy.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "rng": self.rng.bit_generator.state,
+        }
+        if isinstance(self._batches, ShuffledTransitions):
+            state["batches"] = self._batches.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave; the demonstrations must be the same.
+
+        Raises:
+            ValueError: The state belongs to other demonstrations.
+        """
+        self._policy.load_state_dict(state["policy"])
+        self.optimizer.load_state_dict(cast(dict[str, Any], state["optimizer"]))
+        self.rng.bit_generator.state = state["rng"]
+        if isinstance(self._batches, ShuffledTransitions):
+            self._batches.load_state_dict(state["batches"])
+
+    def save_policy(self, policy_path: types.AnyPath) -> None:
+        """Stores the policy without pickle; `reconstruct_policy` reads it.
+
+        Args:
+            policy_path: Folder to write.
+        """
+        from imitbench.policies.storage import save_policy
+
+        save_policy(self._policy, Path(os.fsdecode(policy_path)))
+
+
+def reconstruct_policy(
+    policy_path: types.AnyPath, device: th.device | str = "auto"
+) -> ActorCriticPolicy:
+    """Reads a policy that `BC.save_policy` stored.
+
+    Args:
+        policy_path: Folder of the policy.
+        device: Where to put it.
+
+    Raises:
+        InputError: The folder holds no policy, or a damaged one.
+        TypeError: The policy is no actor-critic policy.
+    """
+    from imitbench.policies.storage import load_policy
+
+    policy = load_policy(Path(os.fsdecode(policy_path)), device=get_device(device))
+    if not isinstance(policy, ActorCriticPolicy):
+        raise TypeError(f"{os.fsdecode(policy_path)}: holds a {type(policy).__name__}")
+    return policy
+
+
+def _default_policy(
+    observation_space: gym.Space[Any], action_space: gym.Space[Any]
+) -> ActorCriticPolicy:
+    extractor = (
+        CombinedExtractor if isinstance(observation_space, gym.spaces.Dict) else FlattenExtractor
+    )
+    return FeedForward32Policy(
+        observation_space=observation_space,
+        action_space=action_space,
+        lr_schedule=lambda _: float("nan"),  # the policy's own optimizer is never used
+        features_extractor_class=extractor,
+    )
+
+
+def _with_fused(
+    optimizer_cls: type[th.optim.Optimizer], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Asks Adam for its fused step, which is the same update in one call."""
+    if optimizer_cls in (th.optim.Adam, th.optim.AdamW) and not {"fused", "foreach"} & set(kwargs):
+        return {"fused": True, **kwargs}
+    return dict(kwargs)

@@ -1,0 +1,138 @@
+"""The loss of behavioral cloning, and a short cut to it for the usual policies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch as th
+from stable_baselines3.common.distributions import (
+    CategoricalDistribution,
+    DiagGaussianDistribution,
+)
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.type_aliases import PyTorchObs
+
+_HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
+# What the short cut assumes to be as Stable-Baselines3 has it.
+_METHODS = ("evaluate_actions", "extract_features", "_get_action_dist_from_latent")
+
+
+@dataclass(frozen=True)
+class BCTrainingMetrics:
+    """The loss and its parts, scalars averaged over a batch.
+
+    Attributes:
+        neglogp: Negative log-likelihood of the expert's actions, in nats.
+        entropy: Entropy of the policy; `None` where it has no closed form.
+        ent_loss: `-ent_weight * entropy`.
+        prob_true_act: Mean probability (density) of the expert's actions.
+        l2_norm: Half the sum of squared parameters.
+        l2_loss: `l2_weight * l2_norm`.
+        loss: Sum of `neglogp`, `ent_loss` and `l2_loss`.
+    """
+
+    neglogp: th.Tensor
+    entropy: th.Tensor | None
+    ent_loss: th.Tensor
+    prob_true_act: th.Tensor
+    l2_norm: th.Tensor
+    l2_loss: th.Tensor
+    loss: th.Tensor
+
+
+@dataclass(frozen=True)
+class BehaviorCloningLossCalculator:
+    """Computes the loss of behavioral cloning.
+
+    Attributes:
+        ent_weight: Weight of the entropy bonus.
+        l2_weight: Weight of half the sum of squared parameters.
+    """
+
+    ent_weight: float
+    l2_weight: float
+
+    def __call__(
+        self, policy: ActorCriticPolicy, obs: PyTorchObs, acts: th.Tensor
+    ) -> BCTrainingMetrics:
+        """Computes the loss with all its parts.
+
+        Args:
+            policy: The policy.
+            obs: Observations, shape (batch, *observation_shape), or a dictionary of them.
+            acts: The expert's actions, shape (batch, *action_shape).
+        """
+        log_prob, entropy = log_prob_and_entropy(policy, obs, acts)
+        neglogp = -log_prob.mean()
+        mean_entropy = entropy.mean() if entropy is not None else None
+        ent_loss = -self.ent_weight * mean_entropy if mean_entropy is not None else th.zeros(())
+        l2_norm = _half_squared_norm(policy)
+        l2_loss = self.l2_weight * l2_norm
+        return BCTrainingMetrics(
+            neglogp=neglogp,
+            entropy=mean_entropy,
+            ent_loss=ent_loss,
+            prob_true_act=log_prob.exp().mean(),
+            l2_norm=l2_norm,
+            l2_loss=l2_loss,
+            loss=neglogp + ent_loss + l2_loss,
+        )
+
+    def loss(self, policy: ActorCriticPolicy, obs: PyTorchObs, acts: th.Tensor) -> th.Tensor:
+        """Computes the loss alone, leaving out parts of weight zero."""
+        log_prob, entropy = log_prob_and_entropy(policy, obs, acts)
+        objective = log_prob
+        if self.ent_weight and entropy is not None:
+            objective = objective + self.ent_weight * entropy
+        loss = -objective.mean()
+        return loss + self.l2_weight * _half_squared_norm(policy) if self.l2_weight else loss
+
+
+def log_prob_and_entropy(
+    policy: ActorCriticPolicy, obs: PyTorchObs, acts: th.Tensor
+) -> tuple[th.Tensor, th.Tensor | None]:
+    """Log-probability of actions, and entropy of the policy.
+
+    For categorical and diagonal Gaussian policies both come straight from the network's output,
+    without distribution objects and without the value function. Any other policy, and any
+    policy that overrides how actions are evaluated, is asked itself.
+
+    Args:
+        policy: The policy.
+        obs: Batch of observations.
+        acts: Batch of actions.
+
+    Returns:
+        Log-probabilities, shape (batch,), and entropies, of a shape that broadcasts to it or
+        `None` where there is no closed form.
+    """
+    if not has_short_cut(policy):
+        _, log_prob, entropy = policy.evaluate_actions(obs, acts)
+        return log_prob, entropy
+    features = policy.extract_features(obs)
+    assert isinstance(features, th.Tensor), "a shared extractor gives one tensor"
+    output = policy.action_net(policy.mlp_extractor.forward_actor(features))
+    if isinstance(policy.action_dist, CategoricalDistribution):
+        log_probs = output.log_softmax(dim=1)
+        chosen = log_probs.gather(1, acts.long().view(-1, 1)).squeeze(1)
+        return chosen, -(log_probs.exp() * log_probs).sum(dim=1)
+    log_std = policy.log_std
+    z = (acts.view_as(output) - output) * (-log_std).exp()
+    constant = (log_std + _HALF_LOG_TAU).sum()
+    return -0.5 * z.square().sum(dim=1) - constant, constant + 0.5 * output.shape[1]
+
+
+def has_short_cut(policy: ActorCriticPolicy) -> bool:
+    """Whether `log_prob_and_entropy` may read a policy's network output directly."""
+    return (
+        type(policy.action_dist) in (CategoricalDistribution, DiagGaussianDistribution)
+        and policy.share_features_extractor
+        and all(
+            getattr(type(policy), name) is getattr(ActorCriticPolicy, name) for name in _METHODS
+        )
+    )
+
+
+def _half_squared_norm(policy: ActorCriticPolicy) -> th.Tensor:
+    return 0.5 * th.stack([parameter.square().sum() for parameter in policy.parameters()]).sum()

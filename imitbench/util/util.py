@@ -1,0 +1,273 @@
+"""Environments, seeds, tensors and paths: helpers that the public API names."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib
+import itertools
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import torch as th
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
+
+AnyPath = str | bytes | os.PathLike[str]
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MAX_SEED = 2**31 - 1
+
+
+def make_unique_timestamp() -> str:
+    """The local time to the second, with six random digits against collisions."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d_%H%M%S")
+    return f"{stamp}_{uuid.uuid4().hex[:6]}"
+
+
+@overload
+def make_seeds(rng: np.random.Generator) -> int: ...
+
+
+@overload
+def make_seeds(rng: np.random.Generator, n: int) -> list[int]: ...
+
+
+def make_seeds(rng: np.random.Generator, n: int | None = None) -> list[int] | int:
+    """Draws seeds.
+
+    Args:
+        rng: Where they come from.
+        n: How many; `None` for a single integer.
+
+    Returns:
+        Integers in [0, 2**31 - 1).
+    """
+    seeds: list[int] = rng.integers(0, _MAX_SEED, (n or 1,)).tolist()
+    return seeds[0] if n is None else seeds
+
+
+def make_vec_env(
+    env_name: str,
+    *,
+    rng: np.random.Generator,
+    n_envs: int = 8,
+    parallel: bool = False,
+    log_dir: str | None = None,
+    max_episode_steps: int | None = None,
+    post_wrappers: Sequence[Callable[[gym.Env[Any, Any], int], gym.Env[Any, Any]]] | None = None,
+    env_make_kwargs: Mapping[str, Any] | None = None,
+) -> VecEnv:
+    """Makes a vectorized environment.
+
+    Args:
+        env_name: Gymnasium id, optionally `module:id` to import the module that registers it.
+        rng: Seeds the environments.
+        n_envs: How many.
+        parallel: Whether each lives in a process of its own. For cheap environments a single
+            process is faster.
+        log_dir: Folder for the monitors' episode files; `None` for none.
+        max_episode_steps: Cuts episodes at this length; by default as registered.
+        post_wrappers: Called with (environment, index) inside the monitor, in this order.
+        env_make_kwargs: Keyword arguments of the environment.
+
+    Returns:
+        The environments, seeded.
+    """
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+
+    module, colon, _ = env_name.partition(":")
+    if colon:
+        importlib.import_module(module)
+    spec = gym.spec(env_name.rpartition(":")[2])
+    if max_episode_steps is not None:
+        spec = _with_max_episode_steps(spec, max_episode_steps)
+
+    def make(index: int, seed: int) -> gym.Env[Any, Any]:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")
+            env: gym.Env[Any, Any] = gym.make(spec, **(env_make_kwargs or {}))
+        env.reset(seed=seed)
+        env.action_space.seed(seed)
+        monitor_file = None
+        if log_dir is not None:
+            folder = Path(log_dir) / "monitor"
+            folder.mkdir(parents=True, exist_ok=True)
+            monitor_file = str(folder / f"mon{index:03d}")
+        env = Monitor(env, monitor_file)
+        for wrapper in post_wrappers or ():
+            env = wrapper(env, index)
+        return env
+
+    seeds = make_seeds(rng, n_envs)
+    makers: list[Callable[[], gym.Env[Any, Any]]] = [
+        functools.partial(make, index, seed) for index, seed in enumerate(seeds)
+    ]
+    venv = SubprocVecEnv(makers, start_method="forkserver") if parallel else DummyVecEnv(makers)
+    venv.seed(make_seeds(rng))
+    return venv
+
+
+def _with_max_episode_steps(spec: gym.envs.registration.EnvSpec, steps: int) -> Any:
+    import copy
+
+    changed = copy.deepcopy(spec)
+    changed.max_episode_steps = steps
+    return changed
+
+
+def docstring_parameter(*args: Any, **kwargs: Any) -> Callable[[F], F]:
+    """Fills the placeholders of a docstring, as `str.format` does."""
+
+    def fill(obj: F) -> F:
+        if obj.__doc__ is not None:
+            obj.__doc__ = obj.__doc__.format(*args, **kwargs)
+        return obj
+
+    return fill
+
+
+def endless_iter(iterable: Iterable[T]) -> Iterator[T]:
+    """Repeats an iterable for ever.
+
+    Raises:
+        ValueError: `iterable` is an iterator, which can be gone through only once.
+    """
+    if iter(iterable) is iterable:
+        raise ValueError("iterable is an iterator: it can be gone through only once")
+    return itertools.chain.from_iterable(itertools.repeat(iterable))
+
+
+def get_first_iter_element(iterable: Iterable[T]) -> tuple[T, Iterable[T]]:
+    """Looks at the first element without losing it.
+
+    Returns:
+        The first element, and an iterable with all of them.
+
+    Raises:
+        ValueError: There is none.
+    """
+    iterator = iter(iterable)
+    try:
+        first = next(iterator)
+    except StopIteration:
+        raise ValueError("iterable has no elements") from None
+    if iterator is iterable:
+        return first, itertools.chain([first], iterator)
+    return first, iterable
+
+
+def safe_to_tensor(array: npt.NDArray[Any] | th.Tensor, **kwargs: Any) -> th.Tensor:
+    """Makes a tensor, copying only where the array may not be written to.
+
+    Args:
+        array: Array or tensor.
+        **kwargs: Passed on to `torch.as_tensor`.
+    """
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        array = array.copy()
+    return th.as_tensor(array, **kwargs)
+
+
+@overload
+def safe_to_numpy(obj: npt.NDArray[Any] | th.Tensor, warn: bool = False) -> npt.NDArray[Any]: ...
+
+
+@overload
+def safe_to_numpy(obj: None, warn: bool = False) -> None: ...
+
+
+def safe_to_numpy(
+    obj: npt.NDArray[Any] | th.Tensor | None, warn: bool = False
+) -> npt.NDArray[Any] | None:
+    """Makes an array of a tensor; arrays and `None` pass unchanged.
+
+    Args:
+        obj: Tensor, array or `None`.
+        warn: Whether converting a tensor warns about its cost.
+    """
+    if not isinstance(obj, th.Tensor):
+        return obj
+    if warn:
+        warnings.warn("converting a tensor to an array copies it", stacklevel=2)
+    converted: npt.NDArray[Any] = obj.detach().cpu().numpy()
+    return converted
+
+
+def tensor_iter_norm(tensor_iter: Iterable[th.Tensor], ord: int | float = 2) -> th.Tensor:
+    """Norm of a long vector that comes in pieces.
+
+    Args:
+        tensor_iter: The pieces, of any shape.
+        ord: Order of the norm, neither 0 nor NaN.
+
+    Raises:
+        ValueError: Another order.
+    """
+    if ord == 0 or ord != ord:
+        raise ValueError(f"ord must be neither 0 nor NaN, not {ord}")
+    norms = [th.linalg.vector_norm(tensor, ord=ord) for tensor in tensor_iter]
+    total: th.Tensor = th.linalg.vector_norm(th.stack(norms), ord=ord)
+    return total
+
+
+def oric(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Rounds numbers to integers of the same sum, moving each as little as possible.
+
+    Args:
+        x: Shape (n,), numbers whose sum is an integer.
+
+    Returns:
+        Integers, shape (n,).
+
+    Source: Cont and Heidari 2014, "Optimal rounding under integer constraints".
+    """
+    floors = np.floor(x)
+    missing = round(float(np.sum(x) - np.sum(floors)))
+    # The largest fractional parts lose least by being rounded up.
+    up = np.argsort(-(x - floors), kind="stable")[:missing]
+    rounded: npt.NDArray[Any] = floors.astype(int)
+    rounded[up] += 1
+    return rounded
+
+
+def parse_path(
+    path: AnyPath, allow_relative: bool = True, base_directory: Path | None = None
+) -> Path:
+    """Makes an absolute path.
+
+    Args:
+        path: Any path.
+        allow_relative: Whether it may be relative.
+        base_directory: What it is relative to; the current folder when `None`.
+
+    Raises:
+        ValueError: A relative path that is not allowed, or a base without relative paths.
+    """
+    if base_directory is not None and not allow_relative:
+        raise ValueError("base_directory has no meaning where allow_relative is False")
+    parsed = Path(os.fsdecode(path))
+    if parsed.is_absolute():
+        return parsed
+    if not allow_relative:
+        raise ValueError(f"path must be absolute, not {parsed}")
+    return (base_directory or Path.cwd()) / parsed
+
+
+def parse_optional_path(
+    path: AnyPath | None, allow_relative: bool = True, base_directory: Path | None = None
+) -> Path | None:
+    """Makes an absolute path; `None` stays `None`. Arguments and errors as in `parse_path`."""
+    if path is None:
+        return None
+    return parse_path(path, allow_relative, base_directory)
