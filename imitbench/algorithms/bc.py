@@ -104,7 +104,7 @@ class BCLogger:
         for field in dataclasses.fields(training_metrics):
             value = getattr(training_metrics, field.name)
             if value is not None:
-                self._logger.record(f"bc/{field.name}", float(value))
+                self._logger.record(f"bc/{field.name}", value.item())
         for name, statistic in rollout_stats.items():
             # What the monitor saw is the same unless a wrapper changes rewards.
             if "return" in name and "monitor" not in name:

@@ -41,10 +41,7 @@ def diagnose(out: Path) -> list[Finding]:
     """
     checks: list[tuple[str, Callable[[], str]]] = [
         ("machine", _machine),
-        (
-            "packages",
-            lambda: ", ".join(f"{k} {v}" for k, v in provenance.package_versions().items()),
-        ),
+        ("packages", _packages),
         ("device", _device),
         ("results folder", lambda: _results_folder(out)),
         ("algorithms", lambda: ", ".join(load_algorithm(n).name for n in algorithm_names())),
@@ -63,6 +60,10 @@ def _check(what: str, check: Callable[[], str]) -> Finding:
 def _machine() -> str:
     cores = len(os.sched_getaffinity(0))
     return f"Python {platform.python_version()}, {cores} cores, {provenance.cpu_model()}"
+
+
+def _packages() -> str:
+    return ", ".join(f"{name} {v}" for name, v in provenance.package_versions().items())
 
 
 def _device() -> str:

@@ -37,7 +37,7 @@ def suite_directory(name: str) -> Path:
         InputError: No such suite.
     """
     if name not in suite_names():
-        raise InputError(f"--suite {name}: no such suite; {did_you_mean(name, suite_names())}")
+        raise InputError(f"suite {name}: no such suite; {did_you_mean(name, suite_names())}")
     return _root("suites") / name
 
 
@@ -49,7 +49,7 @@ def load_algorithm(name: str) -> AlgorithmCard:
     """
     if name not in algorithm_names():
         raise InputError(
-            f"--algo {name}: no such algorithm; {did_you_mean(name, [*algorithm_names(), 'all'])}"
+            f"algorithm {name}: no such algorithm; {did_you_mean(name, algorithm_names())}"
         )
     path = _root("algorithms") / name / "card.yaml"
     card = read_yaml_model(path, AlgorithmCard)

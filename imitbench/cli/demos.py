@@ -94,12 +94,14 @@ def show(
     from imitbench.cli.output import print_json
     from imitbench.data.demonstrations import read_demonstrations
     from imitbench.data.rollout import rollout_stats
+    from imitbench.data.types import assert_not_dictobs
     from imitbench.experts.catalog import find_demos
 
     trajectories = read_demonstrations(find_demos(path))
     first = trajectories[0]
+    obs = assert_not_dictobs(first.obs)
     summary = {
-        "observation": f"{first.obs.dtype}{list(first.obs.shape[1:])}",
+        "observation": f"{obs.dtype}{list(obs.shape[1:])}",
         "action": f"{first.acts.dtype}{list(first.acts.shape[1:])}",
         **rollout_stats(trajectories),
     }

@@ -9,7 +9,7 @@ import typer
 
 from imitbench.cli import options
 
-app = typer.Typer(rich_markup_mode=None, help="List, show and measure suites.")
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)

@@ -121,7 +121,7 @@ class _Lane(threading.Thread):
         return JobEvent(job, "died", detail)
 
     def _start(self) -> subprocess.Popen[str]:
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,

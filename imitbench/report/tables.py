@@ -149,11 +149,7 @@ def _groups(rows: Sequence[ScoreRow | FailureRow]) -> list[Group]:
 def _group_order(group: Group) -> tuple[int, str, float, str]:
     known = group.budget in BUDGET_ORDER
     place = BUDGET_ORDER.index(group.budget) if known and group.budget else len(BUDGET_ORDER)
-    demos: float
-    if group.n_demos is None:
-        demos = -1
-    else:
-        demos = math.inf if group.n_demos == "all" else group.n_demos
+    demos = math.inf if group.n_demos == "all" else group.n_demos or -1
     return place, group.budget or "", demos, group.source or ""
 
 

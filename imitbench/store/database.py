@@ -71,6 +71,7 @@ CREATE VIEW latest AS
     ) = 1;
 """
 
+_RUN_ORDER = "suite, env, algo, seed, run_id"
 _Row = TypeVar("_Row", bound=Record)
 
 
@@ -179,22 +180,25 @@ def reader(out: Path) -> Iterator[DuckDBPyConnection]:
 
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
     """The newest completed run of every cell and seed."""
-    return _read(connection, ScoreRow, "latest")
+    return _read(connection, ScoreRow, "latest", _RUN_ORDER)
 
 
 def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:
     """Every run whose last attempt failed."""
-    return _read(connection, FailureRow, "failures")
+    return _read(connection, FailureRow, "failures", _RUN_ORDER)
 
 
 def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:
     """The references of every environment that was run."""
-    return _read(connection, ReferenceRow, '"references"')
+    return _read(connection, ReferenceRow, '"references"', "suite, env, version")
 
 
-def _read(connection: DuckDBPyConnection, kind: type[_Row], source: str) -> list[_Row]:
+def _read(
+    connection: DuckDBPyConnection, kind: type[_Row], source: str, order: str
+) -> list[_Row]:
     names = list(kind.model_fields)
-    rows = connection.execute(f"SELECT {', '.join(names)} FROM {source} ORDER BY ALL").fetchall()
+    query = f"SELECT {', '.join(names)} FROM {source} ORDER BY {order}"
+    rows = connection.execute(query).fetchall()
     return [kind.model_validate(dict(zip(names, row, strict=True))) for row in rows]
 
 
