@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,20 +19,7 @@ from imitbench.store.records import EnvironmentSpec
 if TYPE_CHECKING:
     from types import TracebackType
 
-
-class Policy(Protocol):
-    """What the protocol asks of a policy; every Stable-Baselines3 policy has it."""
-
-    action_space: gym.Space[Any]
-
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[npt.NDArray[Any], Any]:
-        """Maps a batch of observations to a batch of actions."""
+    from stable_baselines3.common.policies import BasePolicy
 
 
 @dataclass(frozen=True)
@@ -89,7 +76,7 @@ class Evaluator:
         return self._environments[0].action_space
 
     def evaluate(
-        self, policy: Policy, *, episodes: int, seed: int, deterministic: bool
+        self, policy: BasePolicy, *, episodes: int, seed: int, deterministic: bool
     ) -> Episodes:
         """Runs whole episodes, each on its own seed.
 
@@ -106,6 +93,8 @@ class Evaluator:
             InputError: Episode lengths differ though the environment is declared to have a
                 fixed horizon.
         """
+        from imitbench.data.policy_callable import batch_actor
+
         seeds = np.random.SeedSequence(derive_seed(seed, "evaluation")).generate_state(episodes)
         returns = np.zeros(episodes)
         lengths = np.zeros(episodes, dtype=np.int64)
@@ -117,11 +106,10 @@ class Evaluator:
             for lane, environment in enumerate(self._environments[:lanes])
         ]
         live = list(range(lanes))
+        act = batch_actor(policy, deterministic)
         with _seeded(policy, derive_seed(seed, "evaluation actions")):
             while live:
-                actions, _ = policy.predict(
-                    _stack([observations[lane] for lane in live]), deterministic=deterministic
-                )
+                actions = act(_stack([observations[lane] for lane in live]))
                 finished = False
                 for lane, action in zip(live, actions, strict=True):
                     environment, episode = self._environments[lane], current[lane]
@@ -156,15 +144,16 @@ def _stack(observations: list[Any]) -> Any:
 
 
 @contextmanager
-def _seeded(policy: Policy, seed: int) -> Iterator[None]:
+def _seeded(policy: BasePolicy, seed: int) -> Iterator[None]:
     """Makes sampled actions depend on `seed` alone and leaves torch's generator as it was."""
     import torch as th
+    from stable_baselines3.common.policies import ActorCriticPolicy
 
     policy.action_space.seed(seed)
     with th.random.fork_rng(devices=[]), th.no_grad():
         th.manual_seed(seed)
         # Generalized state-dependent exploration holds its noise in the policy, drawn at some
         # earlier moment.
-        if getattr(policy, "use_sde", False):
-            policy.reset_noise()  # type: ignore[attr-defined]
+        if isinstance(policy, ActorCriticPolicy) and policy.use_sde:
+            policy.reset_noise()
         yield

@@ -29,6 +29,7 @@ from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.errors import InputError
 from imitbench.store.records import RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus
+from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
@@ -214,13 +215,6 @@ def _output_to(log: TextIO) -> Iterator[None]:
         yield
 
 
-def _use_one_thread() -> None:
-    """Keeps workers from fighting over cores; small networks gain nothing from more."""
-    import torch as th
-
-    th.set_num_threads(1)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Entry point.
 
@@ -235,7 +229,8 @@ def main(arguments: list[str] | None = None) -> int:
     if len(arguments) != 1:
         print("usage: python -m imitbench.bench.worker JOBFILE | -", file=sys.stderr)
         return 2
-    _use_one_thread()
+    use_one_thread()
+    leave_compiler_unloaded()
     try:
         if arguments[0] == "-":
             _serve()

@@ -75,15 +75,14 @@ def train(
 
     target = to or Path("trained") / suite / "experts"
     for env_id, card in select_environments(load_suite(suite), env).items():
-        import torch as th
-
         from imitbench.bench.spec import environment_spec
         from imitbench.experts import measurement
         from imitbench.experts.expert_card import write_expert_card
         from imitbench.experts.training import train_expert
         from imitbench.policies.storage import load_policy
+        from imitbench.util.torch_startup import use_one_thread
 
-        th.set_num_threads(1)
+        use_one_thread()
         if steps is not None:
             card = card.model_copy(
                 update={"expert": card.expert.model_copy(update={"env_steps": steps})}

@@ -87,11 +87,18 @@ def _execute(
     fail_fast: bool,
     quiet: bool,
 ) -> Outcome:
+    import importlib
+    import threading
+
     from imitbench.bench.sweep import WORKER, run_sweep
     from imitbench.cli.progress import make_observer
     from imitbench.cli.provenance import typed_command
     from imitbench.executors.registry import make_executor
 
+    # What the summary needs is loaded while the workers are busy.
+    threading.Thread(
+        target=importlib.import_module, args=("imitbench.store.collector",), daemon=True
+    ).start()
     with make_observer(quiet=quiet) as observer:
         return run_sweep(
             plan,

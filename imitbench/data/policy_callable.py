@@ -88,6 +88,24 @@ def policy_to_callable(
     return policy
 
 
+def batch_actor(
+    policy: BasePolicy, deterministic: bool
+) -> Callable[[Array | dict[str, Array]], Array]:
+    """The shortest way from a batch of observations to a policy's actions.
+
+    Args:
+        policy: A policy without memory.
+        deterministic: Whether it takes its most likely action.
+
+    Returns:
+        A function with the results of `policy.predict`.
+    """
+    if _predicts_plainly(policy):
+        plain = _plain_policy(policy, deterministic)
+        return lambda obs: plain(obs, None, None)[0]
+    return lambda obs: policy.predict(obs, deterministic=deterministic)[0]
+
+
 @contextmanager
 def seeded_sampling(policy: AnyPolicy, rng: np.random.Generator) -> Iterator[None]:
     """Makes actions that torch samples depend on `rng` alone.

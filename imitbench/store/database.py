@@ -193,9 +193,7 @@ def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:
     return _read(connection, ReferenceRow, '"references"', "suite, env, version")
 
 
-def _read(
-    connection: DuckDBPyConnection, kind: type[_Row], source: str, order: str
-) -> list[_Row]:
+def _read(connection: DuckDBPyConnection, kind: type[_Row], source: str, order: str) -> list[_Row]:
     names = list(kind.model_fields)
     query = f"SELECT {', '.join(names)} FROM {source} ORDER BY {order}"
     rows = connection.execute(query).fetchall()
