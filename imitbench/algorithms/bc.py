@@ -407,7 +407,8 @@ def _default_policy(
     return FeedForward32Policy(
         observation_space=observation_space,
         action_space=action_space,
-        lr_schedule=lambda _: float("nan"),  # the policy's own optimizer is never used
+        # The policy's own optimizer is never used; whoever does so by mistake will notice.
+        lr_schedule=lambda _: th.finfo(th.float32).max,
         features_extractor_class=extractor,
     )
 

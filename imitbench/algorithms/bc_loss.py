@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch as th
+from gymnasium import spaces
 from stable_baselines3.common.distributions import (
     CategoricalDistribution,
     DiagGaussianDistribution,
@@ -108,6 +109,8 @@ def log_prob_and_entropy(
         `None` where there is no closed form.
     """
     if not has_short_cut(policy):
+        if isinstance(policy.action_space, spaces.MultiBinary):
+            acts = acts.float()  # torch's Bernoulli distribution takes nothing else
         _, log_prob, entropy = policy.evaluate_actions(obs, acts)
         return log_prob, entropy
     features = policy.extract_features(obs)

@@ -1,0 +1,412 @@
+"""Behavioral cloning: what it computes, what it learns, and that it can be resumed."""
+
+import io
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common import distributions
+from stable_baselines3.common.policies import ActorCriticPolicy
+
+from imitbench.algorithms import bc
+from imitbench.algorithms.bc_loss import has_short_cut, log_prob_and_entropy
+from imitbench.data import rollout, serialize, types
+from imitbench.policies.base import (
+    FeedForward32Policy,
+    NormalizeFeaturesExtractor,
+    RandomPolicy,
+)
+from imitbench.util import logger as imit_logger
+from imitbench.util.util import make_vec_env
+
+OBS = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+DICT_OBS = spaces.Dict({"a": OBS, "b": spaces.Discrete(2)})
+ACTIONS = {
+    "discrete": spaces.Discrete(3),
+    "box": spaces.Box(-1.0, 1.0, (2,), np.float32),
+    "multi-discrete": spaces.MultiDiscrete([2, 3]),
+    "multi-binary": spaces.MultiBinary(2),
+}
+
+
+def transitions_for(action_space, n=200, obs_space=OBS):
+    """The expert acts on the sign of the first observation."""
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(n, 3)).astype(np.float32)
+    positive = obs[:, 0] > 0
+    if isinstance(action_space, spaces.Discrete):
+        acts = positive.astype(np.int64)
+    elif isinstance(action_space, spaces.Box):
+        acts = np.stack([positive, ~positive], axis=1).astype(np.float32) - 0.5
+    else:
+        acts = np.stack([positive, ~positive], axis=1).astype(action_space.dtype)
+    if isinstance(obs_space, spaces.Dict):
+        obs = types.DictObs({"a": obs, "b": positive.astype(np.int64)})
+    return types.TransitionsMinimal(obs=obs, acts=acts, infos=np.array([{}] * n))
+
+
+def make_bc(action_space=ACTIONS["discrete"], *, seed=0, obs_space=OBS, data=None, **options):
+    th.manual_seed(seed)
+    options.setdefault("custom_logger", imit_logger.configure(format_strs=[]))
+    return bc.BC(
+        observation_space=obs_space,
+        action_space=action_space,
+        rng=np.random.default_rng(seed),
+        demonstrations=transitions_for(action_space, obs_space=obs_space) if data is None else data,
+        device="cpu",
+        **options,
+    )
+
+
+def batch_of(action_space, n=32):
+    data = transitions_for(action_space, n)
+    return th.from_numpy(data.obs.copy()), th.from_numpy(data.acts.copy())
+
+
+@pytest.mark.parametrize("obs_space", [OBS, DICT_OBS], ids=["vector", "dict"])
+@pytest.mark.parametrize("action_space", ACTIONS.values(), ids=ACTIONS)
+def test_it_learns_every_kind_of_space(action_space, obs_space):
+    trainer = make_bc(action_space, obs_space=obs_space, optimizer_kwargs={"lr": 1e-2})
+    trainer.train(n_epochs=30, progress_bar=False)
+    data = transitions_for(action_space, 100, obs_space)
+    obs = data.obs.unwrap() if isinstance(data.obs, types.DictObs) else data.obs
+    actions, _ = trainer.policy.predict(obs, deterministic=True)
+    agree = np.isclose(actions, data.acts, atol=0.35).reshape(len(actions), -1).all(axis=1)
+    assert agree.mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["discrete", "box"])
+def test_the_short_cut_equals_the_policys_own_evaluation(kind):
+    th.manual_seed(0)
+    policy = FeedForward32Policy(OBS, ACTIONS[kind], lambda _: 1e-3)
+    obs, acts = batch_of(ACTIONS[kind])
+    assert has_short_cut(policy)
+    log_prob, entropy = log_prob_and_entropy(policy, obs, acts)
+    _, expected_log_prob, expected_entropy = policy.evaluate_actions(obs, acts)
+    th.testing.assert_close(log_prob, expected_log_prob)
+    th.testing.assert_close(entropy.expand(len(obs)), expected_entropy)
+    for own, expected in ((log_prob, expected_log_prob), (entropy, expected_entropy)):
+        grads, wanted = (
+            th.autograd.grad(
+                x.mean(), list(policy.parameters()), allow_unused=True, retain_graph=True
+            )
+            for x in (own, expected)
+        )
+        for grad, want in zip(grads, wanted, strict=True):
+            want = th.zeros(1) if want is None else want
+            grad = th.zeros_like(want) if grad is None else grad
+            th.testing.assert_close(grad.expand_as(want), want, rtol=1e-4, atol=1e-6)
+
+
+def test_policies_that_evaluate_actions_their_own_way_are_asked():
+    class Own(FeedForward32Policy):
+        def evaluate_actions(self, obs, actions):
+            value, log_prob, entropy = super().evaluate_actions(obs, actions)
+            return value, log_prob - 1, entropy
+
+    policy = Own(OBS, ACTIONS["discrete"], lambda _: 1e-3)
+    obs, acts = batch_of(ACTIONS["discrete"])
+    assert not has_short_cut(policy)
+    log_prob, _ = log_prob_and_entropy(policy, obs, acts)
+    th.testing.assert_close(log_prob, policy.evaluate_actions(obs, acts)[1])
+
+
+def test_gsde_policies_take_the_general_way():
+    policy = ActorCriticPolicy(OBS, ACTIONS["box"], lambda _: 1e-3, use_sde=True)
+    assert isinstance(policy.action_dist, distributions.StateDependentNoiseDistribution)
+    assert not has_short_cut(policy)
+
+
+@pytest.mark.parametrize("kind", ["discrete", "box"])
+def test_gradients_equal_finite_differences(kind):
+    th.manual_seed(0)
+    policy = FeedForward32Policy(OBS, ACTIONS[kind], lambda _: 1e-3).double()
+    calculator = bc.BehaviorCloningLossCalculator(ent_weight=0.1, l2_weight=0.01)
+    obs, acts = batch_of(ACTIONS[kind], 8)
+    obs, acts = obs.double(), acts.double() if kind == "box" else acts
+    # Observations are brought to float32 on their way in; a plain pass-through keeps doubles.
+    policy.extract_features = lambda x, *_: x
+    weight = policy.action_net.weight
+    (gradient,) = th.autograd.grad(calculator.loss(policy, obs, acts), weight)
+    step, numeric = 1e-6, th.zeros_like(gradient)
+    with th.no_grad():
+        for index in np.ndindex(*weight.shape):
+            values = []
+            for sign in (1, -1):
+                weight[index] += sign * step
+                values.append(calculator.loss(policy, obs, acts))
+                weight[index] -= sign * step
+            numeric[index] = (values[0] - values[1]) / (2 * step)
+    th.testing.assert_close(gradient, numeric, rtol=1e-5, atol=1e-7)
+
+
+def test_the_loss_is_the_sum_of_its_parts():
+    policy = FeedForward32Policy(OBS, ACTIONS["discrete"], lambda _: 1e-3)
+    obs, acts = batch_of(ACTIONS["discrete"])
+    calculator = bc.BehaviorCloningLossCalculator(ent_weight=0.2, l2_weight=0.3)
+    metrics = calculator(policy, obs, acts)
+    _, log_prob, entropy = policy.evaluate_actions(obs, acts)
+    squares = sum(parameter.square().sum() for parameter in policy.parameters())
+    th.testing.assert_close(metrics.neglogp, -log_prob.mean())
+    th.testing.assert_close(metrics.prob_true_act, log_prob.exp().mean())
+    th.testing.assert_close(metrics.ent_loss, -0.2 * entropy.mean())
+    th.testing.assert_close(metrics.l2_norm, squares / 2)
+    th.testing.assert_close(metrics.l2_loss, 0.3 * squares / 2)
+    th.testing.assert_close(metrics.loss, metrics.neglogp + metrics.ent_loss + metrics.l2_loss)
+    th.testing.assert_close(calculator.loss(policy, obs, acts), metrics.loss)
+
+
+@pytest.mark.parametrize("minibatch_size", [8, 16])
+def test_gradients_of_minibatches_add_up_to_those_of_the_batch(minibatch_size):
+    # Gradient descent turns equal gradients into equal parameters.
+    options = {"optimizer_cls": th.optim.SGD, "optimizer_kwargs": {"lr": 0.1}, "l2_weight": 0.1}
+    data = transitions_for(ACTIONS["discrete"], n=32)
+    whole = make_bc(data=data, batch_size=32, **options)
+    parts = make_bc(data=data, batch_size=32, minibatch_size=minibatch_size, **options)
+    for trainer in (whole, parts):
+        trainer.train(n_batches=3, progress_bar=False)
+    for one, other in zip(whole.policy.parameters(), parts.policy.parameters(), strict=True):
+        th.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_epochs_and_batches_are_counted():
+    trainer = make_bc(batch_size=32)  # 6 batches from 200 transitions
+    counts = {"epochs": 0, "batches": 0}
+
+    def count(what):
+        counts[what] += 1
+
+    hooks = {
+        "on_epoch_end": lambda: count("epochs"),
+        "on_batch_end": lambda: count("batches"),
+        "progress_bar": False,
+    }
+    trainer.train(n_epochs=2, **hooks)
+    assert counts == {"epochs": 2, "batches": 12}
+    trainer.train(n_batches=7, **hooks)
+    assert counts == {"epochs": 3, "batches": 19}
+    trainer.train(n_batches=5, **hooks)
+    assert counts == {"epochs": 4, "batches": 24}
+    trainer.train(n_batches=0, **hooks)
+    assert counts == {"epochs": 4, "batches": 24}
+
+
+def test_an_epoch_sees_every_transition_at_most_once():
+    data = transitions_for(ACTIONS["discrete"], n=96)
+    trainer = make_bc(data=data, batch_size=32)
+    for _ in range(2):
+        seen = th.cat([batch["obs"] for batch in trainer._batches])
+        assert len(th.unique(seen, dim=0)) == 96
+
+
+def test_the_log_has_every_part_of_the_loss(tmp_path):
+    trainer = make_bc(custom_logger=imit_logger.configure(tmp_path, ["json"]), batch_size=32)
+    trainer.train(n_batches=11, log_interval=5, progress_bar=False)
+    trainer.logger.close()
+    lines = [json.loads(line) for line in (tmp_path / "progress.json").open()]
+    assert [line["bc/batch"] for line in lines] == [0, 5, 10]
+    assert [line["bc/samples_so_far"] for line in lines] == [32, 192, 352]
+    assert [line["bc/epoch"] for line in lines] == [0, 0, 1]
+    assert {line["batch_size"] for line in lines} == {32}
+    for key in ("loss", "neglogp", "entropy", "ent_loss", "prob_true_act", "l2_norm", "l2_loss"):
+        assert all(np.isfinite(line[f"bc/{key}"]) for line in lines)
+    assert lines[-1]["bc/loss"] < lines[0]["bc/loss"]
+
+
+@pytest.fixture
+def cartpole():
+    venv = make_vec_env("seals:seals/CartPole-v0", rng=np.random.default_rng(0), n_envs=2)
+    yield venv
+    venv.close()
+
+
+def test_rollouts_are_logged_and_training_goes_on_in_training_mode(cartpole, tmp_path):
+    policy = FeedForward32Policy(
+        cartpole.observation_space, cartpole.action_space, lambda _: 1e-3,
+        features_extractor_class=NormalizeFeaturesExtractor,
+    )  # fmt: skip
+    demos = rollout.rollout(
+        RandomPolicy(cartpole.observation_space, cartpole.action_space), cartpole,
+        rollout.make_min_episodes(1), rng=np.random.default_rng(0), unwrap=False,
+    )  # fmt: skip
+    log = imit_logger.configure(tmp_path, ["json"])
+    trainer = bc.BC(
+        observation_space=cartpole.observation_space, action_space=cartpole.action_space,
+        rng=np.random.default_rng(0), policy=policy, demonstrations=demos, custom_logger=log,
+    )  # fmt: skip
+    trainer.train(
+        n_batches=10, log_interval=5, log_rollouts_venv=cartpole, log_rollouts_n_episodes=1,
+        progress_bar=False,
+    )  # fmt: skip
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "progress.json").open()]
+    assert all("rollout/return_mean" in line for line in lines)
+    assert policy.features_extractor.normalize.count == 10 * trainer.batch_size
+    assert not policy.training
+
+
+@pytest.mark.parametrize("kind", ["discrete", "box"])
+def test_resumed_training_equals_uninterrupted_training_bit_for_bit(kind):
+    def fresh(seed):
+        policy = ActorCriticPolicy(
+            OBS, ACTIONS[kind], lambda _: 1e-3, net_arch=[8],
+            features_extractor_class=NormalizeFeaturesExtractor,
+        )  # fmt: skip
+        return make_bc(ACTIONS[kind], seed=seed, policy=policy)
+
+    straight, first = fresh(0), fresh(0)
+    first.policy.load_state_dict(straight.policy.state_dict())
+    straight.train(n_batches=26, progress_bar=False)
+    first.train(n_batches=13, progress_bar=False)
+    stored = io.BytesIO()
+    th.save(first.state_dict(), stored)
+    stored.seek(0)
+    second = fresh(1)
+    second.load_state_dict(th.load(stored, weights_only=True))
+    second.train(n_batches=13, progress_bar=False)
+    for name, tensor in straight.policy.state_dict().items():
+        assert th.equal(tensor, second.policy.state_dict()[name]), name
+
+
+def test_a_state_of_other_demonstrations_is_refused():
+    trainer = make_bc()
+    trainer.train(n_batches=1, progress_bar=False)
+    other = make_bc(data=transitions_for(ACTIONS["discrete"], n=64))
+    with pytest.raises(ValueError, match="200 transitions"):
+        other.load_state_dict(trainer.state_dict())
+
+
+def test_the_same_seed_trains_the_same_policy():
+    first, second = make_bc(), make_bc()
+    for trainer in (first, second):
+        trainer.train(n_epochs=1, progress_bar=False)
+    assert all(
+        th.equal(a, b)
+        for a, b in zip(first.policy.parameters(), second.policy.parameters(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("form", ["trajectories", "batches", "data loader", "late"])
+def test_demonstrations_come_in_many_forms(form):
+    flat = transitions_for(ACTIONS["discrete"], n=64)
+    if form == "trajectories":
+        data = [types.Trajectory(obs=flat.obs[:33], acts=flat.acts[:32], infos=None, terminal=True)]
+    elif form == "batches":
+        data = [{"obs": flat.obs[i : i + 32], "acts": flat.acts[i : i + 32]} for i in (0, 32)]
+    elif form == "data loader":
+        data = th.utils.data.DataLoader(
+            flat, batch_size=32, collate_fn=types.transitions_collate_fn
+        )
+    else:
+        data = flat
+    trainer = make_bc(data=data if form != "late" else flat)
+    if form == "late":
+        trainer.set_demonstrations(data)
+    before = [parameter.clone() for parameter in trainer.policy.parameters()]
+    trainer.train(n_batches=3, progress_bar=False)
+    assert any(not th.equal(a, b) for a, b in zip(before, trainer.policy.parameters(), strict=True))
+
+
+def test_a_policy_survives_storage(tmp_path):
+    trainer = make_bc()
+    trainer.train(n_epochs=1, progress_bar=False)
+    trainer.save_policy(tmp_path / "policy")
+    again = bc.reconstruct_policy(tmp_path / "policy", device="cpu")
+    obs = transitions_for(ACTIONS["discrete"]).obs
+    np.testing.assert_array_equal(
+        trainer.policy.predict(obs, deterministic=True)[0],
+        again.predict(obs, deterministic=True)[0],
+    )
+
+
+def test_only_actor_critic_policies_are_reconstructed(tmp_path):
+    from imitbench.policies.storage import save_policy
+
+    save_policy(RandomPolicy(OBS, ACTIONS["box"]), tmp_path)
+    with pytest.raises(TypeError, match="RandomPolicy"):
+        bc.reconstruct_policy(tmp_path)
+
+
+def test_the_progress_bar_goes_to_stderr(capsys):
+    make_bc().train(n_batches=2, progress_bar=True)
+    captured = capsys.readouterr()
+    assert "2/2" in captured.err
+    assert captured.out == ""
+
+
+def test_the_loggers_own_files_are_no_part_of_a_pickle():
+    trainer = make_bc(custom_logger=imit_logger.configure(format_strs=["log"]))
+    again = pickle.loads(pickle.dumps(trainer.__getstate__()["_bc_logger"]))
+    assert not hasattr(again, "_logger")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer_kwargs": {"weight_decay": 1.0}}, "l2_weight"),
+        ({"batch_size": 32, "minibatch_size": 5}, "no multiple of minibatch_size"),
+        ({"batch_size": 0}, "batch_size must be positive"),
+        ({"batch_size": 201}, "200 transitions, fewer than batch_size 201"),
+        ({"data": []}, "demonstrations are empty"),
+        ({"data": [{"obs": np.zeros((3, 3)), "acts": np.zeros(3)}]}, "batch_size is 32"),
+        (
+            {"policy": FeedForward32Policy(OBS, ACTIONS["box"], lambda _: 1e-3)},
+            "policy: its action_space",
+        ),
+        ({"data": transitions_for(ACTIONS["box"])}, "actions have shape"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_bc(**options).train(n_batches=1, progress_bar=False)
+
+
+def test_demonstrations_that_are_not_finite_are_named():
+    data = transitions_for(ACTIONS["discrete"])
+    obs = data.obs.copy()
+    obs[3, 0] = np.nan
+    with pytest.raises(ValueError, match="obs holds values that are not finite"):
+        make_bc(data=types.TransitionsMinimal(obs=obs, acts=data.acts, infos=data.infos))
+
+
+def test_demonstrations_of_another_type_are_named():
+    with pytest.raises(TypeError, match="not int"):
+        make_bc(data=3)
+    with pytest.raises(TypeError, match="not str"):
+        make_bc(data=["a"])
+
+
+@pytest.mark.parametrize("counts", [{}, {"n_epochs": 1, "n_batches": 1}, {"n_epochs": -1}])
+def test_training_needs_exactly_one_count(counts):
+    with pytest.raises(ValueError, match="n_epochs and n_batches"):
+        make_bc().train(progress_bar=False, **counts)
+
+
+def test_training_needs_demonstrations():
+    trainer = bc.BC(
+        observation_space=OBS, action_space=ACTIONS["box"], rng=np.random.default_rng(0)
+    )
+    with pytest.raises(ValueError, match="set_demonstrations"):
+        trainer.train(n_epochs=1)
+
+
+def test_foreign_demonstrations_make_a_competent_policy(shared_dir, cartpole):
+    demos = serialize.load(
+        shared_dir / "hub-fixtures" / "imitation" / "datasets" / "ppo-seals-CartPole-v0"
+    )
+    trainer = bc.BC(
+        observation_space=cartpole.observation_space,
+        action_space=cartpole.action_space,
+        demonstrations=rollout.flatten_trajectories(demos),
+        rng=np.random.default_rng(0),
+        custom_logger=imit_logger.configure(format_strs=[]),
+    )
+    trainer.train(n_epochs=3, progress_bar=False)
+    episodes = rollout.rollout(
+        trainer.policy, cartpole, rollout.make_min_episodes(4), rng=np.random.default_rng(0),
+        unwrap=False, verbose=False,
+    )  # fmt: skip
+    assert rollout.rollout_stats(episodes)["return_mean"] > 450
