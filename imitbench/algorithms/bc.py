@@ -6,7 +6,6 @@ Navigation".
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, cast
 import gymnasium as gym
 import numpy as np
 import torch as th
-from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
 from stable_baselines3.common.utils import get_device
 from stable_baselines3.common.vec_env import VecEnv
@@ -29,10 +28,12 @@ from imitbench.algorithms.bc_batches import (
     TensorBatches,
     enumerate_batches,
 )
+from imitbench.algorithms.bc_log import BCLogger, RolloutStatsComputer
 from imitbench.algorithms.bc_loss import BCTrainingMetrics, BehaviorCloningLossCalculator
-from imitbench.data import rollout, types
+from imitbench.data import types
 from imitbench.policies.base import FeedForward32Policy
 from imitbench.util.logger import HierarchicalLogger
+from imitbench.util.networks import evaluating
 
 __all__ = [
     "BC",
@@ -44,79 +45,6 @@ __all__ = [
     "enumerate_batches",
     "reconstruct_policy",
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class RolloutStatsComputer:
-    """Measures a policy while it is being trained.
-
-    Attributes:
-        venv: Where it acts; `None` for no measurement.
-        n_episodes: How many episodes; none when not positive.
-    """
-
-    venv: VecEnv | None
-    n_episodes: int
-
-    def __call__(self, policy: BasePolicy, rng: np.random.Generator) -> Mapping[str, float]:
-        """Statistics of returns and lengths, see `rollout.rollout_stats`; empty if switched off."""
-        if self.venv is None or self.n_episodes <= 0:
-            return {}
-        trajectories = rollout.generate_trajectories(
-            policy, self.venv, rollout.make_min_episodes(self.n_episodes), rng=rng
-        )
-        return rollout.rollout_stats(trajectories)
-
-
-class BCLogger:
-    """Logs the training of behavioral cloning.
-
-    Args:
-        logger: Where everything goes.
-    """
-
-    def __init__(self, logger: HierarchicalLogger) -> None:
-        self._logger = logger
-        self._tensorboard_step = 0
-        self._current_epoch = 0
-
-    def reset_tensorboard_steps(self) -> None:
-        """Starts the horizontal axis at 0 again."""
-        self._tensorboard_step = 0
-
-    def log_epoch(self, epoch_number: int) -> None:
-        """Remembers the number of the current pass."""
-        self._current_epoch = epoch_number
-
-    def log_batch(
-        self,
-        batch_num: int,
-        batch_size: int,
-        num_samples_so_far: int,
-        training_metrics: BCTrainingMetrics,
-        rollout_stats: Mapping[str, float],
-    ) -> None:
-        """Logs one batch under `bc/`, and rollouts under `rollout/`."""
-        self._logger.record("batch_size", batch_size)
-        self._logger.record("bc/epoch", self._current_epoch)
-        self._logger.record("bc/batch", batch_num)
-        self._logger.record("bc/samples_so_far", num_samples_so_far)
-        for field in dataclasses.fields(training_metrics):
-            value = getattr(training_metrics, field.name)
-            if value is not None:
-                self._logger.record(f"bc/{field.name}", value.item())
-        for name, statistic in rollout_stats.items():
-            # What the monitor saw is the same unless a wrapper changes rewards.
-            if "return" in name and "monitor" not in name:
-                self._logger.record(f"rollout/{name}", statistic)
-        self._logger.dump(self._tensorboard_step)
-        self._tensorboard_step += 1
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state without the logger, which holds open files."""
-        state = self.__dict__.copy()
-        del state["_logger"]
-        return state
 
 
 class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
@@ -307,18 +235,19 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     ) -> None:
         """The inner loop: backward on each minibatch, a step after each batch."""
         policy, calculator, optimizer = self._policy, self.loss_calculator, self.optimizer
+        add_gradient = calculator.gradient_step(policy)
         optimizer.zero_grad()
         pending = 0
         for (number, _, samples), batch in minibatches:
             step, place = divmod(number, per_batch)
             logged = step % log_interval == 0 and place == per_batch - 1
+            obs, acts = batch["obs"], batch["acts"]
+            add_gradient(obs, acts, 1 / per_batch)
             metrics: BCTrainingMetrics | None = None
             if logged:
-                metrics = calculator(policy, batch["obs"], batch["acts"])
-                loss = metrics.loss
-            else:
-                loss = calculator.loss(policy, batch["obs"], batch["acts"])
-            (loss if per_batch == 1 else loss / per_batch).backward()  # type: ignore[no-untyped-call]
+                # Apart from the gradient, so that how often is logged cannot change a number.
+                with th.no_grad(), evaluating(policy):
+                    metrics = calculator(policy, obs, acts)
             pending += 1
             if pending < per_batch:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch as th
@@ -14,6 +15,7 @@ from stable_baselines3.common.distributions import (
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs
 
+GradientStep = Callable[[PyTorchObs, th.Tensor, float], None]
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 # What the short cut assumes to be as Stable-Baselines3 has it.
 _METHODS = ("evaluate_actions", "extract_features", "_get_action_dist_from_latent")
@@ -89,6 +91,57 @@ class BehaviorCloningLossCalculator:
         loss = -objective.mean()
         return loss + self.l2_weight * _half_squared_norm(policy) if self.l2_weight else loss
 
+    def gradient_step(self, policy: ActorCriticPolicy) -> GradientStep:
+        """Chooses the fastest way to the gradient of the loss for a policy.
+
+        Args:
+            policy: The policy; decided once, so its kind must not change afterwards.
+
+        Returns:
+            A function of (observations, actions, scale) that adds the gradient of the scaled
+            loss to those of the parameters.
+        """
+        if not has_short_cut(policy) or self.l2_weight:
+            return lambda obs, acts, scale: (scale * self.loss(policy, obs, acts)).backward()  # type: ignore[no-untyped-call]
+        discrete = isinstance(policy.action_dist, CategoricalDistribution)
+        differentiate = self._categorical_gradient if discrete else self._gaussian_gradient
+
+        def step(obs: PyTorchObs, acts: th.Tensor, scale: float) -> None:
+            output = _action_output(policy, obs)
+            with th.no_grad():
+                gradient = differentiate(policy, output, acts, scale / len(output))
+            output.backward(gradient)  # type: ignore[no-untyped-call]
+
+        return step
+
+    def _categorical_gradient(
+        self, policy: ActorCriticPolicy, logits: th.Tensor, acts: th.Tensor, scale: float
+    ) -> th.Tensor:
+        """Derivative of the loss by the logits, in closed form."""
+        log_probs = logits.log_softmax(dim=1)
+        probs = log_probs.exp()
+        gradient = probs
+        if self.ent_weight:
+            # dH/dz = -p (log p + H)
+            weighted = probs * log_probs
+            entropy = weighted.sum(dim=1, keepdim=True)
+            gradient = probs + self.ent_weight * (weighted - probs * entropy)
+        chosen = acts.long().view(-1, 1)
+        gradient = gradient.scatter_add(1, chosen, -th.ones_like(chosen, dtype=probs.dtype))
+        return gradient.mul_(scale)
+
+    def _gaussian_gradient(
+        self, policy: ActorCriticPolicy, mean: th.Tensor, acts: th.Tensor, scale: float
+    ) -> th.Tensor:
+        """Derivative by the mean, in closed form; that by the deviation is added on the way."""
+        precision = (-policy.log_std).exp()
+        z = (acts.view_as(mean) - mean) * precision
+        by_log_std = (1 - self.ent_weight) * scale * len(mean) - scale * z.square().sum(dim=0)
+        if policy.log_std.requires_grad:
+            old = policy.log_std.grad
+            policy.log_std.grad = by_log_std if old is None else old + by_log_std
+        return z * precision * -scale
+
 
 def log_prob_and_entropy(
     policy: ActorCriticPolicy, obs: PyTorchObs, acts: th.Tensor
@@ -113,9 +166,7 @@ def log_prob_and_entropy(
             acts = acts.float()  # torch's Bernoulli distribution takes nothing else
         _, log_prob, entropy = policy.evaluate_actions(obs, acts)
         return log_prob, entropy
-    features = policy.extract_features(obs)
-    assert isinstance(features, th.Tensor), "a shared extractor gives one tensor"
-    output = policy.action_net(policy.mlp_extractor.forward_actor(features))
+    output = _action_output(policy, obs)
     if isinstance(policy.action_dist, CategoricalDistribution):
         log_probs = output.log_softmax(dim=1)
         chosen = log_probs.gather(1, acts.long().view(-1, 1)).squeeze(1)
@@ -124,6 +175,14 @@ def log_prob_and_entropy(
     z = (acts.view_as(output) - output) * (-log_std).exp()
     constant = (log_std + _HALF_LOG_TAU).sum()
     return -0.5 * z.square().sum(dim=1) - constant, constant + 0.5 * output.shape[1]
+
+
+def _action_output(policy: ActorCriticPolicy, obs: PyTorchObs) -> th.Tensor:
+    """Logits or mean, shape (batch, actions), of a policy with a short cut."""
+    features = policy.extract_features(obs)
+    assert isinstance(features, th.Tensor), "a shared extractor gives one tensor"
+    output: th.Tensor = policy.action_net(policy.mlp_extractor.forward_actor(features))
+    return output
 
 
 def has_short_cut(policy: ActorCriticPolicy) -> bool:

@@ -143,6 +143,27 @@ def test_gradients_equal_finite_differences(kind):
     th.testing.assert_close(gradient, numeric, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("l2_weight", [0.0, 0.01])
+@pytest.mark.parametrize("ent_weight", [0.0, 0.3])
+@pytest.mark.parametrize("kind", ["discrete", "box"])
+def test_the_closed_form_gradient_is_that_of_the_loss(kind, ent_weight, l2_weight):
+    th.manual_seed(0)
+    policy = FeedForward32Policy(OBS, ACTIONS[kind], lambda _: 1e-3)
+    calculator = bc.BehaviorCloningLossCalculator(ent_weight, l2_weight)
+    obs, acts = batch_of(ACTIONS[kind])
+    (2 * 0.25 * calculator.loss(policy, obs, acts)).backward()
+    expected = {n: p.grad.clone() for n, p in policy.named_parameters() if p.grad is not None}
+    policy.zero_grad()
+    add_gradient = calculator.gradient_step(policy)
+    for _ in range(2):  # gradients add up
+        add_gradient(obs, acts, 0.25)
+    for name, parameter in policy.named_parameters():
+        if name in expected:
+            th.testing.assert_close(parameter.grad, expected[name], rtol=1e-4, atol=1e-6)
+        else:
+            assert parameter.grad is None
+
+
 def test_the_loss_is_the_sum_of_its_parts():
     policy = FeedForward32Policy(OBS, ACTIONS["discrete"], lambda _: 1e-3)
     obs, acts = batch_of(ACTIONS["discrete"])
@@ -269,6 +290,14 @@ def test_resumed_training_equals_uninterrupted_training_bit_for_bit(kind):
     second.train(n_batches=13, progress_bar=False)
     for name, tensor in straight.policy.state_dict().items():
         assert th.equal(tensor, second.policy.state_dict()[name]), name
+
+
+def test_how_often_is_logged_changes_no_number():
+    often, seldom = make_bc(), make_bc()
+    often.train(n_batches=12, log_interval=1, progress_bar=False)
+    seldom.train(n_batches=12, log_interval=100, progress_bar=False)
+    for one, other in zip(often.policy.parameters(), seldom.policy.parameters(), strict=True):
+        assert th.equal(one, other)
 
 
 def test_a_state_of_other_demonstrations_is_refused():
