@@ -145,13 +145,13 @@ def _stack(observations: list[Any]) -> Any:
 
 @contextmanager
 def _seeded(policy: BasePolicy, seed: int) -> Iterator[None]:
-    """Makes sampled actions depend on `seed` alone and leaves torch's generator as it was."""
-    import torch as th
+    """Makes sampled actions depend on `seed` alone."""
     from stable_baselines3.common.policies import ActorCriticPolicy
 
+    from imitbench.data.policy_callable import seeded_sampling
+
     policy.action_space.seed(seed)
-    with th.random.fork_rng(devices=[]), th.no_grad():
-        th.manual_seed(seed)
+    with seeded_sampling(policy, np.random.default_rng(seed)):
         # Generalized state-dependent exploration holds its noise in the policy, drawn at some
         # earlier moment.
         if isinstance(policy, ActorCriticPolicy) and policy.use_sde:

@@ -28,7 +28,7 @@ from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.errors import InputError
 from imitbench.store.records import RunFailure, RunResult, RunSpec
-from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus
+from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
 from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
 
 if TYPE_CHECKING:
@@ -78,8 +78,10 @@ class _Run:
                 result = self._run()
             except Exception as error:
                 traceback.print_exc()
+                self._tell("failed")
                 self.directory.fail(self._failure(error))
             else:
+                self._tell("done")
                 self.directory.finish(result)
 
     def _run(self) -> RunResult:
@@ -175,10 +177,13 @@ class _Run:
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
+        self._tell("running")
+
+    def _tell(self, state: State) -> None:
         self.directory.write_status(
             RunStatus(
-                state="running",
-                phase=phase,
+                state=state,
+                phase=self.phase,
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 updated_at=provenance.now(),

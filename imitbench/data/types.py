@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, overload
 
@@ -30,6 +29,7 @@ from imitbench.data.trajectories import (
     check_rewards,
     dataclass_quick_asdict,
 )
+from imitbench.util.util import AnyPath
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -65,7 +65,6 @@ __all__ = [
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
-AnyPath: TypeAlias = str | bytes | os.PathLike[str]
 AnyTensor: TypeAlias = npt.NDArray[Any] | th.Tensor
 TensorVar = TypeVar("TensorVar", Array, th.Tensor)
 Pair: TypeAlias = tuple[T, T]

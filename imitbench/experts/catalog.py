@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.catalog import load_suite, suite_directory, suite_names
+from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError, did_you_mean
 from imitbench.store.records import EnvironmentSpec
 
@@ -24,23 +26,12 @@ def find_environment(env_id: str) -> EnvironmentSpec:
 
 
 def find_expert(name: str) -> Path:
-    """Folder of an expert, given as a folder or as the name of a bundled one.
+    """An expert, given as a folder or as the name of a bundled one.
 
     Raises:
         InputError: Neither.
     """
-    if Path(name).is_dir():
-        return Path(name)
-    bundled = {
-        card.expert.repo: suite_directory(suite) / "experts" / card.expert.repo
-        for suite in suite_names()
-        for card in load_suite(suite).environments.values()
-    }
-    if name not in bundled:
-        raise InputError(
-            f"{name}: neither a folder nor a bundled expert; {did_you_mean(name, bundled)}"
-        )
-    return bundled[name]
+    return _find(name, "experts", lambda card: card.expert.repo)
 
 
 def find_demos(name: str) -> Path:
@@ -49,13 +40,19 @@ def find_demos(name: str) -> Path:
     Raises:
         InputError: None of these.
     """
+    return _find(name, "demos", lambda card: card.demos.repo)
+
+
+def _find(name: str, kind: str, repo_of: Callable[[EnvironmentCard], str]) -> Path:
     if Path(name).exists():
         return Path(name)
     bundled = {
-        card.demos.repo: suite_directory(suite) / "demos" / card.demos.repo
+        repo_of(card): suite_directory(suite) / kind / repo_of(card)
         for suite in suite_names()
         for card in load_suite(suite).environments.values()
     }
     if name not in bundled:
-        raise InputError(f"{name}: neither a path nor a bundled set; {did_you_mean(name, bundled)}")
+        raise InputError(
+            f"{name}: neither a path nor one of the bundled {kind}; {did_you_mean(name, bundled)}"
+        )
     return bundled[name]

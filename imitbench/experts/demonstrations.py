@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import torch as th
 import yaml
 
 from imitbench.bench.environments import make_training_environments
@@ -51,15 +50,13 @@ def collect_demonstrations(
     policy = load_policy(expert_directory(root, card.expert.repo))
     seed = derive_seed(recipe.seed, "demonstrations")
     venv = make_training_environments(environment_spec(env_id, card), _ENVIRONMENTS, seed)
-    with th.random.fork_rng(devices=[]):
-        th.manual_seed(seed)
-        collected = rollout.generate_trajectories(
-            policy,
-            venv,
-            rollout.make_min_episodes(recipe.trajectories),
-            np.random.default_rng(seed),
-            deterministic_policy=recipe.deterministic,
-        )
+    collected = rollout.generate_trajectories(
+        policy,
+        venv,
+        rollout.make_min_episodes(recipe.trajectories),
+        np.random.default_rng(seed),
+        deterministic_policy=recipe.deterministic,
+    )
     venv.close()
     # Episode statistics of the monitor are no part of a demonstration.
     chosen = [

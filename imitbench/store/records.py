@@ -223,14 +223,15 @@ class RunFailure(Record):
     provenance: Provenance
 
 
-class ScoreRow(Record):
-    """A completed run as the `scores` view of the database shows it.
+class RunRow(Record):
+    """What the database says about which run a row belongs to.
 
     Attributes:
+        algo: Algorithm, with its variant.
+        budget: Name of the budget.
         n_demos: Demonstrations used; `None` where none were.
         all_demos: Whether these are all that the source has for the environment.
-        score: (raw_return - random) / (expert - random).
-        score_deterministic: The same for the deterministic policy.
+        source: Where experts and demonstrations came from; `None` where neither was used.
     """
 
     run_id: str
@@ -242,6 +243,16 @@ class ScoreRow(Record):
     n_demos: int | None
     all_demos: bool | None
     source: str | None
+
+
+class ScoreRow(RunRow):
+    """A completed run as the `scores` view of the database shows it.
+
+    Attributes:
+        score: (raw_return - random) / (expert - random).
+        score_deterministic: The same for the deterministic policy.
+    """
+
     raw_return: float
     score: float
     score_deterministic: float
@@ -251,18 +262,9 @@ class ScoreRow(Record):
     finished_at: str
 
 
-class FailureRow(Record):
+class FailureRow(RunRow):
     """A failed run as the `failures` table shows it."""
 
-    run_id: str
-    suite: str
-    env: str
-    algo: str
-    seed: int
-    budget: str
-    n_demos: int | None
-    all_demos: bool | None
-    source: str | None
     phase: str
     error_type: str
     message: str

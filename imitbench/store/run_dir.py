@@ -26,7 +26,7 @@ from imitbench.store.records import Record, RunFailure, RunResult, RunSpec
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
 
 _R = TypeVar("_R", bound=Record)
-State = Literal["waiting", "running", "done", "failed"]
+State = Literal["running", "done", "failed"]
 
 
 class RunStatus(Record):

@@ -41,6 +41,7 @@ def test_every_executor_leaves_the_same_complete_run_directories(
     for spec, directory in zip(plan, directories(plan, tmp_path), strict=True):
         assert directory.read_spec() == spec
         result = directory.read_result()
+        assert json.loads((directory.path / "status.json").read_text())["state"] == "done"
         episodes = pq.read_table(directory.path / "episodes.parquet").to_pandas()
         stochastic = episodes[~episodes.deterministic]
         assert len(stochastic) == len(episodes) - len(stochastic) == spec.protocol.episodes

@@ -34,9 +34,12 @@ from imitbench.cards.catalog import suite_directory
         (["sql", "select 1"], "imitbench run"),
         (["algos", "gali"], "Accepted: bc"),
         (["suites", "show", "clasic"], "did you mean 'classic'"),
-        (["experts", "eval", "absent", "--env", "Pendulum-v1"], "neither a folder nor a bundled"),
+        (
+            ["experts", "eval", "absent", "--env", "Pendulum-v1"],
+            "neither a path nor one of the bundled",
+        ),
         (["experts", "train", "--suite", "classic", "--env", "x"], "matches no environment"),
-        (["demos", "show", "absent"], "neither a path nor a bundled"),
+        (["demos", "show", "absent"], "neither a path nor one of the bundled"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

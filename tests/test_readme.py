@@ -1,0 +1,62 @@
+"""The README is a promise: every command in it runs, and so does its Python."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def commands():
+    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    return [line for line in (re.sub(r"\s+#.*", "", line).strip() for line in lines) if line]
+
+
+def test_commands_of_make_are_run_by_continuous_integration():
+    script = (ROOT / ".ci" / "run").read_text()
+    made = [command for command in commands() if command.startswith("make ")]
+    assert made == ["make quickstart", "make test"]
+    assert all(f"\n{command}\n" in script for command in made)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("readme")
+
+
+@pytest.mark.parametrize(
+    "command", [command for command in commands() if not command.startswith("make ")]
+)
+def test_commands_run_in_the_order_of_the_readme(folder, command):
+    program, *arguments = shlex.split(command)
+    assert program == "imitbench"
+    done = subprocess.run(
+        [sys.executable, "-m", "imitbench", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout or "--to" in arguments
+
+
+def test_the_example_of_the_library_runs(tmp_path):
+    [program] = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
