@@ -18,10 +18,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 test: install  ## the default test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical
 
 test-all: install  ## with the slow tests
-	$(BIN)/python -m pytest -m 'slow or not slow'
+	$(BIN)/python -m pytest -n logical -m 'slow or not slow'
 
 lint: install
 	$(BIN)/ruff check .

@@ -71,7 +71,9 @@ def collect(
     from imitbench.cli.output import note
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.demonstrations import collect_demonstrations
+    from imitbench.util.torch_startup import use_one_thread
 
+    use_one_thread()
     root = experts or suite_directory(suite)
     target = to or Path("collected") / suite / "demos"
     for env_id, card in select_environments(load_suite(suite), env).items():

@@ -73,16 +73,19 @@ def train(
     from imitbench.cli.output import note
     from imitbench.cli.provenance import typed_command
 
-    target = to or Path("trained") / suite / "experts"
-    for env_id, card in select_environments(load_suite(suite), env).items():
-        from imitbench.bench.spec import environment_spec
-        from imitbench.experts import measurement
-        from imitbench.experts.expert_card import write_expert_card
-        from imitbench.experts.training import train_expert
-        from imitbench.policies.storage import load_policy
-        from imitbench.util.torch_startup import use_one_thread
+    environments = select_environments(load_suite(suite), env)
 
-        use_one_thread()
+    # Training libraries take seconds to load: only once the request is known to be good.
+    from imitbench.bench.spec import environment_spec
+    from imitbench.experts import measurement
+    from imitbench.experts.expert_card import write_expert_card
+    from imitbench.experts.training import train_expert
+    from imitbench.policies.storage import load_policy
+    from imitbench.util.torch_startup import use_one_thread
+
+    use_one_thread()
+    target = to or Path("trained") / suite / "experts"
+    for env_id, card in environments.items():
         if steps is not None:
             card = card.model_copy(
                 update={"expert": card.expert.model_copy(update={"env_steps": steps})}
@@ -129,7 +132,9 @@ def evaluate(
     from imitbench.cli.output import print_json
     from imitbench.experts import catalog, measurement
     from imitbench.policies.storage import load_policy
+    from imitbench.util.torch_startup import use_one_thread
 
+    use_one_thread()
     measured = measurement.measure(
         catalog.find_environment(env),
         load_policy(catalog.find_expert(expert)),

@@ -84,7 +84,9 @@ def measure(
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.measurement import measure_references
     from imitbench.experts.suite_file import update_references
+    from imitbench.util.torch_startup import use_one_thread
 
+    use_one_thread()
     found = {}
     speeds = {}
     for env_id, card in select_environments(load_suite(name), env).items():
