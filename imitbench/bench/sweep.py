@@ -99,6 +99,9 @@ def run_sweep(
             f"--out {out}: {error.strerror}; mend that, then run the same command again: "
             "completed runs are kept"
         ) from error
+    except BaseException:
+        sweep.stop()  # no worker goes on behind the back of an error
+        raise
     else:
         executor.close()
     return outcome
@@ -133,6 +136,7 @@ class _Sweep:
         self._observer = observer
         self._outcome = outcome
         self._jobs: dict[Path, Job] = {}
+        self._stamps: dict[str, str | None] = {}
 
     def submit(self, runs: Iterable[RunSpec], *, command: str, force: bool, pack: int) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
@@ -147,6 +151,8 @@ class _Sweep:
                 force=force,
             )
             self._jobs[job.write()] = job
+            for run in members:
+                self._stamps[run.run_id] = RunDirectory.of(self._out, run).outcome_stamp()
         self._executor.submit(list(self._jobs))
 
     def watch(self, *, fail_fast: bool) -> None:
@@ -174,20 +180,25 @@ class _Sweep:
             self._observer.started(job.runs)
             return
         for run in job.runs:
-            directory = RunDirectory.of(self._out, run)
-            if event.kind == "died" and not directory.is_done and not directory.has_failed:
-                directory.fail(_death_of(run, job, event.detail))
-            self._count(run, directory)
+            failure = self._failure(run, job, event)
+            if failure is None:
+                self._outcome.done += 1
+            else:
+                self._outcome.failed.append((run, failure))
+            self._observer.finished(run, failure)
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
 
-    def _count(self, run: RunSpec, directory: RunDirectory) -> None:
-        failure = None if directory.is_done else directory.read_failure()
-        if failure is None:
-            self._outcome.done += 1
-        else:
-            self._outcome.failed.append((run, failure))
-        self._observer.finished(run, failure)
+    def _failure(self, run: RunSpec, job: Job, event: JobEvent) -> RunFailure | None:
+        """Why a run of an ended job did not complete; `None` if it did."""
+        directory = RunDirectory.of(self._out, run)
+        untouched = directory.outcome_stamp() == self._stamps[run.run_id]
+        if event.kind == "died" and (untouched or not directory.has_outcome):
+            failure = _death_of(run, job, event.detail)
+            if not directory.is_done:
+                directory.fail(failure)
+            return failure
+        return None if directory.is_done else directory.read_failure()
 
 
 def _death_of(run: RunSpec, job: Job, detail: str) -> RunFailure:

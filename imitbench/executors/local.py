@@ -104,6 +104,8 @@ class _Lane(threading.Thread):
 
     def _serve(self, job: Path) -> JobEvent:
         process = self._process or self._start()
+        if self._cancelled.is_set():  # cancelled before there was a process to terminate
+            process.kill()
         assert process.stdin is not None
         assert process.stdout is not None
         try:

@@ -85,6 +85,11 @@ class RunDirectory:
         """Whether the run's last attempt failed."""
         return not self.is_done and (self.path / "error.json").exists()
 
+    @property
+    def has_outcome(self) -> bool:
+        """Whether the run's last attempt completed or failed."""
+        return self.is_done or self.has_failed
+
     def outcome_stamp(self) -> str | None:
         """Changes whenever the run finishes or fails anew; `None` while it has done neither."""
         for name in ("result.json", "error.json"):
