@@ -1,0 +1,113 @@
+"""Executors: every job ends in exactly one event, and cancelling leaves no process behind."""
+
+import time
+
+import psutil
+import pytest
+
+from imitbench.errors import InputError
+from imitbench.executors.registry import make_executor
+
+# A stand-in for the worker that speaks its language: one answer for each job.
+ENTRY = """
+import os, sys, time
+from pathlib import Path
+
+def main(arguments):
+    for line in sys.stdin if arguments == ["-"] else arguments:
+        job = Path(line.strip())
+        with job.open() as stream:
+            exec(stream.read())
+        if arguments == ["-"]:
+            print(job, flush=True)
+    return 0
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+"""
+
+
+@pytest.fixture(autouse=True)
+def entry(tmp_path, monkeypatch):
+    (tmp_path / "stand_in_worker.py").write_text(ENTRY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.fixture
+def job(tmp_path):
+    def make(name, program):
+        path = tmp_path / f"{name}.job"
+        path.write_text(program)
+        return path
+
+    return make
+
+
+def finish(executor, count):
+    events = []
+    while sum(event.kind != "started" for event in events) < count:
+        events += executor.poll(0.1)
+    return events
+
+
+@pytest.mark.parametrize("name", ["inline", "local"])
+def test_each_job_starts_and_ends_once(tmp_path, job, name):
+    executor = make_executor(name, entry="stand_in_worker", jobs=2)
+    jobs = [job(str(i), f"Path({str(tmp_path / f'out{i}')!r}).touch()") for i in range(5)]
+    executor.submit(jobs)
+    events = finish(executor, 5)
+    executor.close()
+    for path in jobs:
+        assert [event.kind for event in events if event.job == path] == ["started", "finished"]
+    assert len(list(tmp_path.glob("out*"))) == 5
+    assert executor.poll(0) == []
+
+
+def test_a_worker_serves_many_jobs(tmp_path, job):
+    executor = make_executor("local", entry="stand_in_worker", jobs=1)
+    pids = tmp_path / "pids"
+    note_pid = f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')"
+    executor.submit([job(str(i), note_pid) for i in range(3)])
+    finish(executor, 3)
+    executor.close()
+    assert len(set(pids.read_text().split())) == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "how"),
+    [
+        ("os.kill(os.getpid(), 9)", "was killed by SIGKILL"),
+        ("raise ValueError('what went wrong')", "exited with code 1"),
+        ("os.close(1); time.sleep(60)", "was killed by SIGKILL"),
+    ],
+    ids=["killed", "raised", "silent"],
+)
+def test_a_worker_that_dies_is_replaced(job, program, how):
+    executor = make_executor("local", entry="stand_in_worker", jobs=1)
+    bad, good = job("bad", program), job("good", "")
+    executor.submit([bad, good])
+    events = finish(executor, 2)
+    executor.close()
+    [death] = [event for event in events if event.kind == "died"]
+    assert death.job == bad
+    assert how in death.detail
+    if "what went wrong" in program:
+        assert "what went wrong" in death.detail
+    assert [event.job for event in events if event.kind == "finished"] == [good]
+
+
+def test_cancelling_ends_all_processes_at_once(tmp_path, job):
+    executor = make_executor("local", entry="stand_in_worker", jobs=2)
+    executor.submit([job(str(i), "time.sleep(60)") for i in range(4)])
+    while len(psutil.Process().children()) < 2:
+        time.sleep(0.05)
+    begin = time.monotonic()
+    executor.cancel()
+    assert time.monotonic() - begin < 30
+    assert psutil.Process().children() == []
+
+
+def test_an_unknown_executor_is_told():
+    with pytest.raises(InputError, match="did you mean 'inline'"):
+        make_executor("inlin", entry="x", jobs=1)
