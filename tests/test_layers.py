@@ -16,7 +16,7 @@ LAYERS = [
     {"store", "executors", "stats"},
     {"algorithms"},
     {"policies"},
-    {"data", "cards"},
+    {"data", "cards", "regularization"},
     {"util"},
     {"errors"},
 ]

@@ -1,0 +1,1 @@
+"""Regularization of networks, with a strength that may follow the validation loss."""

@@ -1,0 +1,221 @@
+"""Regularizers of the loss, and of the weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch as th
+from torch import optim
+
+from imitbench.regularization.updaters import LambdaUpdater
+from imitbench.util.logger import HierarchicalLogger
+
+R = TypeVar("R")
+RegularizerT_co = TypeVar("RegularizerT_co", covariant=True)
+Self = TypeVar("Self", bound="Regularizer[Any]")
+
+
+class RegularizerFactory(Protocol[RegularizerT_co]):
+    """Makes a regularizer once optimizer and logger exist; the rest was configured before."""
+
+    def __call__(
+        self, *, optimizer: optim.Optimizer, logger: HierarchicalLogger
+    ) -> RegularizerT_co:
+        """Makes the regularizer."""
+
+
+class Regularizer(ABC, Generic[R]):
+    """Base of regularizers.
+
+    Args:
+        optimizer: Optimizer of the parameters to regularize.
+        initial_lambda: Strength at first.
+        lambda_updater: Changes the strength by the losses; `None` keeps it.
+        logger: Where the strength is logged.
+        val_split: Fraction of the data on which the validation loss is measured, in (0, 1);
+            needed by an updater and by nothing else.
+
+    Raises:
+        ValueError: `val_split` is out of range; only one of `lambda_updater` and `val_split` is
+            given; the strength is negative; or it is 0 and so has no effect.
+    """
+
+    def __init__(
+        self,
+        optimizer: optim.Optimizer,
+        initial_lambda: float,
+        lambda_updater: LambdaUpdater | None,
+        logger: HierarchicalLogger,
+        val_split: float | None = None,
+    ) -> None:
+        _check(initial_lambda, lambda_updater, val_split)
+        self.optimizer = optimizer
+        self.lambda_ = initial_lambda
+        self.lambda_updater = lambda_updater
+        self.logger = logger
+        self.val_split = val_split
+        self.logger.record("regularization_lambda", self.lambda_)
+
+    @classmethod
+    def create(
+        cls: type[Self],
+        initial_lambda: float,
+        lambda_updater: LambdaUpdater | None = None,
+        val_split: float | None = None,
+        **kwargs: Any,
+    ) -> RegularizerFactory[Self]:
+        """Configures a regularizer whose optimizer and logger come later.
+
+        Args:
+            initial_lambda: Strength at first.
+            lambda_updater: Changes the strength by the losses; `None` keeps it.
+            val_split: Fraction of the data for validation.
+            **kwargs: Further arguments of the class.
+
+        Raises:
+            ValueError: As the constructor; found now rather than when training starts.
+        """
+        _check(initial_lambda, lambda_updater, val_split)
+
+        def factory(*, optimizer: optim.Optimizer, logger: HierarchicalLogger) -> Self:
+            return cls(
+                initial_lambda=initial_lambda,
+                optimizer=optimizer,
+                lambda_updater=lambda_updater,
+                logger=logger,
+                val_split=val_split,
+                **kwargs,
+            )
+
+        return factory
+
+    @abstractmethod
+    def regularize_and_backward(self, loss: th.Tensor) -> R:
+        """Regularizes and computes gradients; call it instead of `loss.backward()`.
+
+        Args:
+            loss: Scalar loss.
+        """
+
+    def update_params(self, train_loss: th.Tensor | float, val_loss: th.Tensor | float) -> None:
+        """Lets the updater change the strength, and logs it.
+
+        Args:
+            train_loss: Loss on training data.
+            val_loss: Loss on validation data.
+        """
+        if self.lambda_updater is not None:
+            self.lambda_ = self.lambda_updater(self.lambda_, train_loss, val_loss)
+            self.logger.record("regularization_lambda", self.lambda_)
+
+
+class LossRegularizer(Regularizer[th.Tensor]):
+    """Base of regularizers that add a penalty to the loss."""
+
+    @abstractmethod
+    def _loss_penalty(self, loss: th.Tensor) -> th.Tensor:
+        """The penalty, a scalar with gradient."""
+
+    def regularize_and_backward(self, loss: th.Tensor) -> th.Tensor:
+        """Adds the penalty and computes gradients.
+
+        Args:
+            loss: Scalar loss.
+
+        Returns:
+            The loss with its penalty.
+        """
+        regularized = loss + self._loss_penalty(loss)
+        regularized.backward()  # type: ignore[no-untyped-call]
+        self.logger.record("regularized_loss", regularized.item())
+        return regularized
+
+
+class WeightRegularizer(Regularizer[None]):
+    """Base of regularizers that change the weights directly."""
+
+    @abstractmethod
+    def _weight_penalty(self, weight: th.Tensor, group: dict[str, Any]) -> th.Tensor | float:
+        """What is added to a weight.
+
+        Args:
+            weight: The weight.
+            group: The optimizer's group of parameters that it belongs to.
+        """
+
+    def regularize_and_backward(self, loss: th.Tensor) -> None:
+        """Computes gradients of the loss as it is, then changes the weights.
+
+        Args:
+            loss: Scalar loss.
+        """
+        loss.backward()  # type: ignore[no-untyped-call]
+        with th.no_grad():
+            for group in self.optimizer.param_groups:
+                for weight in group["params"]:
+                    weight += self._weight_penalty(weight, group)
+
+
+class LpRegularizer(LossRegularizer):
+    """Adds `lambda * sum |w|^p` over all parameters to the loss.
+
+    Args:
+        optimizer: Optimizer of the parameters to regularize.
+        initial_lambda: Strength at first.
+        lambda_updater: Changes the strength by the losses; `None` keeps it.
+        logger: Where the strength is logged.
+        p: Order of the norm, a positive integer.
+        val_split: Fraction of the data for validation.
+
+    Raises:
+        ValueError: `p` is no positive integer, or as the base class.
+    """
+
+    def __init__(
+        self,
+        optimizer: optim.Optimizer,
+        initial_lambda: float,
+        lambda_updater: LambdaUpdater | None,
+        logger: HierarchicalLogger,
+        p: int,
+        val_split: float | None = None,
+    ) -> None:
+        super().__init__(optimizer, initial_lambda, lambda_updater, logger, val_split)
+        if not isinstance(p, int) or p < 1:
+            raise ValueError(f"p must be a positive integer, not {p!r}")
+        self.p = p
+
+    def _loss_penalty(self, loss: th.Tensor) -> th.Tensor:
+        powers = [
+            weight.abs().pow(self.p).sum()
+            for group in self.optimizer.param_groups
+            for weight in group["params"]
+        ]
+        return self.lambda_ * th.stack(powers).sum()
+
+
+class WeightDecayRegularizer(WeightRegularizer):
+    """Takes `lambda * learning rate` of each weight away at each step.
+
+    Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization".
+    """
+
+    def _weight_penalty(self, weight: th.Tensor, group: dict[str, Any]) -> th.Tensor:
+        learning_rate: float = group["lr"]
+        return -self.lambda_ * learning_rate * weight
+
+
+def _check(
+    initial_lambda: float, lambda_updater: LambdaUpdater | None, val_split: float | None
+) -> None:
+    if initial_lambda < 0:
+        raise ValueError(f"initial_lambda must not be negative, but is {initial_lambda}")
+    if lambda_updater is None and initial_lambda == 0:
+        raise ValueError("initial_lambda is 0 and there is no lambda_updater: it has no effect")
+    if val_split is not None and not 0 < val_split < 1:
+        raise ValueError(f"val_split must lie in (0, 1), not {val_split}")
+    if lambda_updater is not None and val_split is None:
+        raise ValueError("lambda_updater needs val_split, to measure the validation loss")
+    if lambda_updater is None and val_split is not None:
+        raise ValueError("val_split has no use without a lambda_updater")
