@@ -1,0 +1,82 @@
+"""Makes a policy explore by handing over to random actions now and then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector.utils import batch_space
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.data.policy_callable import AnyPolicy, policy_to_callable
+from imitbench.util.util import make_seeds
+
+Array = npt.NDArray[Any]
+States = tuple[Array, ...] | None
+
+
+class ExplorationWrapper:
+    """A policy that alternates between a given policy and a random one.
+
+    After each action the acting policy is kept with probability `1 - switch_prob`; otherwise the
+    next one is drawn anew, whichever acts now: the random policy with probability `random_prob`.
+    All environments switch together.
+
+    Args:
+        policy: The policy to make explorative.
+        venv: Where it acts.
+        random_prob: Probability of the random policy at each draw, in [0, 1].
+        switch_prob: Probability of a draw after each action, in [0, 1].
+        rng: Source of all draws, the random actions included.
+        deterministic_policy: Whether the given policy takes its most likely action; must be
+            false for plain functions.
+
+    Raises:
+        ValueError: A probability is out of range.
+    """
+
+    def __init__(
+        self,
+        policy: AnyPolicy,
+        venv: VecEnv,
+        random_prob: float,
+        switch_prob: float,
+        rng: np.random.Generator,
+        deterministic_policy: bool = False,
+    ) -> None:
+        for name, value in (("random_prob", random_prob), ("switch_prob", switch_prob)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], not {value}")
+        self.random_prob = random_prob
+        self.switch_prob = switch_prob
+        self.rng = rng
+        self._wrapped = policy_to_callable(policy, venv, deterministic_policy, rng=rng)
+        self._random_actions = batch_space(venv.action_space, venv.num_envs)
+        self._random_actions.seed(make_seeds(rng))
+        self._acts_randomly = False
+        self._draw()
+
+    def __call__(
+        self, obs: Array | dict[str, Array], state: States = None, starts: Array | None = None
+    ) -> tuple[Array, States]:
+        """Chooses actions.
+
+        Args:
+            obs: Batch of observations.
+            state: State of the wrapped policy.
+            starts: Where episodes begin, shape (n_envs,), bool.
+
+        Returns:
+            Actions, and the state of the wrapped policy.
+        """
+        if self._acts_randomly:
+            actions, following = self._random_actions.sample(), state
+        else:
+            actions, following = self._wrapped(obs, state, starts)
+        if self.rng.random() < self.switch_prob:
+            self._draw()
+        return actions, following
+
+    def _draw(self) -> None:
+        self._acts_randomly = bool(self.rng.random() < self.random_prob)

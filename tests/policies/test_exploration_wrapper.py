@@ -1,0 +1,69 @@
+"""Exploration: how often, for how long, and by which generator."""
+
+import numpy as np
+import pytest
+import stable_baselines3.common.vec_env as vec_env
+from support.environments import Counter
+
+from imitbench.data import rollout
+from imitbench.policies.exploration_wrapper import ExplorationWrapper
+
+WRAPPED = -1  # an action that no random policy takes
+
+
+@pytest.fixture
+def venv():
+    return vec_env.DummyVecEnv([lambda: Counter((5,))] * 2)
+
+
+def constant(obs, state, starts):
+    return np.full(len(obs), WRAPPED), state
+
+
+def actions_of(venv, random_prob, switch_prob, steps=4000, seed=0):
+    wrapper = ExplorationWrapper(
+        constant, venv, random_prob, switch_prob, np.random.default_rng(seed)
+    )
+    obs = venv.reset()
+    return np.array([wrapper(obs)[0] for _ in range(steps)])
+
+
+def test_without_randomness_the_policy_is_itself(venv):
+    assert (actions_of(venv, 0.0, 0.5) == WRAPPED).all()
+
+
+def test_with_nothing_else_all_actions_are_random(venv):
+    actions = actions_of(venv, 1.0, 0.5)
+    assert set(np.unique(actions)) == {0, 1, 2}
+
+
+def test_the_share_of_random_actions(venv):
+    share = (actions_of(venv, 0.3, 0.5, steps=20_000)[:, 0] != WRAPPED).mean()
+    assert share == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_policy_is_kept_until_the_next_draw(venv):
+    random = actions_of(venv, 0.5, 0.1, steps=20_000)[:, 0] != WRAPPED
+    # A draw happens after one action in ten, and half of them change the policy.
+    assert (random[1:] != random[:-1]).mean() == pytest.approx(0.05, abs=0.01)
+    never = actions_of(venv, 0.5, 0.0)[:, 0] != WRAPPED
+    assert never.all() or not never.any()
+
+
+def test_the_same_generator_gives_the_same_actions(venv):
+    first, second = (actions_of(venv, 0.5, 0.5, steps=100) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, actions_of(venv, 0.5, 0.5, steps=100, seed=1))
+
+
+def test_it_collects_rollouts(venv):
+    rng = np.random.default_rng(0)
+    wrapper = ExplorationWrapper(None, venv, 0.5, 0.5, rng)
+    episodes = rollout.rollout(wrapper, venv, rollout.make_min_episodes(3), rng, unwrap=False)
+    assert len(episodes) >= 3
+
+
+@pytest.mark.parametrize("probabilities", [(-0.1, 0.5), (0.5, 1.1)])
+def test_probabilities_out_of_range_are_told(venv, probabilities):
+    with pytest.raises(ValueError, match=r"_prob must lie in \[0, 1\]"):
+        ExplorationWrapper(None, venv, *probabilities, np.random.default_rng(0))
