@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
-import numpy as np
+import torch as th
 from stable_baselines3.common.policies import BasePolicy
 from torch.utils import data as th_data
 
@@ -117,14 +117,17 @@ class DemonstrationAlgorithm(BaseImitationAlgorithm, Generic[TransitionKind]):
         """The policy that imitates the demonstrations."""
 
 
-def as_transitions(demonstrations: AnyTransitions) -> types.TransitionsMinimal | None:
+def as_transitions(
+    demonstrations: AnyTransitions,
+) -> types.TransitionsMinimal | Iterable[types.TransitionMapping]:
     """Flattens trajectories; transitions pass unchanged.
 
     Args:
         demonstrations: Any demonstrations.
 
     Returns:
-        Transitions, or `None` for an iterable of batches.
+        Transitions, or an iterable of all the batches that were given. Go on with what is
+        returned: looking at the first entry of an iterator takes it out of the original.
 
     Raises:
         TypeError: Demonstrations of another type.
@@ -146,24 +149,11 @@ def as_transitions(demonstrations: AnyTransitions) -> types.TransitionsMinimal |
     if isinstance(first, types.Trajectory):
         return rollout.flatten_trajectories(list(cast(Iterable[types.Trajectory], rest)))
     if isinstance(first, Mapping):
-        return None
+        return cast(Iterable[types.TransitionMapping], rest)
     raise TypeError(
         "demonstrations must hold trajectories or batches of transitions, "
         f"not {type(first).__name__}"
     )
-
-
-def check_transitions(transitions: types.TransitionsMinimal) -> None:
-    """Makes sure that observations and actions are finite.
-
-    Raises:
-        ValueError: They are not; the message says which.
-    """
-    obs = transitions.obs
-    parts: dict[str, Any] = dict(obs.items()) if isinstance(obs, types.DictObs) else {"obs": obs}
-    for name, values in {**parts, "acts": transitions.acts}.items():
-        if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
-            raise ValueError(f"demonstrations: {name} holds values that are not finite")
 
 
 class _CheckedBatches:
@@ -173,16 +163,22 @@ class _CheckedBatches:
         self._batches = batches
         self._batch_size = batch_size
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[types.TransitionMapping]:
         for batch in self._batches:
             for key in ("obs", "acts"):
-                size = len(batch[key])
+                if key not in batch:
+                    raise ValueError(f"demonstrations: a batch has no '{key}'")
+                size = _batch_length(batch[key])
                 if size != self._batch_size:
                     raise ValueError(
                         f"demonstrations: a batch has {size} entries in '{key}', "
                         f"but batch_size is {self._batch_size}"
                     )
             yield batch
+
+
+def _batch_length(values: Any) -> int:
+    return len(next(iter(values.values()))) if isinstance(values, Mapping) else len(values)
 
 
 def make_data_loader(
@@ -207,20 +203,59 @@ def make_data_loader(
     """
     check_batch_size(batch_size)
     flat = as_transitions(transitions)
-    if flat is None:
-        return _CheckedBatches(cast(Iterable[types.TransitionMapping], transitions), batch_size)
+    if not isinstance(flat, types.TransitionsMinimal):
+        return _CheckedBatches(flat, batch_size)
     check_enough(flat, batch_size)
     options: dict[str, Any] = {"shuffle": True, "drop_last": True, **(data_loader_kwargs or {})}
-    loader = th_data.DataLoader(
-        flat, batch_size=batch_size, collate_fn=types.transitions_collate_fn, **options
-    )
+    if options.keys() & {"sampler", "batch_sampler", "collate_fn"}:
+        options = {"collate_fn": types.transitions_collate_fn, **options}
+        loader = th_data.DataLoader(flat, batch_size=batch_size, **options)
+    else:
+        loader = _whole_batch_loader(flat, batch_size, **options)
     return cast(Iterable[types.TransitionMapping], loader)
 
 
-def check_batch_size(batch_size: int) -> None:
-    """Raises a `ValueError` unless `batch_size` is positive."""
+def _whole_batch_loader(
+    transitions: types.TransitionsMinimal,
+    batch_size: int,
+    *,
+    shuffle: bool,
+    drop_last: bool,
+    generator: th.Generator | None = None,
+    **options: Any,
+) -> th_data.DataLoader[Any]:
+    """Indexes a batch at once: the batches of a plain `DataLoader`, many times faster."""
+    order: th_data.Sampler[int] = (
+        th_data.RandomSampler(transitions, generator=generator)
+        if shuffle
+        else th_data.SequentialSampler(transitions)
+    )
+    return th_data.DataLoader(
+        transitions,
+        batch_size=None,
+        sampler=th_data.BatchSampler(order, batch_size, drop_last),
+        collate_fn=_batch_as_mapping,
+        generator=generator,
+        **options,
+    )
+
+
+def _batch_as_mapping(batch: Any) -> Mapping[str, Any]:
+    """Transitions as `types.transitions_collate_fn` makes them of single entries."""
+    return {
+        name: list(values)
+        if name == "infos"
+        else values
+        if isinstance(values, types.DictObs)
+        else util.safe_to_tensor(values)
+        for name, values in types.dataclass_quick_asdict(batch).items()
+    }
+
+
+def check_batch_size(batch_size: int, name: str = "batch_size") -> None:
+    """Raises a `ValueError` unless `batch_size`, the argument called `name`, is positive."""
     if batch_size <= 0:
-        raise ValueError(f"batch_size must be positive, not {batch_size}")
+        raise ValueError(f"{name} must be positive, not {batch_size}")
 
 
 def check_enough(transitions: Sequence[Any], batch_size: int) -> None:

@@ -30,6 +30,7 @@ from imitbench.algorithms.bc_batches import (
 )
 from imitbench.algorithms.bc_log import BCLogger, RolloutStatsComputer
 from imitbench.algorithms.bc_loss import BCTrainingMetrics, BehaviorCloningLossCalculator
+from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
 from imitbench.data import types
 from imitbench.policies.base import FeedForward32Policy
 from imitbench.util.logger import HierarchicalLogger
@@ -91,7 +92,9 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     ) -> None:
         base.check_batch_size(batch_size)
         self.batch_size = batch_size
-        self.minibatch_size = minibatch_size or batch_size
+        self.minibatch_size = batch_size if minibatch_size is None else minibatch_size
+        base.check_batch_size(self.minibatch_size, "minibatch_size")
+        check_action_space(action_space)
         if batch_size % self.minibatch_size != 0:
             raise ValueError(
                 f"batch_size {batch_size} is no multiple of minibatch_size {self.minibatch_size}"
@@ -144,30 +147,17 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             ValueError: They are empty, not finite, fewer than a batch, or of other shapes.
         """
         device = self._policy.device
-        transitions = base.as_transitions(demonstrations)
-        if transitions is None:
-            batches = base.make_data_loader(demonstrations, self.minibatch_size)
-            self._batches = TensorBatches(batches, device)
+        given = base.as_transitions(demonstrations)
+        if not isinstance(given, types.TransitionsMinimal):
+            batches = base.make_data_loader(given, self.minibatch_size)
+            self._batches = TensorBatches(batches, self._check_fit, device)
             return
-        self._check_shapes(transitions)
-        base.check_transitions(transitions)
-        base.check_enough(transitions, self.minibatch_size)
-        self._batches = ShuffledTransitions(transitions, self.minibatch_size, self.rng, device)
+        self._check_fit(given.obs, given.acts)
+        base.check_enough(given, self.minibatch_size)
+        self._batches = ShuffledTransitions(given, self.minibatch_size, self.rng, device)
 
-    def _check_shapes(self, transitions: types.TransitionsMinimal) -> None:
-        expected = self.observation_space.shape
-        obs = transitions.obs
-        if isinstance(obs, types.DictObs) != isinstance(self.observation_space, gym.spaces.Dict):
-            raise ValueError(
-                f"demonstrations: observations do not fit observation_space "
-                f"{self.observation_space}"
-            )
-        pairs = [("actions", transitions.acts.shape[1:], self.action_space.shape)]
-        if not isinstance(obs, types.DictObs):
-            pairs.append(("observations", obs.shape[1:], expected))
-        for name, shape, wanted in pairs:
-            if wanted is not None and tuple(shape) != tuple(wanted):
-                raise ValueError(f"demonstrations: {name} have shape {shape}, not {wanted}")
+    def _check_fit(self, obs: Any, acts: Any) -> None:
+        check_fit(obs, acts, self.observation_space, self.action_space)
 
     def train(
         self,
@@ -199,8 +189,11 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             reset_tensorboard: Whether the log's horizontal axis starts at 0 again.
 
         Raises:
-            ValueError: Not exactly one of `n_epochs` and `n_batches`, or no demonstrations.
+            ValueError: Not exactly one of `n_epochs` and `n_batches`, no demonstrations, bad
+                values in given batches, or a `log_interval` below 1.
         """
+        if log_interval < 1:
+            raise ValueError(f"log_interval must be at least 1, not {log_interval}")
         if self._batches is None:
             raise ValueError("demonstrations: there are none; call set_demonstrations() first")
         if reset_tensorboard:
@@ -234,26 +227,15 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         on_batch_end: Callable[[], None] | None,
     ) -> None:
         """The inner loop: backward on each minibatch, a step after each batch."""
-        policy, calculator, optimizer = self._policy, self.loss_calculator, self.optimizer
-        add_gradient = calculator.gradient_step(policy)
-        optimizer.zero_grad()
-        pending = 0
-        for (number, _, samples), batch in minibatches:
-            step, place = divmod(number, per_batch)
-            logged = step % log_interval == 0 and place == per_batch - 1
-            obs, acts = batch["obs"], batch["acts"]
-            add_gradient(obs, acts, 1 / per_batch)
-            metrics: BCTrainingMetrics | None = None
-            if logged:
-                # Apart from the gradient, so that how often is logged cannot change a number.
-                with th.no_grad(), evaluating(policy):
-                    metrics = calculator(policy, obs, acts)
-            pending += 1
-            if pending < per_batch:
-                continue
+        policy, optimizer = self._policy, self.optimizer
+        add_gradient = self.loss_calculator.gradient_step(policy)
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+
+        def end_batch(step: int, samples: int, batch: TensorBatch) -> None:
+            metrics = self._measure_loss(batch) if step % log_interval == 0 else None
             optimizer.step()
-            optimizer.zero_grad()
-            pending = 0
+            for parameter in parameters:  # as zero_grad() does, without its bookkeeping
+                parameter.grad = None
             if metrics is not None:
                 with th.no_grad():
                     stats = measure(policy, self.rng)
@@ -263,9 +245,21 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             if metrics is not None or on_batch_end is not None:
                 # Acting, which a measurement or a callback may do, ends the training mode.
                 policy.set_training_mode(True)
-        if pending:
-            optimizer.step()
-            optimizer.zero_grad()
+
+        optimizer.zero_grad()
+        place = per_batch - 1
+        for (number, _, samples), batch in minibatches:
+            add_gradient(batch["obs"], batch["acts"], 1 / per_batch)
+            step, place = divmod(number, per_batch)
+            if place == per_batch - 1:
+                end_batch(step, samples, batch)
+        if place != per_batch - 1:  # the last pass ended within a batch
+            end_batch(step, samples, batch)
+
+    def _measure_loss(self, batch: TensorBatch) -> BCTrainingMetrics:
+        """Apart from the gradient, so that how often is logged cannot change a number."""
+        with th.no_grad(), evaluating(self._policy):
+            return self.loss_calculator(self._policy, batch["obs"], batch["acts"])
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on.
@@ -287,13 +281,15 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         """Restores what `state_dict` gave; the demonstrations must be the same.
 
         Raises:
-            ValueError: The state belongs to other demonstrations.
+            ValueError: The state belongs to other demonstrations, or to another batch size.
         """
+        if isinstance(self._batches, ShuffledTransitions) != ("batches" in state):
+            raise ValueError("state: set the demonstrations that it was made with first")
+        if isinstance(self._batches, ShuffledTransitions):
+            self._batches.load_state_dict(state["batches"])
         self._policy.load_state_dict(state["policy"])
         self.optimizer.load_state_dict(cast(dict[str, Any], state["optimizer"]))
         self.rng.bit_generator.state = state["rng"]
-        if isinstance(self._batches, ShuffledTransitions):
-            self._batches.load_state_dict(state["batches"])
 
     def save_policy(self, policy_path: types.AnyPath) -> None:
         """Stores the policy without pickle; `reconstruct_policy` reads it.

@@ -69,17 +69,21 @@ class ShuffledTransitions:
             yield {"obs": _select(obs, part), "acts": acts[part]}
 
     def state_dict(self) -> dict[str, Any]:
-        """Order and position of the current pass."""
+        """Order and position of the current pass, and the size of its batches."""
         order = None if self._order is None else th.from_numpy(self._order.copy())
-        return {"order": order, "position": self.position}
+        return {"order": order, "position": self.position, "batch_size": self._batch_size}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave.
 
         Raises:
-            ValueError: It belongs to another amount of data.
+            ValueError: It belongs to another amount of data, or to batches of another size.
         """
         order = state["order"]
+        if state["batch_size"] != self._batch_size:
+            raise ValueError(
+                f"state is of batches of {state['batch_size']}, but they have {self._batch_size}"
+            )
         if order is not None and len(order) != len(self._acts):
             raise ValueError(
                 f"state is of {len(order)} transitions, but there are {len(self._acts)}"
@@ -93,21 +97,26 @@ class TensorBatches:
 
     Args:
         batches: Batches with `obs` and `acts`, one pass each time they are iterated over.
+        check: Called with the observations and actions of each batch; raises where they are bad.
         device: Where batches are.
     """
 
-    def __init__(self, batches: Iterable[types.TransitionMapping], device: th.device) -> None:
+    def __init__(
+        self,
+        batches: Iterable[types.TransitionMapping],
+        check: Callable[[Any, Any], None],
+        device: th.device,
+    ) -> None:
         self._batches = batches
+        self._check = check
         self._device = device
 
     def __iter__(self) -> Iterator[TensorBatch]:
         """A new pass."""
         for batch in self._batches:
-            obs = batch["obs"]
-            if isinstance(obs, types.DictObs):
-                obs = types.maybe_unwrap_dictobs(obs)
+            self._check(batch["obs"], batch["acts"])
             yield {
-                "obs": _to_device(obs, self._device),
+                "obs": _to_device(types.maybe_unwrap_dictobs(batch["obs"]), self._device),
                 "acts": safe_to_tensor(batch["acts"]).to(self._device),
             }
 
@@ -160,7 +169,9 @@ class BatchIteratorWithEpochEndCallback:
                 if batches == self.n_batches and not self._at_end():
                     return
             if empty:
-                raise ValueError("demonstrations: a pass has no batches")
+                raise ValueError(
+                    "demonstrations: a pass has no batches (an iterator gives a single pass)"
+                )
             if self.on_epoch_end is not None:
                 self.on_epoch_end(epochs)
             epochs += 1

@@ -126,7 +126,7 @@ class BehaviorCloningLossCalculator:
             weighted = probs * log_probs
             entropy = weighted.sum(dim=1, keepdim=True)
             gradient = probs + self.ent_weight * (weighted - probs * entropy)
-        chosen = acts.long().view(-1, 1)
+        chosen = acts.long().reshape(-1, 1)
         gradient = gradient.scatter_add(1, chosen, -th.ones_like(chosen, dtype=probs.dtype))
         return gradient.mul_(scale)
 
@@ -135,7 +135,7 @@ class BehaviorCloningLossCalculator:
     ) -> th.Tensor:
         """Derivative by the mean, in closed form; that by the deviation is added on the way."""
         precision = (-policy.log_std).exp()
-        z = (acts.view_as(mean) - mean) * precision
+        z = (_like(acts, mean) - mean) * precision
         by_log_std = (1 - self.ent_weight) * scale * len(mean) - scale * z.square().sum(dim=0)
         if policy.log_std.requires_grad:
             old = policy.log_std.grad
@@ -169,10 +169,10 @@ def log_prob_and_entropy(
     output = _action_output(policy, obs)
     if isinstance(policy.action_dist, CategoricalDistribution):
         log_probs = output.log_softmax(dim=1)
-        chosen = log_probs.gather(1, acts.long().view(-1, 1)).squeeze(1)
+        chosen = log_probs.gather(1, acts.long().reshape(-1, 1)).squeeze(1)
         return chosen, -(log_probs.exp() * log_probs).sum(dim=1)
     log_std = policy.log_std
-    z = (acts.view_as(output) - output) * (-log_std).exp()
+    z = (_like(acts, output) - output) * (-log_std).exp()
     constant = (log_std + _HALF_LOG_TAU).sum()
     return -0.5 * z.square().sum(dim=1) - constant, constant + 0.5 * output.shape[1]
 
@@ -183,6 +183,11 @@ def _action_output(policy: ActorCriticPolicy, obs: PyTorchObs) -> th.Tensor:
     assert isinstance(features, th.Tensor), "a shared extractor gives one tensor"
     output: th.Tensor = policy.action_net(policy.mlp_extractor.forward_actor(features))
     return output
+
+
+def _like(acts: th.Tensor, output: th.Tensor) -> th.Tensor:
+    """Actions in the shape and data type of the network's output; float64 ones are common."""
+    return acts.reshape(output.shape).to(output.dtype)
 
 
 def has_short_cut(policy: ActorCriticPolicy) -> bool:

@@ -92,7 +92,13 @@ class HierarchicalLogger(sb_logger.Logger):
 
     @contextmanager
     def add_key_prefix(self, prefix: str) -> Generator[None, None, None]:
-        """Adds a part in front of the keys recorded during accumulations."""
+        """Adds a part in front of the keys recorded during the active accumulation.
+
+        Raises:
+            RuntimeError: No accumulation is active, so that the prefix would have no effect.
+        """
+        if self.current_logger is None:
+            raise RuntimeError("a key prefix has a meaning only while means are being accumulated")
         self._key_prefixes.append(prefix)
         try:
             yield
@@ -222,8 +228,8 @@ def configure(
         The logger.
     """
     if folder is None:
-        stamp = datetime.datetime.now().strftime("imitbench-%Y-%m-%d-%H-%M-%S-%f")
-        path = Path(tempfile.gettempdir()) / stamp
+        stamp = datetime.datetime.now().strftime("imitbench-%Y-%m-%d-%H-%M-%S-")
+        path = Path(tempfile.mkdtemp(prefix=stamp))
     else:
         path = parse_path(folder)
     formats = DEFAULT_FORMATS if format_strs is None else format_strs

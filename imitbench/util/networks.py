@@ -93,7 +93,7 @@ class BaseNorm(nn.Module, ABC):
         Returns:
             The same shape.
         """
-        if self.training:
+        if self.training and len(x) > 0:  # an empty batch has no variance
             with th.no_grad():
                 self.update_stats(x)
         return (x - self.running_mean) * th.rsqrt(self.running_var + self.eps)

@@ -52,7 +52,7 @@ def make_seeds(rng: np.random.Generator, n: int | None = None) -> list[int] | in
     Returns:
         Integers in [0, 2**31 - 1).
     """
-    seeds: list[int] = rng.integers(0, _MAX_SEED, (n or 1,)).tolist()
+    seeds: list[int] = rng.integers(0, _MAX_SEED, 1 if n is None else n).tolist()
     return seeds[0] if n is None else seeds
 
 
@@ -261,7 +261,7 @@ def parse_path(
         return parsed
     if not allow_relative:
         raise ValueError(f"path must be absolute, not {parsed}")
-    return (base_directory or Path.cwd()) / parsed
+    return Path.cwd() / (base_directory or "") / parsed
 
 
 def parse_optional_path(

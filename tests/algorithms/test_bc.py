@@ -9,16 +9,20 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common import distributions
+from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.policies import ActorCriticPolicy
 
 from imitbench.algorithms import bc
 from imitbench.algorithms.bc_loss import has_short_cut, log_prob_and_entropy
 from imitbench.data import rollout, serialize, types
+from imitbench.data.wrappers import RolloutInfoWrapper
+from imitbench.experts.catalog import find_expert
 from imitbench.policies.base import (
     FeedForward32Policy,
     NormalizeFeaturesExtractor,
     RandomPolicy,
 )
+from imitbench.policies.storage import load_policy
 from imitbench.util import logger as imit_logger
 from imitbench.util.util import make_vec_env
 
@@ -215,6 +219,23 @@ def test_epochs_and_batches_are_counted():
     assert counts == {"epochs": 4, "batches": 24}
 
 
+def test_a_batch_that_the_last_pass_leaves_unfinished_is_a_batch_all_the_same(tmp_path):
+    log = imit_logger.configure(tmp_path, ["json"])
+    trainer = make_bc(batch_size=128, minibatch_size=64, custom_logger=log)  # 3 minibatches
+    ends = []
+    before = trainer.policy.action_net.bias.clone()
+    trainer.train(
+        n_epochs=1, on_batch_end=lambda: ends.append(trainer.policy.action_net.bias.clone()),
+        log_interval=1, progress_bar=False,
+    )  # fmt: skip
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "progress.json").open()]
+    assert [line["bc/samples_so_far"] for line in lines] == [128, 192]
+    assert len(ends) == 2
+    assert not th.equal(before, ends[0])
+    assert not th.equal(ends[0], ends[1])
+
+
 def test_an_epoch_sees_every_transition_at_most_once():
     data = transitions_for(ACTIONS["discrete"], n=96)
     trainer = make_bc(data=data, batch_size=32)
@@ -269,8 +290,9 @@ def test_rollouts_are_logged_and_training_goes_on_in_training_mode(cartpole, tmp
     assert not policy.training
 
 
+@pytest.mark.parametrize("amount", [{"n_batches": 13}, {"n_epochs": 2}], ids=str)
 @pytest.mark.parametrize("kind", ["discrete", "box"])
-def test_resumed_training_equals_uninterrupted_training_bit_for_bit(kind):
+def test_resumed_training_equals_uninterrupted_training_bit_for_bit(kind, amount):
     def fresh(seed):
         policy = ActorCriticPolicy(
             OBS, ACTIONS[kind], lambda _: 1e-3, net_arch=[8],
@@ -280,14 +302,14 @@ def test_resumed_training_equals_uninterrupted_training_bit_for_bit(kind):
 
     straight, first = fresh(0), fresh(0)
     first.policy.load_state_dict(straight.policy.state_dict())
-    straight.train(n_batches=26, progress_bar=False)
-    first.train(n_batches=13, progress_bar=False)
+    straight.train(**{unit: 2 * number for unit, number in amount.items()}, progress_bar=False)
+    first.train(**amount, progress_bar=False)
     stored = io.BytesIO()
     th.save(first.state_dict(), stored)
     stored.seek(0)
     second = fresh(1)
     second.load_state_dict(th.load(stored, weights_only=True))
-    second.train(n_batches=13, progress_bar=False)
+    second.train(**amount, progress_bar=False)
     for name, tensor in straight.policy.state_dict().items():
         assert th.equal(tensor, second.policy.state_dict()[name]), name
 
@@ -303,9 +325,17 @@ def test_how_often_is_logged_changes_no_number():
 def test_a_state_of_other_demonstrations_is_refused():
     trainer = make_bc()
     trainer.train(n_batches=1, progress_bar=False)
-    other = make_bc(data=transitions_for(ACTIONS["discrete"], n=64))
+    state = trainer.state_dict()
+    other = make_bc(seed=1, data=transitions_for(ACTIONS["discrete"], n=64))
+    before = [parameter.clone() for parameter in other.policy.parameters()]
     with pytest.raises(ValueError, match="200 transitions"):
-        other.load_state_dict(trainer.state_dict())
+        other.load_state_dict(state)
+    for parameter, old in zip(other.policy.parameters(), before, strict=True):
+        assert th.equal(parameter, old)  # refused as a whole
+    with pytest.raises(ValueError, match="batches of 32"):
+        make_bc(batch_size=16).load_state_dict(state)
+    with pytest.raises(ValueError, match="set the demonstrations"):
+        make_bc().load_state_dict({key: state[key] for key in ("policy", "optimizer", "rng")})
 
 
 def test_the_same_seed_trains_the_same_policy():
@@ -337,6 +367,35 @@ def test_demonstrations_come_in_many_forms(form):
     before = [parameter.clone() for parameter in trainer.policy.parameters()]
     trainer.train(n_batches=3, progress_bar=False)
     assert any(not th.equal(a, b) for a, b in zip(before, trainer.policy.parameters(), strict=True))
+
+
+def test_an_iterator_of_batches_is_used_to_its_end():
+    flat = transitions_for(ACTIONS["discrete"], n=96)
+    batches = ({"obs": flat.obs[i : i + 32], "acts": flat.acts[i : i + 32]} for i in (0, 32, 64))
+    trainer = make_bc(data=batches)
+    ends = []
+    trainer.train(n_epochs=1, on_batch_end=lambda: ends.append(1), progress_bar=False)
+    assert len(ends) == 3
+    with pytest.raises(ValueError, match="single pass"):
+        trainer.train(n_epochs=1, progress_bar=False)
+
+
+def test_actions_of_another_precision_train_the_same_policy():
+    # Data sets often hold float64; parameters and their gradients stay float32.
+    plain, double = (
+        make_bc(
+            ACTIONS["box"],
+            data=types.TransitionsMinimal(
+                obs=data.obs.astype(dtype), acts=data.acts.astype(dtype), infos=data.infos
+            ),
+        )
+        for data in [transitions_for(ACTIONS["box"])]
+        for dtype in (np.float32, np.float64)
+    )
+    for trainer in (plain, double):
+        trainer.train(n_batches=10, progress_bar=False)
+    for one, other in zip(plain.policy.parameters(), double.policy.parameters(), strict=True):
+        th.testing.assert_close(one, other)
 
 
 def test_a_policy_survives_storage(tmp_path):
@@ -378,6 +437,8 @@ def test_the_loggers_own_files_are_no_part_of_a_pickle():
         ({"optimizer_kwargs": {"weight_decay": 1.0}}, "l2_weight"),
         ({"batch_size": 32, "minibatch_size": 5}, "no multiple of minibatch_size"),
         ({"batch_size": 0}, "batch_size must be positive"),
+        ({"minibatch_size": 0}, "minibatch_size must be positive"),
+        ({"minibatch_size": -8}, "minibatch_size must be positive"),
         ({"batch_size": 201}, "200 transitions, fewer than batch_size 201"),
         ({"data": []}, "demonstrations are empty"),
         ({"data": [{"obs": np.zeros((3, 3)), "acts": np.zeros(3)}]}, "batch_size is 32"),
@@ -385,7 +446,13 @@ def test_the_loggers_own_files_are_no_part_of_a_pickle():
             {"policy": FeedForward32Policy(OBS, ACTIONS["box"], lambda _: 1e-3)},
             "policy: its action_space",
         ),
-        ({"data": transitions_for(ACTIONS["box"])}, "actions have shape"),
+        ({"data": transitions_for(ACTIONS["box"])}, "acts has shape"),
+        ({"data": [{"obs": np.zeros((32, 3))}]}, "no 'acts'"),
+        (
+            {"data": [{"obs": np.full((32, 3), np.nan), "acts": np.zeros(32)}]},
+            "obs holds values that are not finite",
+        ),
+        ({"action_space": spaces.Discrete(3, start=1)}, "does not start at 0"),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(options, message):
@@ -408,6 +475,11 @@ def test_demonstrations_of_another_type_are_named():
         make_bc(data=["a"])
 
 
+def test_the_log_interval_is_positive():
+    with pytest.raises(ValueError, match="log_interval"):
+        make_bc().train(n_batches=1, log_interval=0, progress_bar=False)
+
+
 @pytest.mark.parametrize("counts", [{}, {"n_epochs": 1, "n_batches": 1}, {"n_epochs": -1}])
 def test_training_needs_exactly_one_count(counts):
     with pytest.raises(ValueError, match="n_epochs and n_batches"):
@@ -420,6 +492,39 @@ def test_training_needs_demonstrations():
     )
     with pytest.raises(ValueError, match="set_demonstrations"):
         trainer.train(n_epochs=1)
+
+
+def test_the_whole_way_from_an_expert_to_its_clone(cartpole):
+    # The bundled expert is recorded, flattened, cloned and measured; so is a novice.
+    expert = load_policy(find_expert("ppo-seals-CartPole-v0"))
+    novice = RandomPolicy(cartpole.observation_space, cartpole.action_space)
+    novice.action_space.seed(0)
+    rng = np.random.default_rng(0)
+    returns = {}
+    recorder = make_vec_env(
+        "seals:seals/CartPole-v0", rng=rng, n_envs=2,
+        post_wrappers=[lambda env, _: RolloutInfoWrapper(env)],
+    )  # fmt: skip
+    for name, teacher in {"expert": expert, "novice": novice}.items():
+        demos = rollout.rollout(
+            teacher, recorder, rollout.make_sample_until(min_episodes=4), rng=rng, verbose=False
+        )
+        th.manual_seed(0)
+        trainer = bc.BC(
+            observation_space=cartpole.observation_space,
+            action_space=cartpole.action_space,
+            demonstrations=rollout.flatten_trajectories(demos),
+            rng=rng,
+            custom_logger=imit_logger.configure(format_strs=[]),
+        )
+        if name == "expert":
+            returns["untrained"], _ = evaluate_policy(trainer.policy, cartpole, 2)
+        trainer.train(n_epochs=12, progress_bar=False)
+        returns[name], _ = evaluate_policy(trainer.policy, cartpole, 2)
+    recorder.close()
+    assert returns["untrained"] < 250
+    assert returns["novice"] < 250
+    assert returns["expert"] > 450
 
 
 def test_foreign_demonstrations_make_a_competent_policy(shared_dir, cartpole):

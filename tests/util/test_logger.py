@@ -80,6 +80,18 @@ def test_contexts_cannot_be_nested(log):
     assert log.current_logger is None
 
 
+def test_a_key_prefix_without_effect_is_refused(log):
+    with pytest.raises(RuntimeError, match="accumulated"), log.add_key_prefix("y"):
+        pass
+
+
+def test_every_logger_without_a_folder_gets_one_of_its_own():
+    folders = [imit_logger.configure(format_strs=[]).get_dir() for _ in range(20)]
+    assert len(set(folders)) == 20
+    for folder in folders:
+        Path(folder).rmdir()
+
+
 def test_the_text_table_groups_keys_by_their_prefix(tmp_path):
     log = imit_logger.configure(tmp_path, ["log"])
     log.record("loss", 1.0)
@@ -90,6 +102,10 @@ def test_the_text_table_groups_keys_by_their_prefix(tmp_path):
         log.record("entropy", 6.0)
         log.dump(step=200)
     log.dump(step=1)
+    with log.add_accumulate_prefix("foo"), log.accumulate_means("bar"):
+        log.record("biz", 42.0)
+        log.dump(step=2000)
+    log.dump(step=1)
     log.close()
     assert (tmp_path / "log.txt").read_text().splitlines() == [
         "-------------------",
@@ -99,6 +115,10 @@ def test_the_text_table_groups_keys_by_their_prefix(tmp_path):
         "| mean/              |          |",
         "|    dataset/entropy | 5.5      |",
         "---------------------------------",
+        "-----------------------------",
+        "| mean/          |          |",
+        "|    foo/bar/biz | 42       |",
+        "-----------------------------",
     ]
 
 

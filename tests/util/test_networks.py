@@ -11,7 +11,7 @@ from imitbench.util import networks
 
 
 @given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=8),
+    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any),
     seed=st.integers(0, 1000),
 )
 @settings(deadline=None, max_examples=30)

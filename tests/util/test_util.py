@@ -71,6 +71,7 @@ def test_seeds():
         util.make_seeds(np.random.default_rng(0)) == util.make_seeds(np.random.default_rng(0), 1)[0]
     )
     assert len(set(util.make_seeds(np.random.default_rng(0), 100))) == 100
+    assert util.make_seeds(np.random.default_rng(0), 0) == []
 
 
 def test_endless_iter_repeats_and_refuses_iterators():
@@ -127,6 +128,7 @@ def test_oric_keeps_the_sum_and_moves_nothing_by_one_or_more(parts):
 def test_paths():
     assert util.parse_path("a", base_directory=Path("/b")) == Path("/b/a")
     assert util.parse_path("a") == Path.cwd() / "a"
+    assert util.parse_path("a", base_directory=Path("b")) == Path.cwd() / "b" / "a"
     assert util.parse_optional_path(None) is None
     assert util.parse_optional_path(b"/x") == Path("/x")
     with pytest.raises(ValueError, match="absolute"):

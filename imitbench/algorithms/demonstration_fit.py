@@ -1,0 +1,94 @@
+"""Do demonstrations fit the spaces that an algorithm was built for?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from imitbench.data.observations import maybe_unwrap_dictobs
+from imitbench.util.util import safe_to_numpy
+
+Array = npt.NDArray[Any]
+
+
+def check_fit(
+    obs: Any, acts: Any, observation_space: gym.Space[Any], action_space: gym.Space[Any]
+) -> None:
+    """Makes sure that a policy for these spaces can learn from observations and actions.
+
+    Checked are keys, shapes, finite numbers, and the range of discrete actions. Values of a box
+    may leave its bounds: experts' actions are often recorded before clipping.
+
+    Args:
+        obs: Observations, shape (N, *observation_shape), or a dictionary of them; arrays or
+            tensors.
+        acts: Actions, shape (N, *action_shape); array or tensor.
+        observation_space: Space of one observation.
+        action_space: Space of one action.
+
+    Raises:
+        ValueError: The first thing that does not fit.
+    """
+    obs = maybe_unwrap_dictobs(obs)
+    acts = safe_to_numpy(acts)
+    if isinstance(obs, Mapping) != isinstance(observation_space, spaces.Dict):
+        raise ValueError(
+            f"demonstrations: observations do not fit observation_space {observation_space}"
+        )
+    if isinstance(observation_space, spaces.Dict):
+        if obs.keys() != observation_space.keys():
+            raise ValueError(
+                f"demonstrations: observations have keys {sorted(obs)}, observation_space has "
+                f"{sorted(observation_space)}"
+            )
+        for key, space in observation_space.items():
+            _check_values(f"obs['{key}']", safe_to_numpy(obs[key]), space, len(acts))
+    else:
+        _check_values("obs", safe_to_numpy(obs), observation_space, len(acts))
+    _check_values("acts", acts, action_space, len(acts))
+    _check_range(acts, action_space)
+
+
+def _check_values(name: str, values: Array, space: gym.Space[Any], count: int) -> None:
+    wanted = (count, *(values.shape[1:] if space.shape is None else space.shape))
+    if values.shape != wanted:
+        raise ValueError(f"demonstrations: {name} has shape {values.shape}, not {wanted}")
+    if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
+        raise ValueError(f"demonstrations: {name} holds values that are not finite")
+
+
+def _check_range(acts: Array, space: gym.Space[Any]) -> None:
+    """Policies number the choices of a discrete space from 0."""
+    if isinstance(space, spaces.Discrete):
+        choices: Any = space.n
+    elif isinstance(space, spaces.MultiDiscrete):
+        choices = space.nvec
+    elif isinstance(space, spaces.MultiBinary):
+        choices = 2
+    else:
+        return
+    outside = (acts < 0) | (acts >= choices)
+    if outside.any():
+        index = int(np.argwhere(outside)[0][0])
+        raise ValueError(
+            f"demonstrations: acts holds {acts[index]} at index {index}, which is outside "
+            f"action_space {space}"
+        )
+
+
+def check_action_space(space: gym.Space[Any]) -> None:
+    """Makes sure that the choices of a discrete space are numbered from 0, as policies do.
+
+    Raises:
+        ValueError: They are not.
+    """
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and np.any(space.start):
+        raise ValueError(
+            f"action_space: {space} does not start at 0, as policies need; shift the actions "
+            "of demonstrations and environment"
+        )
