@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
 class _Untrained(Learner):
     """A learner whose policy is there from the start."""
 
-    _policy: BasePolicy
+    @abstractmethod
+    def _policy_for(self, task: Task) -> BasePolicy:
+        """The policy."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Takes the policy as it is."""
+        self._policy = self._policy_for(task)
 
     def train(self, budget: Budget, callback: Callback) -> int:
         """Does nothing."""
@@ -34,27 +47,13 @@ class _Untrained(Learner):
 class RandomLearner(_Untrained):
     """Uniformly random actions: score 0."""
 
-    def setup(
-        self,
-        task: Task,
-        demos: Sequence[TrajectoryWithRew],
-        rng: np.random.Generator,
-        device: str,
-    ) -> None:
-        """Builds the random policy on the task's spaces."""
-        self._policy = RandomPolicy(task.observation_space, task.action_space)
+    def _policy_for(self, task: Task) -> BasePolicy:
+        return RandomPolicy(task.observation_space, task.action_space)
 
 
 class ExpertLearner(_Untrained):
     """The suite's expert: score 1."""
 
-    def setup(
-        self,
-        task: Task,
-        demos: Sequence[TrajectoryWithRew],
-        rng: np.random.Generator,
-        device: str,
-    ) -> None:
-        """Takes the expert as it is."""
+    def _policy_for(self, task: Task) -> BasePolicy:
         assert task.expert is not None, "the card says that an expert is needed"
-        self._policy = task.expert
+        return task.expert
