@@ -265,7 +265,8 @@ def test_two_sweeps_at_once_both_finish_and_nothing_is_done_twice(tmp_path, plan
 
 def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
     process = run_command(tmp_path)
-    time.sleep(2.5)
+    while not list(tmp_path.rglob("status.json")):  # a worker has begun
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
