@@ -95,20 +95,23 @@ def _execute(
     from imitbench.cli.provenance import typed_command
     from imitbench.executors.registry import make_executor
 
-    # What the summary needs is loaded while the workers are busy.
-    threading.Thread(
-        target=importlib.import_module, args=("imitbench.store.collector",), daemon=True
-    ).start()
+    pool = make_executor(executor, entry=WORKER, jobs=jobs)
+    # What the summary needs is loaded while the workers are busy. Not as a daemon: a process
+    # that ends in the middle of an import may crash.
+    loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
+    loader.start()
     with make_observer(quiet=quiet) as observer:
-        return run_sweep(
+        outcome = run_sweep(
             plan,
-            make_executor(executor, entry=WORKER, jobs=jobs),
+            pool,
             out=out,
             command=typed_command(),
             observer=observer,
             force=force,
             fail_fast=fail_fast,
         )
+    loader.join()
+    return outcome
 
 
 def _summarize(plan: Plan, out: Path, outcome: Outcome, json: bool, quiet: bool) -> None:
