@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from stable_baselines3.common.logger import KVWriter, Logger
@@ -15,14 +16,18 @@ class CurveWriter(KVWriter):
 
     Args:
         step_key: Logged key that counts what the budget counts.
+        leave_out: Logged keys that are no metrics.
 
     Attributes:
         callback: Where points go; `None` drops them.
+        offset: Added to the step, where the algorithm counts from 0 again.
     """
 
-    def __init__(self, step_key: str) -> None:
+    def __init__(self, step_key: str, leave_out: Collection[str] = ()) -> None:
         self.callback: Callback | None = None
+        self.offset = 0
         self._step_key = step_key
+        self._not_metrics = {step_key, *leave_out}
 
     def write(
         self,
@@ -33,8 +38,10 @@ class CurveWriter(KVWriter):
         """Records one point from the logged numbers."""
         if self.callback is None or self._step_key not in key_values:
             return
-        numbers = {key: float(value) for key, value in key_values.items() if key != self._step_key}
-        self.callback(int(key_values[self._step_key]), numbers)
+        numbers = {
+            key: float(value) for key, value in key_values.items() if key not in self._not_metrics
+        }
+        self.callback(self.offset + int(key_values[self._step_key]), numbers)
 
     def close(self) -> None:
         """Nothing to close."""

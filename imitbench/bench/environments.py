@@ -37,10 +37,17 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
 
 
 def make_training_environments(spec: EnvironmentSpec, count: int, seed: int) -> VecEnv:
-    """Builds environments stepped in this process, seeded `seed`, `seed + 1`, …."""
+    """Builds environments stepped in this process, seeded `seed`, `seed + 1`, ….
+
+    Their episodes can be resumed, see `imitbench.data.resumable_env`.
+    """
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    venv = DummyVecEnv([lambda: Monitor(make_environment(spec)) for _ in range(count)])
+    from imitbench.data.resumable_env import ResumableEnv
+
+    venv = DummyVecEnv(
+        [lambda: ResumableEnv(Monitor(make_environment(spec))) for _ in range(count)]
+    )
     venv.seed(seed)
     return venv

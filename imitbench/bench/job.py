@@ -14,6 +14,7 @@ from imitbench.store.records import Record, ReferenceScores, RunSpec
 from imitbench.util.files import atomic_write_text
 
 JOBS_FOLDER = ".jobs"
+CHECKPOINT_S = 600.0
 
 
 class Job(Record):
@@ -26,6 +27,7 @@ class Job(Record):
         references: References of that environment.
         command: The command that the user typed, for provenance.
         force: Whether completed runs are done again.
+        checkpoint_s: Least seconds between two checkpoints of a run.
     """
 
     out: str
@@ -34,6 +36,7 @@ class Job(Record):
     references: ReferenceScores
     command: str
     force: bool = False
+    checkpoint_s: float = CHECKPOINT_S
 
     def write(self) -> Path:
         """Writes the job file below the results folder and returns its path."""

@@ -22,6 +22,14 @@ Callback = Callable[[int, Mapping[str, float]], None]
 """Called with (budget units spent so far, named metrics) to record a point of the curve."""
 
 
+Checkpoint = Callable[[], object]
+"""Called between two steps of training, when the learner's state is whole."""
+
+
+def no_checkpoint() -> None:
+    """Does nothing: for trainings that nobody will resume."""
+
+
 @dataclass(frozen=True)
 class Task:
     """What a learner is asked to solve.
@@ -44,7 +52,11 @@ class Task:
 
 
 class Learner(ABC):
-    """A method as the harness sees it. Called in the order `setup`, `train`, `policy`."""
+    """A method as the harness sees it.
+
+    Called in the order `setup`, `load_state_dict` if an earlier attempt left a checkpoint,
+    `train`, `policy`; and `state_dict` whenever `train` offers a checkpoint.
+    """
 
     @abstractmethod
     def setup(
@@ -66,12 +78,16 @@ class Learner(ABC):
         """
 
     @abstractmethod
-    def train(self, budget: Budget, callback: Callback) -> int:
-        """Trains until the budget is spent.
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains until the budget is spent, what a restored state has spent included.
 
         Args:
             budget: How much training, in the unit that the card names.
             callback: Records points of the learning curve.
+            checkpoint: To be called now and then, where `state_dict` is whole; cheap unless a
+                checkpoint is due.
 
         Returns:
             Environment steps consumed; 0 for methods that learn offline.
@@ -80,3 +96,23 @@ class Learner(ABC):
     @abstractmethod
     def policy(self) -> BasePolicy:
         """The learnt policy."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on.
+
+        Networks, optimizers, normalizers, buffers, generators, environments, and how much of the
+        budget is spent; only the global generators are kept by the harness.
+
+        Returns:
+            Tensors, numeric arrays, numbers, strings and `None`, in any nesting of dictionaries,
+            lists and tuples.
+        """
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` of a learner set up alike gave.
+
+        Training on must lead to the same numbers, bit for bit on the CPU, as if it had never
+        been interrupted.
+        """

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from imitbench.bench import artifacts, provenance
-from imitbench.bench.job import Job, pack_runs
+from imitbench.bench.job import CHECKPOINT_S, Job, pack_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
@@ -61,6 +61,7 @@ def run_sweep(
     force: bool = False,
     fail_fast: bool = False,
     pack: int = 1,
+    checkpoint_s: float = CHECKPOINT_S,
 ) -> Outcome:
     """Runs a plan to its end.
 
@@ -73,6 +74,7 @@ def run_sweep(
         force: Whether completed runs are done again.
         fail_fast: Whether the first failure stops the sweep.
         pack: Most runs in one job.
+        checkpoint_s: Least seconds between two checkpoints of a run.
 
     Returns:
         What happened to each run. Interrupting (Ctrl-C) returns too, with `left` above zero.
@@ -89,7 +91,7 @@ def run_sweep(
         return outcome
     sweep = _Sweep(plan, executor, out, observer, outcome)
     try:
-        sweep.submit(open_runs, command=command, force=force, pack=pack)
+        sweep.submit(open_runs, command=command, force=force, pack=pack, checkpoint_s=checkpoint_s)
         sweep.watch(fail_fast=fail_fast)
     except KeyboardInterrupt:
         sweep.stop()
@@ -138,7 +140,15 @@ class _Sweep:
         self._jobs: dict[Path, Job] = {}
         self._stamps: dict[str, str | None] = {}
 
-    def submit(self, runs: Iterable[RunSpec], *, command: str, force: bool, pack: int) -> None:
+    def submit(
+        self,
+        runs: Iterable[RunSpec],
+        *,
+        command: str,
+        force: bool,
+        pack: int,
+        checkpoint_s: float,
+    ) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
         root = artifacts.source_root(source, suite.name)
         for members in pack_runs(runs, pack):
@@ -149,6 +159,7 @@ class _Sweep:
                 references=reference_scores(suite, members[0].environment.id, source),
                 command=command,
                 force=force,
+                checkpoint_s=checkpoint_s,
             )
             self._jobs[job.write()] = job
             for run in members:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import numpy as np
 
 from imitbench.bench import artifacts, provenance
+from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
@@ -61,6 +62,13 @@ def _claim_and_run(job: Job, spec: RunSpec, *, wait: bool) -> bool:
     return True
 
 
+def make_learner(spec: RunSpec) -> Learner:
+    """The learner that a specification names, not set up yet."""
+    module, _, name = spec.implementation.partition(":")
+    learner: Learner = getattr(importlib.import_module(module), name)()
+    return learner
+
+
 @dataclass
 class _Run:
     """One run from loading to its result."""
@@ -68,11 +76,11 @@ class _Run:
     job: Job
     spec: RunSpec
     directory: RunDirectory
-    curve: list[Mapping[str, float]] = field(default_factory=list)
+    progress: Progress = field(default_factory=Progress)
     phase: Phase = "load"
 
     def execute(self) -> None:
-        self.directory.begin(self.spec)
+        self.directory.begin(self.spec, afresh=self.job.force)
         with self.directory.log.open("w", buffering=1) as log, _output_to(log):
             try:
                 result = self._run()
@@ -96,9 +104,7 @@ class _Run:
             rng = np.random.default_rng(derive_seed(spec.seed, "learner"))
             learner.setup(task, demos, rng, spec.device)
             self._enter("train")
-            train_started = time.monotonic()
-            env_steps = learner.train(spec.budget, self._record)
-            train_s = time.monotonic() - train_started
+            env_steps = self._train(learner)
             self._enter("evaluate")
             stochastic, deterministic = (
                 evaluator.evaluate(
@@ -119,7 +125,7 @@ class _Run:
             mean_length=float(stochastic.lengths.mean()),
             termination_rate=float(stochastic.terminated.mean()),
             env_steps=env_steps,
-            train_s=train_s,
+            train_s=self.progress.train_s,
             wall_s=time.monotonic() - started,
             started_at=started_at,
             finished_at=provenance.now(),
@@ -127,9 +133,27 @@ class _Run:
             provenance=provenance.describe(self.job.command, spec.device),
         )
 
+    def _train(self, learner: Learner) -> int:
+        """Trains from the start, or from where an interrupted attempt left a checkpoint."""
+        checkpoints = Checkpoints(self.directory.checkpoints, self.job.checkpoint_s)
+        before = checkpoints.resume(learner)
+        if before is not None:
+            self.progress = before
+            print(f"resumed after {before.train_s:.1f} s of training")
+        earlier, started = self.progress.train_s, time.monotonic()
+
+        def progress() -> Progress:
+            self.progress.train_s = earlier + time.monotonic() - started
+            return self.progress
+
+        env_steps = learner.train(
+            self.spec.budget, self._record, lambda: checkpoints.save_if_due(learner, progress)
+        )
+        progress()
+        return env_steps
+
     def _load(self) -> tuple[Learner, list[TrajectoryWithRew]]:
-        module, _, name = self.spec.implementation.partition(":")
-        learner: Learner = getattr(importlib.import_module(module), name)()
+        learner = make_learner(self.spec)
         if self.spec.demos is None:
             return learner, []
         root = Path(self.job.source_root)
@@ -156,13 +180,13 @@ class _Run:
         )
 
     def _record(self, step: int, metrics: Mapping[str, float]) -> None:
-        self.curve.append({"step": step, **metrics})
+        self.progress.curve.append({"step": step, **metrics})
 
     def _save(self, learner: Learner, stochastic: Episodes, deterministic: Episodes) -> None:
         from imitbench.policies.storage import save_policy
 
         save_policy(learner.policy(), self.directory.policy)
-        self.directory.write_curve(self.curve)
+        self.directory.write_curve(self.progress.curve)
         both = (stochastic, deterministic)
         self.directory.write_episodes(
             EpisodeTable(

@@ -46,12 +46,19 @@ def run(
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first failure.")
     ] = False,
+    checkpoint_minutes: Annotated[
+        float,
+        typer.Option(
+            "--checkpoint-minutes", min=0.0, help="Between checkpoints, from which runs resume."
+        ),
+    ] = 10.0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Train and evaluate every algorithm on every environment and seed.
 
-    Completed runs are kept: the same command again does only what is missing.
+    Completed runs are kept: the same command again does only what is missing, and goes on with
+    interrupted runs from their last checkpoint.
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
@@ -70,7 +77,7 @@ def run(
     if dry_run:
         _print_plan(plan, out, jobs, json)
         return
-    outcome = _execute(plan, out, executor, jobs, force, fail_fast, quiet)
+    outcome = _execute(plan, out, executor, jobs, force, fail_fast, checkpoint_minutes, quiet)
     _summarize(plan, out, outcome, json, quiet)
     if outcome.left:
         raise typer.Exit(130)
@@ -85,6 +92,7 @@ def _execute(
     jobs: int,
     force: bool,
     fail_fast: bool,
+    checkpoint_minutes: float,
     quiet: bool,
 ) -> Outcome:
     import importlib
@@ -109,6 +117,7 @@ def _execute(
             observer=observer,
             force=force,
             fail_fast=fail_fast,
+            checkpoint_s=60 * checkpoint_minutes,
         )
     loader.join()
     return outcome

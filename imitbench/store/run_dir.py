@@ -71,6 +71,11 @@ class RunDirectory:
         return self.path / "policy"
 
     @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints of a run that is not complete."""
+        return self.path / "checkpoint"
+
+    @property
     def log(self) -> Path:
         """Text log of the worker."""
         return self.path / "log.txt"
@@ -135,14 +140,22 @@ class RunDirectory:
                 return True
         return False
 
-    def begin(self, spec: RunSpec) -> None:
-        """Clears what an earlier attempt left and writes the specification."""
+    def begin(self, spec: RunSpec, *, afresh: bool = False) -> None:
+        """Clears what an earlier attempt left and writes the specification.
+
+        Args:
+            spec: What the run will do.
+            afresh: Whether its checkpoints are cleared, too.
+        """
+        kept = {".claim", "spec.json"}
+        if not (afresh or self.is_done):
+            kept.add(self.checkpoints.name)
         self.path.mkdir(parents=True, exist_ok=True)
         # The result goes first: without it, whatever else remains counts for nothing.
         (self.path / "result.json").unlink(missing_ok=True)
         fsync_directory(self.path)
         for leftover in self.path.iterdir():
-            if leftover.name in (".claim", "spec.json"):
+            if leftover.name in kept:
                 continue
             if leftover.is_dir():
                 shutil.rmtree(leftover)
@@ -184,6 +197,7 @@ class RunDirectory:
         self._write_record("result.json", result)
         (self.path / "error.json").unlink(missing_ok=True)
         fsync_directory(self.path)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def fail(self, failure: RunFailure) -> None:
         """Declares the run failed."""

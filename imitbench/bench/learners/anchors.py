@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from imitbench.bench.learner import Callback, Learner, Task
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.policies.base import RandomPolicy
 from imitbench.store.records import Budget
 
@@ -35,13 +35,22 @@ class _Untrained(Learner):
         """Takes the policy as it is."""
         self._policy = self._policy_for(task)
 
-    def train(self, budget: Budget, callback: Callback) -> int:
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
         """Does nothing."""
         return 0
 
     def policy(self) -> BasePolicy:
         """The policy given at setup."""
         return self._policy
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Nothing to restore."""
 
 
 class RandomLearner(_Untrained):

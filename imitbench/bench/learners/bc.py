@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 
 from imitbench.algorithms.bc import BC
 from imitbench.bench.curve import CurveWriter, curve_logger
-from imitbench.bench.learner import Callback, Learner, Task
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.store.records import Budget
@@ -49,7 +49,11 @@ class BCLearner(Learner):
             net_arch=[options["hidden_size"]] * options["hidden_layers"],
             **extractor,
         )
-        self._curve = CurveWriter(step_key="bc/batch")
+        self._batches = 0
+        # What merely counts, and starts anew with each stretch of batches, is no metric.
+        self._curve = CurveWriter(
+            step_key="bc/batch", leave_out=("batch_size", "bc/epoch", "bc/samples_so_far")
+        )
         self._bc = BC(
             observation_space=task.observation_space,
             action_space=task.action_space,
@@ -64,16 +68,29 @@ class BCLearner(Learner):
             custom_logger=curve_logger(self._curve),
         )
 
-    def train(self, budget: Budget, callback: Callback) -> int:
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
         """Trains for `budget.amount` batches."""
         self._curve.callback = callback
-        self._bc.train(
-            n_batches=budget.amount,
-            log_interval=max(1, budget.amount // CURVE_POINTS),
-            progress_bar=False,
-        )
+        stretch = max(1, budget.amount // CURVE_POINTS)
+        while self._batches < budget.amount:
+            batches = min(stretch, budget.amount - self._batches)
+            self._curve.offset = self._batches
+            self._bc.train(n_batches=batches, log_interval=batches, progress_bar=False)
+            self._batches += batches
+            checkpoint()
         return 0
 
     def policy(self) -> BasePolicy:
         """The cloned policy."""
         return self._bc.policy
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of `BC`, and the number of batches so far."""
+        return {"bc": self._bc.state_dict(), "batches": self._batches}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._bc.load_state_dict(state["bc"])
+        self._batches = state["batches"]

@@ -1,0 +1,134 @@
+"""Checkpoints of a run: what it takes to go on as if nothing had happened."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from imitbench import __version__
+from imitbench.errors import InputError
+from imitbench.util.state_file import load_state, save_state
+
+if TYPE_CHECKING:
+    from imitbench.bench.learner import Learner
+
+_KEPT = 2  # the one before is there in case the last one was damaged
+
+
+@dataclass
+class Progress:
+    """What a run has to show so far, beside its learner.
+
+    Attributes:
+        curve: Points of the learning curve.
+        train_s: Seconds of training, all attempts together.
+    """
+
+    curve: list[Mapping[str, float]] = field(default_factory=list)
+    train_s: float = 0.0
+
+
+class Checkpoints:
+    """The checkpoints in a folder, the newest of which counts.
+
+    Args:
+        directory: Folder of the run's checkpoints.
+        every_s: Least seconds between two of them.
+    """
+
+    def __init__(self, directory: Path, every_s: float) -> None:
+        self._directory = directory
+        self._every_s = every_s
+        self._last = time.monotonic()
+
+    def save_if_due(self, learner: Learner, progress: Callable[[], Progress]) -> bool:
+        """Writes a checkpoint if the last one is old enough.
+
+        Args:
+            learner: A learner between two steps of its training.
+            progress: Gives the progress so far.
+
+        Returns:
+            Whether one was written.
+        """
+        if time.monotonic() - self._last < self._every_s:
+            return False
+        self.save(learner, progress())
+        self._last = time.monotonic()
+        return True
+
+    def save(self, learner: Learner, progress: Progress) -> None:
+        """Writes a checkpoint and removes those no longer needed."""
+        state = {
+            "version": __version__,
+            "learner": learner.state_dict(),
+            "generators": generator_states(),
+            "curve": [dict(point) for point in progress.curve],
+            "train_s": progress.train_s,
+        }
+        existing = self._existing()
+        number = _number(existing[-1]) + 1 if existing else 1
+        save_state(self._directory / f"{number:06d}.state", state)
+        for old in existing[: 1 - _KEPT]:
+            old.unlink(missing_ok=True)
+
+    def resume(self, learner: Learner) -> Progress | None:
+        """Takes a learner to where the newest usable checkpoint stands.
+
+        Args:
+            learner: A learner that was set up for the same run.
+
+        Returns:
+            The progress until then; `None` without a checkpoint, the learner being untouched.
+        """
+        for path in reversed(self._existing()):
+            try:
+                state = load_state(path)
+            except InputError as error:
+                print(f"checkpoint not used: {error}", file=sys.stderr)
+                continue
+            if state["version"] != __version__:
+                print(f"checkpoint not used: {path} is of {state['version']}", file=sys.stderr)
+                continue
+            learner.load_state_dict(state["learner"])
+            restore_generators(state["generators"])
+            return Progress(state["curve"], state["train_s"])
+        return None
+
+    def _existing(self) -> list[Path]:
+        """Checkpoints from the oldest to the newest."""
+        return sorted(self._directory.glob("*.state"), key=_number)
+
+
+def _number(path: Path) -> int:
+    return int(path.stem)
+
+
+def generator_states() -> dict[str, Any]:
+    """States of the global generators, from which third-party code draws."""
+    import torch as th
+
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002
+        "torch": th.get_rng_state(),
+        "cuda": th.cuda.get_rng_state_all() if th.cuda.is_available() else [],
+    }
+
+
+def restore_generators(states: Mapping[str, Any]) -> None:
+    """Restores what `generator_states` gave."""
+    import torch as th
+
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    th.set_rng_state(states["torch"])
+    if states["cuda"]:
+        th.cuda.set_rng_state_all(states["cuda"])

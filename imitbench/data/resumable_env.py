@@ -1,0 +1,113 @@
+"""Environments that can be taken back to where an episode stood, whatever simulates them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv
+
+State = dict[str, Any]
+
+
+class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
+    """Remembers how the running episode began and which actions it took.
+
+    That is all it takes to be there again: the generator's state at the reset, and the actions
+    once more. It works for any environment that draws its randomness from `np_random`, without
+    knowing what a simulator keeps inside, at the price of at most one episode of steps.
+
+    Args:
+        env: Environment to wrap; put this wrapper outermost, so that those inside take part.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._start: State | None = None
+        self._actions: list[Any] = []
+        self._obs: Any = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode and forgets the previous one."""
+        generator = self.unwrapped.np_random.bit_generator.state if seed is None else None
+        self._start = {"seed": seed, "generator": generator, "options": copy.deepcopy(options)}
+        self._actions = []
+        self._obs, info = self.env.reset(seed=seed, options=options)
+        return self._obs, info
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Steps the environment."""
+        self._actions.append(np.array(action))
+        result = self.env.step(action)
+        self._obs = result[0]
+        return result
+
+    def episode_state(self) -> State:
+        """How to get back here.
+
+        Returns:
+            Numbers, arrays and dictionaries of them; `start` is `None` before the first reset.
+        """
+        return {
+            "start": copy.deepcopy(self._start),
+            "actions": list(self._actions),
+            "obs": copy.deepcopy(self._obs),
+        }
+
+    def restore_episode(self, state: Mapping[str, Any]) -> None:
+        """Goes back to where `episode_state` was taken, in this environment or one made alike.
+
+        Raises:
+            ValueError: The same actions led elsewhere: the environment has randomness of its
+                own, beside `np_random`.
+        """
+        if state["start"] is None:
+            return
+        start = state["start"]
+        if start["generator"] is not None:
+            self.unwrapped.np_random.bit_generator.state = start["generator"]
+        self.reset(seed=start["seed"], options=start["options"])
+        for action in state["actions"]:
+            self.step(action)
+        if not _same(self._obs, state["obs"]):
+            name = self.spec.id if self.spec is not None else type(self.unwrapped).__name__
+            raise ValueError(
+                f"environment {name}: the same actions from the same seed led elsewhere, so its "
+                "episode cannot be resumed; it must draw all randomness from np_random"
+            )
+
+
+def episode_states(venv: VecEnv) -> list[State]:
+    """Where the running episode of each environment stands.
+
+    Args:
+        venv: Environments that were wrapped in `ResumableEnv` before they were put together.
+    """
+    return venv.env_method("episode_state")
+
+
+def restore_episodes(venv: VecEnv, states: Sequence[Mapping[str, Any]]) -> None:
+    """Takes each environment back to where `episode_states` found it.
+
+    Args:
+        venv: As many environments, made alike.
+        states: One per environment.
+
+    Raises:
+        ValueError: Their number differs, or an environment cannot be resumed.
+    """
+    if len(states) != venv.num_envs:
+        raise ValueError(f"state is of {len(states)} environments, but there are {venv.num_envs}")
+    for index, state in enumerate(states):
+        venv.env_method("restore_episode", state, indices=index)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping):
+        return all(_same(one[key], other[key]) for key in one)
+    return np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind == "f")

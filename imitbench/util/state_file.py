@@ -1,0 +1,82 @@
+"""The state of a training on disk: tensors, arrays and plain values, never pickled objects."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch as th
+
+from imitbench.errors import InputError
+from imitbench.util.files import atomic_write_bytes
+
+_ARRAY = "$array"
+_PLAIN = (bool, int, float, str, bytes, type(None))
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def save_state(path: Path, state: Any) -> None:
+    """Writes a state, whole or not at all.
+
+    Args:
+        path: File to write.
+        state: Tensors, numeric arrays, numbers, strings and `None`, in any nesting of
+            dictionaries, lists and tuples.
+
+    Raises:
+        TypeError: Something else is in it; the message says where.
+    """
+    buffer = io.BytesIO()
+    th.save(_encode(state, "state"), buffer)
+    data = buffer.getvalue()
+    atomic_write_bytes(path, hashlib.sha256(data).digest() + data)
+
+
+def load_state(path: Path) -> Any:
+    """Reads what `save_state` wrote.
+
+    Raises:
+        InputError: The file is missing, truncated or altered.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    digest, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(data).digest() != digest:
+        raise InputError(f"{path}: truncated or altered; remove it to start from the beginning")
+    return _decode(th.load(io.BytesIO(data), weights_only=True))
+
+
+def _encode(value: Any, where: str) -> Any:
+    # Exact types: a subclass (of str, say) would have to be pickled by its class.
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, th.Tensor):
+        # A view would otherwise drag the whole of its storage along.
+        return value.detach().clone()
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+        # The dtype stands beside it because a scalar must come back as the scalar it was.
+        tensor = th.from_numpy(np.array(value))
+        return {_ARRAY: tensor, "scalar": isinstance(value, np.generic)}
+    if isinstance(value, Mapping):
+        return {_encode(k, where): _encode(v, f"{where}[{k!r}]") for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_encode(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return tuple(items) if isinstance(value, tuple) else items
+    raise TypeError(f"{where} is a {type(value).__name__}, which is not stored")
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict):
+        if _ARRAY in value:
+            array = value[_ARRAY].numpy()
+            return array[()] if value["scalar"] else array
+        return {key: _decode(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_decode(item) for item in value)
+    return value

@@ -1,0 +1,96 @@
+"""Every algorithm that ships can be stopped and go on as if it had not been."""
+
+import numpy as np
+import pytest
+import torch as th
+
+from imitbench.bench import artifacts
+from imitbench.bench.checkpoint import generator_states, restore_generators
+from imitbench.bench.learner import Task
+from imitbench.bench.protocol import Evaluator
+from imitbench.bench.seeding import seed_everything
+from imitbench.bench.spec import Settings, make_spec
+from imitbench.bench.worker import make_learner
+from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_directory
+from imitbench.store.records import Budget
+from imitbench.util.state_file import load_state, save_state
+
+CLASSIC = load_suite("classic")
+BUDGETS = {"env_steps": 2400, "batches": 60, "none": 0}
+# Small enough for several rounds within the budget.
+SETTINGS = {
+    "n_steps": "75",
+    "n_envs": "4",
+    "demo_batch_size": "64",
+    "hidden_size": "16",
+    "rollout_round_min_episodes": "2",
+    "rollout_round_min_timesteps": "400",
+}
+CELLS = [
+    (name, env_id)
+    for name in algorithm_names()
+    for env_id, card in CLASSIC.environments.items()
+    if card.action_space in load_algorithm(name).needs.action_spaces
+]
+
+
+class StoppedError(Exception):
+    """Stops a training where a checkpoint is offered."""
+
+
+def set_up(name, env_id):
+    """A learner ready to train, as the worker makes it."""
+    card = load_algorithm(name)
+    values = card.resolve({k: v for k, v in SETTINGS.items() if k in card.hyperparameters})
+    spec = make_spec(CLASSIC, env_id, card, values, 0, Settings(budget="quick", n_demos=4))
+    root = suite_directory("classic")
+    seed_everything(11)
+    learner = make_learner(spec)
+    demos = [] if spec.demos is None else list(artifacts.load_demos(root, spec.demos))
+    expert = None if spec.expert is None else artifacts.load_expert(root, spec.expert, "cpu")
+    with Evaluator(spec.environment, 1) as evaluator:
+        task = Task(
+            environment=spec.environment,
+            observation_space=evaluator.observation_space,
+            action_space=evaluator.action_space,
+            hyperparameters=values,
+            seed=5,
+            expert=expert,
+        )
+    learner.setup(task, demos, np.random.default_rng(6), "cpu")
+    return learner, Budget(name="quick", unit=card.budget_unit, amount=BUDGETS[card.budget_unit])
+
+
+@pytest.mark.parametrize(("name", "env_id"), CELLS)
+def test_resumed_training_equals_uninterrupted_training(name, env_id, tmp_path):
+    learner, budget = set_up(name, env_id)
+    whole: list = []
+    offers: list = []
+    steps = learner.train(budget, lambda *point: whole.append(point), lambda: offers.append(0))
+    if not offers:
+        assert not whole
+        assert load_algorithm(name).anchor, "a method that trains must offer checkpoints"
+        return
+    assert len(offers) >= 2
+
+    stopped, _ = set_up(name, env_id)
+    first: list = []
+    left = iter(range(len(offers) // 2))
+
+    def stop():
+        if next(left, None) is None:
+            state = {"learner": stopped.state_dict(), "generators": generator_states()}
+            save_state(tmp_path / "a.state", state)
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        stopped.train(budget, lambda *point: first.append(point), stop)
+
+    resumed, _ = set_up(name, env_id)
+    state = load_state(tmp_path / "a.state")
+    resumed.load_state_dict(state["learner"])
+    restore_generators(state["generators"])
+    assert resumed.train(budget, lambda *point: first.append(point)) == steps
+    np.testing.assert_equal(first, whole)
+    for key, value in learner.policy().state_dict().items():
+        assert th.equal(resumed.policy().state_dict()[key], value), key
