@@ -1,0 +1,178 @@
+"""Batches of observations and actions as the float tensors that a network reads."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space
+
+from imitbench.data.types import AnyTensor
+from imitbench.util.util import safe_to_tensor
+
+_LARGEST_TABLE = 512
+"""Choices up to which a table of all encodings is kept; it has the square of it entries."""
+
+
+class SpaceEncoder(ABC):
+    """Encodes batches of a space's elements.
+
+    Args:
+        shape: Shape of one element as it comes.
+        encoded_shape: Shape of one element once encoded.
+        name: Name of the argument that batches come from, for messages.
+    """
+
+    def __init__(self, shape: tuple[int, ...], encoded_shape: tuple[int, ...], name: str) -> None:
+        self.shape = shape
+        self.encoded_shape = encoded_shape
+        self.name = name
+
+    @abstractmethod
+    def __call__(
+        self, batch: AnyTensor, device: th.device, dtype: th.dtype, name: str | None = None
+    ) -> th.Tensor:
+        """Encodes a batch.
+
+        Args:
+            batch: Shape `(n, *shape)`. A tensor that is on the device in the data type already
+                is used as it is.
+            device: Where the result goes.
+            dtype: Floating-point type of the result.
+            name: What messages call the batch, if not by the encoder's own name.
+
+        Returns:
+            Shape `(n, *encoded_shape)`.
+
+        Raises:
+            ValueError: The batch has another shape or holds values that are not in the space.
+        """
+
+    def _wrong_shape(self, batch: th.Tensor, name: str | None) -> ValueError:
+        return ValueError(
+            f"{name or self.name} has shape {tuple(batch.shape)}; it needs "
+            f"(n, {', '.join(map(str, self.shape))})"
+        )
+
+
+class NumberEncoder(SpaceEncoder):
+    """Encodes numbers as they are, and images divided by 255 if wanted.
+
+    Args:
+        space: Space of the elements.
+        name: Name of the argument that batches come from, for messages.
+        normalize_images: Whether images of bytes are scaled to [0, 1].
+    """
+
+    def __init__(
+        self, space: spaces.Box | spaces.MultiBinary, name: str, normalize_images: bool
+    ) -> None:
+        super().__init__(space.shape, space.shape, name)
+        self._scale = normalize_images and is_image_space(space)
+
+    def __call__(
+        self, batch: AnyTensor, device: th.device, dtype: th.dtype, name: str | None = None
+    ) -> th.Tensor:
+        """Encodes a batch, as the base class says."""
+        if device.type == "cpu":
+            tensor = safe_to_tensor(batch, dtype=dtype)
+        else:  # bytes become floats on the device, so that a quarter as much has to travel
+            tensor = safe_to_tensor(batch).to(device).to(dtype)
+        if tensor.shape[1:] != self.shape or not tensor.ndim:
+            raise self._wrong_shape(tensor, name)
+        return tensor / 255.0 if self._scale else tensor
+
+
+class ChoiceEncoder(SpaceEncoder):
+    """Encodes choices, each as a vector with a one for what was chosen, one after the other.
+
+    Args:
+        space: Space of the elements.
+        name: Name of the argument that batches come from, for messages.
+    """
+
+    def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete, name: str) -> None:
+        if isinstance(space, spaces.Discrete):
+            sizes = np.array([space.n], dtype=np.int64)
+        else:
+            sizes = space.nvec.astype(np.int64).ravel()
+        super().__init__(space.shape or (), (int(sizes.sum()),), name)
+        starts = np.broadcast_to(getattr(space, "start", 0), space.shape or ()).ravel()
+        self._sizes = th.from_numpy(sizes)
+        self._starts = th.from_numpy(starts.astype(np.int64))
+        self._offsets = self._sizes.cumsum(0) - self._sizes
+        self._has_starts = bool(starts.any())
+        # Copying rows of a small table is the fastest way, and it refuses what is out of range.
+        is_small = len(sizes) == 1 and sizes[0] <= _LARGEST_TABLE
+        self._table = th.eye(int(sizes[0]), device="cpu") if is_small else None
+
+    def __call__(
+        self, batch: AnyTensor, device: th.device, dtype: th.dtype, name: str | None = None
+    ) -> th.Tensor:
+        """Encodes a batch, as the base class says."""
+        tensor = safe_to_tensor(batch)
+        number = len(tensor) if tensor.ndim else 0
+        # Replay buffers hold single choices as columns, shape (n, 1).
+        if not tensor.ndim or tensor.numel() != number * len(self._sizes):
+            raise self._wrong_shape(tensor, name)
+        chosen = tensor.reshape(number, len(self._sizes)).long()
+        if self._has_starts:
+            chosen = chosen - self._starts.to(chosen.device)
+        if chosen.device.type == "cpu":
+            if self._table is not None:
+                return self._look_up(self._table, chosen, name).to(device).to(dtype)
+            self._check_range(chosen, name)  # elsewhere this would wait for the device
+        if len(self._sizes) > 1:
+            chosen = chosen + self._offsets.to(chosen.device)
+        encoded = th.zeros((number, *self.encoded_shape), device=device, dtype=dtype)
+        return encoded.scatter_(1, chosen.to(device), 1.0)
+
+    def _look_up(self, table: th.Tensor, chosen: th.Tensor, name: str | None) -> th.Tensor:
+        try:
+            return th.index_select(table, 0, chosen.flatten())
+        except (IndexError, RuntimeError):
+            raise self._out_of_range(name) from None
+
+    def _check_range(self, chosen: th.Tensor, name: str | None) -> None:
+        if not len(chosen):
+            return
+        lowest, highest = chosen.aminmax(dim=0)
+        if bool((lowest < 0).any()) or bool((highest >= self._sizes).any()):
+            raise self._out_of_range(name)
+
+    def _out_of_range(self, name: str | None) -> ValueError:
+        return ValueError(f"{name or self.name} holds a value that is not in its space")
+
+
+def make_encoder(
+    space: gym.Space[Any], *, argument: str, name: str, normalize_images: bool
+) -> SpaceEncoder:
+    """Makes the encoder of a space.
+
+    Args:
+        space: Box, Discrete, MultiDiscrete or MultiBinary.
+        argument: Name of the argument that the space comes from, for messages.
+        name: Name of the argument that batches come from, for messages.
+        normalize_images: Whether images of bytes are scaled to [0, 1].
+
+    Raises:
+        ValueError: Any other kind of space.
+    """
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return NumberEncoder(space, name, normalize_images)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return ChoiceEncoder(space, name)
+    raise ValueError(
+        f"{argument}: {type(space).__name__} spaces are not supported by reward networks; "
+        "use Box, Discrete, MultiDiscrete or MultiBinary"
+    )
+
+
+def encoded_size(space: gym.Space[Any], argument: str) -> int:
+    """Length of an element once encoded and flattened; arguments and errors as above."""
+    encoder = make_encoder(space, argument=argument, name=argument, normalize_images=False)
+    return int(np.prod(encoder.encoded_shape))

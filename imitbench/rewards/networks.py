@@ -1,0 +1,227 @@
+"""Reward networks: a multi-layer perceptron and a convolutional network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import torch as th
+from gymnasium import spaces
+
+from imitbench.rewards.base import RewardNet
+from imitbench.rewards.encoding import encoded_size
+from imitbench.util.networks import build_cnn, build_mlp
+
+
+class BasicRewardNet(RewardNet):
+    """A perceptron of whichever of state, action, next state and end it is told to use.
+
+    Args:
+        observation_space: Space of observations.
+        action_space: Space of actions.
+        use_state: Whether it sees the state.
+        use_action: Whether it sees the action.
+        use_next_state: Whether it sees the next state.
+        use_done: Whether it sees if the episode ended.
+        **kwargs: Passed on to `imitbench.util.networks.build_mlp`; by default two hidden layers
+            of 32 units.
+
+    Raises:
+        ValueError: It would see nothing.
+    """
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        use_state: bool = True,
+        use_action: bool = True,
+        use_next_state: bool = False,
+        use_done: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        self.use_state = use_state
+        self.use_action = use_action
+        self.use_next_state = use_next_state
+        self.use_done = use_done
+        state_size = encoded_size(observation_space, "observation_space")
+        in_size = (
+            state_size * (use_state + use_next_state)
+            + encoded_size(action_space, "action_space") * use_action
+            + use_done
+        )
+        if in_size == 0:
+            raise ValueError(
+                "use_state, use_action, use_next_state and use_done are all False: set one of them"
+            )
+        self._mlp_kwargs = with_sizes({"hid_sizes": (32, 32), **kwargs}, "hid_sizes")
+        self.mlp = build_mlp(in_size, squeeze_output=True, **self._mlp_kwargs)
+
+    def forward(
+        self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
+    ) -> th.Tensor:
+        """Computes rewards with gradients; what is not used may be `None`."""
+        inputs = []
+        if self.use_state:
+            inputs.append(state.flatten(1))
+        if self.use_action:
+            inputs.append(action.flatten(1))
+        if self.use_next_state:
+            inputs.append(next_state.flatten(1))
+        if self.use_done:
+            inputs.append(done.reshape(-1, 1))
+        rewards: th.Tensor = self.mlp(th.cat(inputs, dim=1) if len(inputs) > 1 else inputs[0])
+        return rewards
+
+    def arguments(self) -> dict[str, Any]:
+        """What the constructor needs to build such a network again."""
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "use_state": self.use_state,
+            "use_action": self.use_action,
+            "use_next_state": self.use_next_state,
+            "use_done": self.use_done,
+            **self._mlp_kwargs,
+        }
+
+
+class CnnRewardNet(RewardNet):
+    """A convolutional network of the state, the next state or both, stacked as channels.
+
+    It has one output per choice of action if it uses the action, twice as many if it also uses
+    whether the episode ended; the transition selects one of them.
+
+    Args:
+        observation_space: Space of images, a Box of three dimensions.
+        action_space: Space of actions; Discrete if used.
+        use_state: Whether it sees the state.
+        use_action: Whether the action selects the output.
+        use_next_state: Whether it sees the next state.
+        use_done: Whether the end of the episode selects the output.
+        hwc_format: Whether channels are the last dimension of an image (else the first).
+        **kwargs: Passed on to `imitbench.util.networks.build_cnn`; by default two convolutions
+            to 32 channels.
+
+    Raises:
+        ValueError: Observations are no images, actions are used and not Discrete, or it would
+            see no image.
+    """
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        use_state: bool = True,
+        use_action: bool = True,
+        use_next_state: bool = False,
+        use_done: bool = False,
+        hwc_format: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        self.use_state = use_state
+        self.use_action = use_action
+        self.use_next_state = use_next_state
+        self.use_done = use_done
+        self.hwc_format = hwc_format
+        if not (use_state or use_next_state):
+            raise ValueError("use_state and use_next_state are both False: set one of them")
+        channels = self.get_num_channels_obs(observation_space) * (use_state + use_next_state)
+        self._ends = 2 if use_done else 1
+        self._choices = 1
+        if use_action:
+            if not isinstance(action_space, spaces.Discrete):
+                raise ValueError(
+                    f"action_space: a CnnRewardNet needs Discrete actions, not {action_space}; "
+                    "or set use_action=False"
+                )
+            self._choices = int(action_space.n)
+        self._cnn_kwargs = with_sizes({"hid_channels": (32, 32), **kwargs}, "hid_channels")
+        self.cnn = build_cnn(channels, out_size=self._ends * self._choices, **self._cnn_kwargs)
+
+    def get_num_channels_obs(self, space: gym.Space[Any]) -> int:
+        """Number of channels of the images of a space.
+
+        Raises:
+            ValueError: Its elements are no images.
+        """
+        return image_channels(space, self.hwc_format)
+
+    def forward(
+        self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
+    ) -> th.Tensor:
+        """Computes rewards with gradients.
+
+        Args:
+            state: Shape `(n, height, width, channels)`, or `(n, channels, height, width)` unless
+                `hwc_format`; `None` if not used.
+            action: One-hot, shape `(n, actions)`; `None` if not used.
+            next_state: As `state`.
+            done: Shape `(n,)`; `None` if not used.
+
+        Returns:
+            Rewards, shape `(n,)`.
+        """
+        images = [state] if self.use_state else []
+        if self.use_next_state:
+            images.append(next_state)
+        image = th.cat(images, dim=-1 if self.hwc_format else 1) if len(images) > 1 else images[0]
+        outputs: th.Tensor = self.cnn(cnn_transpose(image) if self.hwc_format else image)
+        # Axes: transition, whether the episode ended, action.
+        outputs = outputs.reshape(-1, self._ends, self._choices)
+        by_end = th.einsum("nea,na->ne", outputs, action) if self.use_action else outputs.squeeze(2)
+        if not self.use_done:
+            return by_end.squeeze(1)
+        return th.where(done.bool(), by_end[:, 1], by_end[:, 0])
+
+    def arguments(self) -> dict[str, Any]:
+        """What the constructor needs to build such a network again."""
+        return {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "use_state": self.use_state,
+            "use_action": self.use_action,
+            "use_next_state": self.use_next_state,
+            "use_done": self.use_done,
+            "hwc_format": self.hwc_format,
+            **self._cnn_kwargs,
+        }
+
+
+def cnn_transpose(tens: th.Tensor) -> th.Tensor:
+    """Puts the channels of images first.
+
+    Args:
+        tens: Shape `(n, height, width, channels)`.
+
+    Returns:
+        A view of shape `(n, channels, height, width)`.
+
+    Raises:
+        ValueError: There are not four dimensions.
+    """
+    if tens.ndim != 4:
+        raise ValueError(f"tens has shape {tuple(tens.shape)}; it needs four dimensions")
+    return tens.permute(0, 3, 1, 2)
+
+
+def image_channels(space: gym.Space[Any], hwc_format: bool) -> int:
+    """Number of channels of the images of a space.
+
+    Args:
+        space: Space of images.
+        hwc_format: Whether channels are the last dimension (else the first).
+
+    Raises:
+        ValueError: It is no Box of three dimensions.
+    """
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+        raise ValueError(f"observation_space: needs images, a Box of three dimensions, not {space}")
+    return int(space.shape[-1 if hwc_format else 0])
+
+
+def with_sizes(kwargs: dict[str, Any], name: str) -> dict[str, Any]:
+    """Makes a tuple of the sizes among keyword arguments, which may be an iterator."""
+    return {**kwargs, name: tuple(int(size) for size in kwargs[name])}

@@ -1,0 +1,230 @@
+"""Networks around a reward network: some change its rewards, some only what policies see."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch as th
+from torch import nn
+
+from imitbench.data.types import AnyTensor
+from imitbench.rewards.base import Array, RewardNet, RewardNetWithVariance, frozen
+from imitbench.rewards.reward_function import check_reward_shape
+from imitbench.util.networks import BaseNorm
+
+
+class RewardNetWrapper(RewardNet):
+    """A reward network around another one.
+
+    Subclass `ForwardWrapper` to change the rewards themselves, or `PredictProcessedWrapper` to
+    change only those that policies are trained with.
+
+    Args:
+        base: The other one.
+    """
+
+    def __init__(self, base: RewardNet) -> None:
+        super().__init__(base.observation_space, base.action_space, base.normalize_images)
+        self._base = base
+
+    @property
+    def base(self) -> RewardNet:
+        """The network inside."""
+        return self._base
+
+    @property
+    def device(self) -> th.device:
+        """That of the network inside."""
+        return self.base.device
+
+    @property
+    def dtype(self) -> th.dtype:
+        """That of the network inside."""
+        return self.base.dtype
+
+    def preprocess(
+        self, state: AnyTensor, action: AnyTensor, next_state: AnyTensor, done: AnyTensor
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor]:
+        """Does what the network inside does."""
+        return self.base.preprocess(state, action, next_state, done)
+
+
+class ForwardWrapper(RewardNetWrapper):
+    """A wrapper that changes `forward`, and with it everything else.
+
+    Such wrappers go inside, `PredictProcessedWrapper`s outside: the latter's changes are not
+    part of what is learnt.
+
+    Args:
+        base: The network inside.
+
+    Raises:
+        ValueError: There is a `PredictProcessedWrapper` inside.
+    """
+
+    def __init__(self, base: RewardNet) -> None:
+        inner: RewardNet | None = base
+        while inner is not None:
+            if isinstance(inner, PredictProcessedWrapper):
+                raise ValueError(
+                    f"base: {type(self).__name__} changes forward and cannot go around "
+                    f"{type(inner).__name__}, which changes predict_processed; swap them"
+                )
+            inner = inner.base if isinstance(inner, RewardNetWrapper) else None
+        super().__init__(base)
+
+
+class PredictProcessedWrapper(RewardNetWrapper):
+    """A wrapper that changes `predict_processed` and nothing else.
+
+    Subclasses pass the keyword arguments of `predict_processed` that they do not know on to
+    the network inside.
+
+    Args:
+        base: The network inside.
+    """
+
+    def forward(
+        self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
+    ) -> th.Tensor:
+        """Does what the network inside does."""
+        rewards: th.Tensor = self.base(state, action, next_state, done)
+        return rewards
+
+    def predict_th(
+        self, state: AnyTensor, action: AnyTensor, next_state: AnyTensor, done: AnyTensor
+    ) -> th.Tensor:
+        """Does what the network inside does."""
+        return self.base.predict_th(state, action, next_state, done)
+
+    def predict(
+        self, state: AnyTensor, action: AnyTensor, next_state: AnyTensor, done: AnyTensor
+    ) -> Array:
+        """Does what the network inside does."""
+        return self.base.predict(state, action, next_state, done)
+
+    @abstractmethod
+    def predict_processed(
+        self,
+        state: AnyTensor,
+        action: AnyTensor,
+        next_state: AnyTensor,
+        done: AnyTensor,
+        **kwargs: Any,
+    ) -> Array:
+        """Computes rewards to train a policy with, shape `(n,)`."""
+
+
+class NormalizedRewardNet(PredictProcessedWrapper):
+    """Normalizes the rewards that policies see.
+
+    Unlike Stable-Baselines3's `VecNormalize`, it uses mean and variance of the rewards, not
+    the variance of returns.
+
+    Args:
+        base: The network inside.
+        normalize_output_layer: Called with 1 for a layer that keeps the shape `(n, 1)`, such as
+            `RunningNorm`.
+    """
+
+    def __init__(self, base: RewardNet, normalize_output_layer: Callable[[int], nn.Module]) -> None:
+        super().__init__(base)
+        self._make_layer = normalize_output_layer
+        self.normalize_output_layer = normalize_output_layer(1)
+
+    def predict_processed(
+        self,
+        state: AnyTensor,
+        action: AnyTensor,
+        next_state: AnyTensor,
+        done: AnyTensor,
+        update_stats: bool = True,
+        **kwargs: Any,
+    ) -> Array:
+        """Computes normalized rewards, by the statistics of all earlier calls.
+
+        Args:
+            state: As in `preprocess`.
+            action: As in `preprocess`.
+            next_state: As in `preprocess`.
+            done: As in `preprocess`.
+            update_stats: Whether these rewards then enter the statistics, where the layer keeps
+                any. If not, no normalizer further inside is updated either.
+            **kwargs: Passed on to the network inside.
+
+        Returns:
+            Rewards, shape `(n,)`.
+        """
+        if not update_stats:
+            kwargs["update_stats"] = False
+        rewards = self.base.predict_processed(state, action, next_state, done, **kwargs)
+        layer = self.normalize_output_layer
+        column = th.as_tensor(rewards, device=self.device).unsqueeze(1)
+        with frozen(layer):
+            normalized: th.Tensor = layer(column)
+            # An empty batch has neither mean nor variance.
+            if update_stats and len(column) and isinstance(layer, BaseNorm):
+                layer.update_stats(column)
+        check_reward_shape(tuple(normalized.shape[:-1]), len(state))
+        result: Array = normalized.squeeze(1).cpu().numpy()
+        return result
+
+    def arguments(self) -> dict[str, Any]:
+        """What the constructor needs to build such a network again."""
+        return {"base": self.base, "normalize_output_layer": self._make_layer}
+
+
+class AddSTDRewardWrapper(PredictProcessedWrapper):
+    """Adds a multiple of the rewards' standard deviation, to seek or to shun the uncertain.
+
+    Args:
+        base: A network that knows how uncertain it is.
+        default_alpha: The multiple, which may be negative.
+
+    Raises:
+        TypeError: `base` is no `RewardNetWithVariance`.
+    """
+
+    def __init__(self, base: RewardNetWithVariance, default_alpha: float = 0.0) -> None:
+        if not isinstance(base, RewardNetWithVariance):
+            raise TypeError(
+                "base: needs a RewardNetWithVariance such as RewardEnsemble, which tells a "
+                f"standard deviation, not {type(base).__name__}"
+            )
+        super().__init__(base)
+        self.default_alpha = default_alpha
+
+    def predict_processed(
+        self,
+        state: AnyTensor,
+        action: AnyTensor,
+        next_state: AnyTensor,
+        done: AnyTensor,
+        alpha: float | None = None,
+        **kwargs: Any,
+    ) -> Array:
+        """Computes a lower or upper confidence bound of the rewards.
+
+        Args:
+            state: As in `preprocess`.
+            action: As in `preprocess`.
+            next_state: As in `preprocess`.
+            done: As in `preprocess`.
+            alpha: Multiple of the standard deviation; `default_alpha` if `None`.
+            **kwargs: Passed on to the network inside.
+
+        Returns:
+            Mean plus `alpha` times the standard deviation, shape `(n,)`.
+        """
+        base = self.base
+        assert isinstance(base, RewardNetWithVariance), "the constructor made sure"
+        mean, variance = base.predict_reward_moments(state, action, next_state, done, **kwargs)
+        scale = self.default_alpha if alpha is None else alpha
+        bound: Array = mean + scale * variance**0.5
+        return bound
+
+    def arguments(self) -> dict[str, Any]:
+        """What the constructor needs to build such a network again."""
+        return {"base": self.base, "default_alpha": self.default_alpha}

@@ -1,0 +1,163 @@
+"""What stored networks share: constructor arguments as JSON, weights as safetensors, digests.
+
+A stored network is a folder with a description (JSON, which names the digest of the weights) and
+the weights. Reading one builds only classes from an allow-list; nothing from a file is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch as th
+from pydantic import BaseModel, ValidationError
+from safetensors import SafetensorError
+from safetensors import torch as safetensors_torch
+from torch import nn
+
+from imitbench.errors import InputError
+from imitbench.util.files import atomic_write_bytes, atomic_write_text
+from imitbench.util.networks import EMANorm, RunningNorm
+
+LAYER_TYPES: dict[str, type] = {
+    "torch.nn.Tanh": nn.Tanh,
+    "torch.nn.ReLU": nn.ReLU,
+    "torch.nn.ELU": nn.ELU,
+    "torch.nn.LeakyReLU": nn.LeakyReLU,
+    "torch.nn.SiLU": nn.SiLU,
+    "torch.nn.GELU": nn.GELU,
+    "RunningNorm": RunningNorm,
+    "EMANorm": EMANorm,
+}
+"""Layer classes that any stored network may name."""
+
+DescriptionT = TypeVar("DescriptionT", bound=BaseModel)
+
+
+class ArgumentCodec:
+    """Constructor arguments as JSON and back; classes are written by name.
+
+    Args:
+        what: Kind of network, for messages.
+        types: Classes that may appear as arguments, by the name they get in the file.
+    """
+
+    def __init__(self, what: str, types: Mapping[str, type]) -> None:
+        self.what = what
+        self._types = dict(types)
+        self._names = {cls: name for name, cls in types.items()}
+
+    def encode(self, value: Any) -> Any:
+        """Describes an argument.
+
+        Raises:
+            ValueError: It cannot be stored; the message names it.
+        """
+        if isinstance(value, type):
+            if value not in self._names:
+                raise ValueError(
+                    f"{self.what}: {value.__module__}.{value.__qualname__} cannot be stored"
+                )
+            return {"$type": self._names[value]}
+        if isinstance(value, Mapping):
+            return {str(key): self.encode(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.encode(item) for item in value]
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        raise ValueError(f"{self.what}: constructor argument {value!r} cannot be stored as JSON")
+
+    def decode(self, value: Any) -> Any:
+        """Rebuilds an argument described by `encode`.
+
+        Raises:
+            ValueError: It names a class that is not in the allow-list.
+        """
+        if isinstance(value, dict):
+            if set(value) == {"$type"}:
+                name = value["$type"]
+                if name not in self._types:
+                    raise ValueError(
+                        f"type {name!r} is not known; accepted: {', '.join(self._types)}"
+                    )
+                return self._types[name]
+            return {key: self.decode(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.decode(item) for item in value]
+        return value
+
+
+def weights_to_bytes(module: nn.Module) -> bytes:
+    """Parameters and buffers of a module as a safetensors file."""
+    tensors = {k: v.detach().cpu().clone() for k, v in module.state_dict().items()}
+    return safetensors_torch.save(tensors)
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def write_network(weights_path: Path, weights: bytes, path: Path, description: BaseModel) -> None:
+    """Writes weights and description, each whole or not at all.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    # The description goes last: where it stands, the weights stand too.
+    atomic_write_bytes(weights_path, weights)
+    atomic_write_text(path, json.dumps(description.model_dump(), indent=1) + "\n")
+
+
+def read_description(path: Path, model: type[DescriptionT], what: str) -> DescriptionT:
+    """Reads and checks a description.
+
+    Args:
+        path: Its file.
+        model: What it must look like.
+        what: Kind of network, for messages.
+
+    Raises:
+        InputError: The file is missing, unreadable or does not match `model`.
+    """
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file; is {path.parent} the folder of a {what}?"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {where}: {first['msg']}; fetch or train it again") from error
+
+
+def read_weights(path: Path, expected: str, description_file: str) -> dict[str, th.Tensor]:
+    """Reads weights whose digest is known.
+
+    Args:
+        path: The safetensors file.
+        expected: Its SHA-256.
+        description_file: Name of the file that tells the digest, for messages.
+
+    Raises:
+        InputError: The file is missing, truncated, altered or no safetensors file.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if digest(data) != expected:
+        raise InputError(
+            f"{path}: truncated or altered ({len(data)} bytes do not match the digest in "
+            f"{description_file}); fetch or train it again"
+        )
+    try:
+        return safetensors_torch.load(data)
+    except SafetensorError as error:
+        raise InputError(f"{path}: not a safetensors file ({error})") from error

@@ -1,0 +1,297 @@
+"""Stored reward networks: the same rewards after a round trip, and hostile files stay data."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from imitbench.errors import InputError
+from imitbench.rewards.discriminator_reward import RewardNetFromDiscriminatorLogit
+from imitbench.rewards.reward_nets import (
+    AddSTDRewardWrapper,
+    BasicPotentialCNN,
+    BasicPotentialMLP,
+    BasicRewardNet,
+    BasicShapedRewardNet,
+    CnnRewardNet,
+    NormalizedRewardNet,
+    RewardEnsemble,
+    ShapedRewardNet,
+)
+from imitbench.rewards.storage import load_reward_net, save_reward
+from imitbench.util.networks import EMANorm, RunningNorm
+from imitbench.util.tensor_storage import digest
+
+VECTOR = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+TORQUE = spaces.Box(-2.0, 2.0, (2,), np.float32)
+CHOICE = spaces.Discrete(3)
+IMAGE = spaces.Box(0, 255, (4, 5, 3), np.uint8)
+CHANNELS_FIRST = spaces.Box(0, 255, (3, 4, 5), np.uint8)
+
+
+def basic(**kwargs):
+    return BasicRewardNet(VECTOR, CHOICE, **kwargs)
+
+
+def ensemble():
+    return RewardEnsemble(
+        VECTOR, CHOICE, [NormalizedRewardNet(basic(hid_sizes=[n]), RunningNorm) for n in (3, 4)]
+    )
+
+
+NETS = {
+    "basic": lambda: basic(use_next_state=True, use_done=True, hid_sizes=iter([5])),
+    "box actions": lambda: BasicRewardNet(VECTOR, TORQUE, activation=nn.Tanh, dropout_prob=0.1),
+    "choices": lambda: BasicRewardNet(
+        spaces.Discrete(4, start=2), spaces.MultiDiscrete([2, 3], start=[1, 0]), name="net"
+    ),
+    "input norm": lambda: basic(normalize_input_layer=RunningNorm, activation=nn.Softplus),
+    "input ema norm": lambda: basic(normalize_input_layer=EMANorm),
+    "double": lambda: basic().double(),
+    "cnn": lambda: CnnRewardNet(IMAGE, CHOICE, use_done=True, hid_channels=[4], kernel_size=5),
+    "cnn channels first": lambda: CnnRewardNet(
+        CHANNELS_FIRST, CHOICE, use_state=False, use_next_state=True, hwc_format=False
+    ),
+    "of a discriminator": lambda: RewardNetFromDiscriminatorLogit(basic()),
+    "shaped": lambda: ShapedRewardNet(basic(), BasicPotentialMLP(VECTOR, [4]), 0.9),
+    "shaped cnn": lambda: ShapedRewardNet(
+        CnnRewardNet(IMAGE, CHOICE), BasicPotentialCNN(IMAGE, [4], kernel_size=1), 0.5
+    ),
+    "basic shaped": lambda: BasicShapedRewardNet(
+        VECTOR,
+        TORQUE,
+        reward_hid_sizes=[3],
+        potential_hid_sizes=[2, 2],
+        use_next_state=True,
+        discount_factor=0.8,
+        normalize_input_layer=RunningNorm,
+    ),
+    "normalized": lambda: NormalizedRewardNet(basic(), RunningNorm),
+    "normalized shaped": lambda: NormalizedRewardNet(BasicShapedRewardNet(VECTOR, CHOICE), EMANorm),
+    "normalized by nothing": lambda: NormalizedRewardNet(basic(), nn.Identity),
+    "ensemble": ensemble,
+    "std added": lambda: AddSTDRewardWrapper(ensemble(), default_alpha=-0.5),
+    "all": lambda: NormalizedRewardNet(AddSTDRewardWrapper(ensemble(), 0.5), RunningNorm),
+}
+
+
+def transitions(net, number=7):
+    """Random transitions of a network's spaces."""
+    parts = []
+    for space in (net.observation_space, net.action_space, net.observation_space):
+        space.seed(len(parts))
+        parts.append(np.stack([space.sample() for _ in range(number)]))
+    return (*parts, np.arange(number) % 2 == 0)
+
+
+def learn_statistics(net, batch):
+    net.predict_processed(*batch)
+    if not isinstance(net, RewardEnsemble | AddSTDRewardWrapper | NormalizedRewardNet):
+        net(*net.preprocess(*batch))
+
+
+@pytest.mark.parametrize("make", NETS.values(), ids=NETS)
+def test_a_network_gives_the_same_rewards_after_a_round_trip(tmp_path, make):
+    net = make()
+    batch = transitions(net)
+    learn_statistics(net, batch)
+    save_reward(net, tmp_path / "reward")
+    again = load_reward_net(tmp_path / "reward")
+    assert type(again) is type(net)
+    assert repr(again) == repr(net.eval())
+    assert (again.observation_space, again.action_space) == (
+        net.observation_space,
+        net.action_space,
+    )
+    assert again.dtype == net.dtype
+    assert [p.requires_grad for p in again.parameters()] == [
+        p.requires_grad for p in net.parameters()
+    ]
+    for method in ("predict", "predict_processed"):
+        for kwargs in ({}, {"update_stats": False}) if method == "predict_processed" else ({},):
+            np.testing.assert_array_equal(
+                getattr(again, method)(*batch, **kwargs), getattr(net, method)(*batch, **kwargs)
+            )
+
+
+def test_a_loaded_network_is_in_evaluation_mode_and_can_go_on_learning(tmp_path):
+    net = BasicShapedRewardNet(VECTOR, CHOICE)
+    save_reward(net, tmp_path)
+    again = load_reward_net(tmp_path)
+    assert not any(part.training for part in again.modules())
+    again.train()
+    again(*again.preprocess(*transitions(again))).sum().backward()
+    assert all(p.grad is not None for p in again.parameters())
+    assert again.discount_factor == 0.99
+
+
+def test_loading_draws_no_random_numbers(tmp_path):
+    save_reward(basic(), tmp_path)
+    th.manual_seed(3)
+    load_reward_net(tmp_path)
+    drawn = th.rand(2)
+    th.manual_seed(3)
+    assert th.equal(drawn, th.rand(2))
+
+
+def test_a_newer_network_replaces_an_older_one(tmp_path):
+    save_reward(basic(hid_sizes=[3]), tmp_path)
+    newer = NormalizedRewardNet(basic(hid_sizes=[7]), EMANorm)
+    save_reward(newer, tmp_path)
+    batch = transitions(newer)
+    np.testing.assert_array_equal(load_reward_net(tmp_path).predict(*batch), newer.predict(*batch))
+
+
+class Mine(BasicRewardNet):
+    pass
+
+
+class MyActivation(nn.ReLU):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Mine(VECTOR, CHOICE), "Mine"),
+        (lambda: NormalizedRewardNet(Mine(VECTOR, CHOICE), RunningNorm), "Mine"),
+        (lambda: basic(activation=MyActivation), "MyActivation"),
+        (lambda: NormalizedRewardNet(basic(), functools.partial(EMANorm, decay=0.9)), "decay"),
+        (lambda: ShapedRewardNet(basic(), my_potential, 0.9), "my_potential"),
+        (lambda: ShapedRewardNet(basic(), nn.Linear(3, 1), 0.9), "Linear"),
+    ],
+)
+def test_what_cannot_be_stored_is_named_and_nothing_is_written(tmp_path, make, named):
+    with pytest.raises(ValueError, match=f"{named}.* cannot be stored"):
+        save_reward(make(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def my_potential(state):
+    return state[:, 0]
+
+
+@pytest.fixture
+def stored(tmp_path):
+    save_reward(NormalizedRewardNet(BasicShapedRewardNet(VECTOR, CHOICE), RunningNorm), tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("length", [0, 100, -1])
+def test_a_truncated_weights_file_is_told(stored, length):
+    weights = stored / "reward.safetensors"
+    weights.write_bytes(weights.read_bytes()[:length])
+    with pytest.raises(InputError, match="truncated or altered"):
+        load_reward_net(stored)
+
+
+def test_one_flipped_bit_is_told(stored):
+    weights = stored / "reward.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-5] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(InputError, match="truncated or altered"):
+        load_reward_net(stored)
+
+
+def test_a_truncated_description_is_told(stored):
+    path = stored / "reward.json"
+    path.write_text(path.read_text()[:-40])
+    with pytest.raises(InputError, match=r"reward\.json"):
+        load_reward_net(stored)
+
+
+def test_missing_files_are_told(stored):
+    with pytest.raises(InputError, match=r"no such file; is .* the folder of a reward network"):
+        load_reward_net(stored / "absent")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_reward_net(stored / "reward.json")
+    (stored / "reward.safetensors").unlink()
+    with pytest.raises(InputError, match=r"reward\.safetensors"):
+        load_reward_net(stored)
+
+
+BASE = ["net", "arguments", "base"]
+DEEP = functools.reduce(lambda inner, _: {"base": inner}, range(150), {})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["net", "$module"], "os.system", "not known"),
+        ([*BASE, "$module"], "RewardNet", "not known"),
+        (["net", "arguments", "normalize_output_layer"], {"$type": "os.system"}, "not known"),
+        (["net", "arguments", "surprise"], 1, "does not describe its weights"),
+        ([*BASE, "arguments", "reward_hid_sizes"], [3], "does not describe its weights"),
+        ([*BASE, "arguments", "reward_hid_sizes"], [10**15], "does not describe its weights"),
+        ([*BASE, "arguments", "reward_hid_sizes"], [10**30], "does not describe its weights"),
+        ([*BASE, "arguments", "reward_hid_sizes"], [-3], "does not describe its weights"),
+        ([*BASE, "arguments", "activation"], 3, "does not describe its weights"),
+        ([*BASE, "arguments", "discount_factor"], "much", "does not describe its weights"),
+        ([*BASE, "arguments", "observation_space"], {"$space": {"type": "Torus"}}, "unknown kind"),
+        ([*BASE, "arguments", "observation_space"], {"$space": 3}, "does not describe"),
+        (BASE, {"$type": "RunningNorm"}, "does not describe its weights"),
+        (["net"], {"$type": "RunningNorm"}, "describes no reward network"),
+        (["net"], {"$space": {"type": "Discrete", "n": 3, "start": 0}}, "no reward network"),
+        (["net"], DEEP, "describes no reward network"),
+        (["net"], [], "net"),
+        (["extra"], 1, "extra"),
+        (["version"], 2, "version"),
+        (["weights", "file"], "../../other.safetensors", "file"),
+    ],
+)
+def test_descriptions_that_ask_for_anything_else_are_refused(stored, path, value, message):
+    file = stored / "reward.json"
+    document = json.loads(file.read_text())
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    file.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=message) as caught:
+        load_reward_net(stored)
+    assert "\n" not in str(caught.value)
+
+
+def replace_weights(folder, tensors):
+    """Puts other weights in place, and a digest that agrees with them."""
+    save_file(tensors, folder / "reward.safetensors")
+    file = folder / "reward.json"
+    document = json.loads(file.read_text())
+    document["weights"]["sha256"] = digest((folder / "reward.safetensors").read_bytes())
+    file.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("change", ["missing", "superfluous", "shape", "integer", "count"])
+def test_weights_that_do_not_fit_are_refused_even_if_their_digest_does(stored, change):
+    tensors = load_file(stored / "reward.safetensors")
+    name = next(key for key in tensors if key.endswith("dense0.weight"))
+    count = "normalize_output_layer.count"
+    if change == "missing":
+        del tensors[name]
+    elif change == "superfluous":
+        tensors["more"] = th.zeros(1)
+    elif change == "shape":
+        tensors[name] = tensors[name].T.contiguous()
+    elif change == "integer":
+        tensors[name] = tensors[name].long()
+    else:
+        tensors[count] = tensors[count].double()
+    replace_weights(stored, tensors)
+    with pytest.raises(InputError, match="does not describe its weights") as caught:
+        load_reward_net(stored)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_something_else_is_refused_even_if_its_digest_fits(stored):
+    (stored / "reward.safetensors").write_bytes(b"no tensors here")
+    document = json.loads((stored / "reward.json").read_text())
+    document["weights"]["sha256"] = digest(b"no tensors here")
+    (stored / "reward.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="not a safetensors file"):
+        load_reward_net(stored)
