@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import gymnasium as gym
 import numpy as np
 
 from imitbench.cards.catalog import suite_directory
@@ -142,37 +141,6 @@ def load_demos(root: Path, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
     rng = np.random.default_rng(spec.subsample_seed)
     chosen = np.sort(rng.choice(len(trajectories), size=spec.count, replace=False))
     return [trajectories[index] for index in chosen]
-
-
-def check_policy_fits(
-    policy: BasePolicy,
-    observation_space: gym.Space[Any],
-    action_space: gym.Space[Any],
-    *,
-    where: str,
-) -> None:
-    """Checks that a policy was made for spaces like these.
-
-    Args:
-        policy: The policy.
-        observation_space: Space of the environment's observations.
-        action_space: Space of its actions.
-        where: What to call the policy in the message.
-
-    Raises:
-        InputError: Kind or shape differ. Bounds may differ, as they do between versions of
-            the same environment.
-    """
-    for what, own, wanted in (
-        ("observations", policy.observation_space, observation_space),
-        ("actions", policy.action_space, action_space),
-    ):
-        same_kind = type(own) is type(wanted) and own.shape == wanted.shape
-        if not same_kind or getattr(own, "n", None) != getattr(wanted, "n", None):
-            raise InputError(
-                f"{where}: made for {what} {own}, but the environment has {wanted}; "
-                "use the expert of this environment"
-            )
 
 
 def published_return(root: Path, repo: str) -> float | None:

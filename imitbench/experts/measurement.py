@@ -16,6 +16,7 @@ from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard, Measurement, References
 from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
+from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 from imitbench.store.records import EnvironmentSpec, Protocol
 from imitbench.util.files import atomic_write_text
@@ -74,7 +75,7 @@ def measure(
         if policy is None:
             policy = RandomPolicy(*spaces)
         else:
-            artifacts.check_policy_fits(policy, *spaces, where="the policy")
+            check_policy_fits(policy, *spaces, where="the policy")
         started = time.monotonic()
         result = evaluator.evaluate(
             policy, episodes=episodes, seed=seed, deterministic=deterministic

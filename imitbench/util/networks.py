@@ -22,12 +22,15 @@ def training_mode(m: nn.Module, mode: bool) -> Iterator[nn.Module]:
     Yields:
         The module.
     """
-    before = m.training
-    m.train(mode)
+    # Each part is remembered by itself: one may be in evaluation mode within a whole in training.
+    changed = [part for part in m.modules() if part.training is not mode]
+    for part in changed:
+        part.training = mode
     try:
         yield m
     finally:
-        m.train(before)
+        for part in changed:
+            part.training = not mode
 
 
 def training(m: nn.Module) -> AbstractContextManager[nn.Module]:

@@ -34,7 +34,8 @@ def space_to_json(space: gym.Space[Any]) -> Json:
     if isinstance(space, spaces.Discrete):
         return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.MultiDiscrete):
-        return {"type": "MultiDiscrete", "nvec": space.nvec.tolist()}
+        document = {"type": "MultiDiscrete", "nvec": space.nvec.tolist()}
+        return document | ({"start": space.start.tolist()} if space.start.any() else {})
     if isinstance(space, spaces.MultiBinary):
         n = space.n if isinstance(space.n, int) else list(space.shape)
         return {"type": "MultiBinary", "n": n}
@@ -60,7 +61,7 @@ def space_from_json(document: Json) -> gym.Space[Any]:
         if kind == "Discrete":
             return spaces.Discrete(document["n"], start=document["start"])
         if kind == "MultiDiscrete":
-            return spaces.MultiDiscrete(document["nvec"])
+            return spaces.MultiDiscrete(document["nvec"], start=document.get("start"))
         if kind == "MultiBinary":
             return spaces.MultiBinary(document["n"])
         if kind == "Dict":

@@ -84,7 +84,9 @@ def make_vec_env(
         The environments, seeded.
     """
     from stable_baselines3.common.monitor import Monitor
-    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+    from stable_baselines3.common.vec_env import SubprocVecEnv
+
+    from imitbench.util.serial_vec_env import SerialVecEnv
 
     module, colon, _ = env_name.partition(":")
     if colon:
@@ -113,7 +115,7 @@ def make_vec_env(
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
         functools.partial(make, index, seed) for index, seed in enumerate(seeds)
     ]
-    venv = SubprocVecEnv(makers, start_method="forkserver") if parallel else DummyVecEnv(makers)
+    venv = SubprocVecEnv(makers, start_method="forkserver") if parallel else SerialVecEnv(makers)
     venv.seed(make_seeds(rng))
     return venv
 

@@ -19,6 +19,7 @@ from imitbench.cards.catalog import (
 )
 from imitbench.data.demonstrations import read_demonstrations, validate_demonstrations
 from imitbench.experts.demonstrations import MAX_FILE_BYTES
+from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 
 CELLS = [(suite, env_id) for suite in suite_names() for env_id in load_suite(suite).environments]
@@ -61,9 +62,7 @@ def test_bundled_expert_fits_its_environment_and_is_the_measured_one(suite, env_
     root = suite_directory(suite)
     env = make_environment(environment_spec(env_id, card))
     policy = load_policy(root / "experts" / card.expert.repo)
-    artifacts.check_policy_fits(
-        policy, env.observation_space, env.action_space, where=card.expert.repo
-    )
+    check_policy_fits(policy, env.observation_space, env.action_space, where=card.expert.repo)
     pinned = artifacts.pin_expert(root, "bundled", card.expert.repo)
     assert card.references is not None
     assert card.references.expert.revision == pinned.digest[:12]

@@ -45,11 +45,17 @@ POLICIES = {
         VECTOR, TORQUE, rate, net_arch=[8], use_sde=True, squash_output=True
     ),
     "normalized": lambda: ActorCriticPolicy(VECTOR, CHOICE, rate, **normalized(RunningNorm)),
+    "unshared extractors": lambda: ActorCriticPolicy(
+        VECTOR, CHOICE, rate, **normalized(RunningNorm), share_features_extractor=False
+    ),
     "feed-forward 32": lambda: FeedForward32Policy(VECTOR, TORQUE, rate, **normalized(EMANorm)),
     "dict": lambda: MultiInputActorCriticPolicy(
         spaces.Dict({"a": VECTOR, "b": CHOICE}), TORQUE, rate, net_arch=[8]
     ),
     "sac": lambda: SACPolicy(VECTOR, TORQUE, rate, net_arch=[8, 8]),
+    "sac, shared extractor": lambda: SACPolicy(
+        VECTOR, TORQUE, rate, net_arch=[8], share_features_extractor=True
+    ),
     "zero": lambda: ZeroPolicy(VECTOR, TORQUE),
 }
 
@@ -84,6 +90,21 @@ def test_a_policy_acts_the_same_after_a_round_trip(tmp_path, make):
                 each.reset_noise()
             actions.append(each.predict(observations, deterministic=deterministic)[0])
         np.testing.assert_array_equal(*actions)
+
+
+def test_sharing_of_extractors_is_kept(tmp_path):
+    save_policy(POLICIES["unshared extractors"](), tmp_path)
+    assert not load_policy(tmp_path).share_features_extractor
+
+
+def test_exploration_of_gsde_is_drawn_from_the_trained_deviation(tmp_path):
+    policy = POLICIES["gSDE squashed"]()
+    with th.no_grad():
+        policy.log_std.fill_(-20.0)  # hardly any
+    save_policy(policy, tmp_path)
+    loaded, obs = load_policy(tmp_path), np.ones((1, 3), np.float32)
+    sampled, best = (loaded.predict(obs, deterministic=choice)[0] for choice in (False, True))
+    np.testing.assert_allclose(sampled, best, atol=1e-6)
 
 
 def test_a_random_policy_keeps_its_spaces(tmp_path):

@@ -9,9 +9,10 @@ import pytest
 import torch as th
 from hypothesis import given
 from hypothesis import strategies as st
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
+from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from imitbench.util import util
+from imitbench.util.serial_vec_env import SerialVecEnv
 
 
 def first_observations(seed, **options):
@@ -28,7 +29,7 @@ def test_environments_are_seeded_from_the_generator():
     assert len(np.unique(first_observations(0)[:, 0])) == 8
 
 
-@pytest.mark.parametrize(("parallel", "kind"), [(False, DummyVecEnv), (True, SubprocVecEnv)])
+@pytest.mark.parametrize(("parallel", "kind"), [(False, SerialVecEnv), (True, SubprocVecEnv)])
 def test_environments_live_in_one_process_unless_asked_otherwise(parallel, kind):
     venv = util.make_vec_env(
         "seals:seals/CartPole-v0", rng=np.random.default_rng(0), n_envs=2, parallel=parallel

@@ -1,0 +1,212 @@
+"""Policies that ask a person at the terminal, for demonstrations and for DAgger."""
+
+from __future__ import annotations
+
+import abc
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space_channels_first
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.errors import InputError
+from imitbench.policies.base import NonTrainablePolicy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = npt.NDArray[Any]
+
+_CLEAR_SCREEN = "\x1b[2J\x1b[H"
+
+ATARI_ACTION_NAMES_TO_KEYS = {
+    "NOOP": "1",
+    "FIRE": "2",
+    "UP": "w",
+    "RIGHT": "d",
+    "LEFT": "a",
+    "DOWN": "x",
+    "UPRIGHT": "e",
+    "UPLEFT": "q",
+    "DOWNRIGHT": "c",
+    "DOWNLEFT": "z",
+    "UPFIRE": "t",
+    "RIGHTFIRE": "h",
+    "LEFTFIRE": "f",
+    "DOWNFIRE": "b",
+    "UPRIGHTFIRE": "y",
+    "UPLEFTFIRE": "r",
+    "DOWNRIGHTFIRE": "n",
+    "DOWNLEFTFIRE": "v",
+}
+"""Keys that lie on a keyboard as the directions do."""
+
+
+class DiscreteInteractivePolicy(NonTrainablePolicy, abc.ABC):
+    """Shows each observation to a person, and takes the action whose key is entered.
+
+    Args:
+        observation_space: Space of observations.
+        action_space: Discrete space of actions.
+        action_keys_names: Name of each action by its key, in the order of the actions.
+        clear_screen_on_query: Whether to clear the terminal before each question.
+        input_stream: Where answers are read, a line each; standard input by default.
+        output_stream: Where questions are written; standard output by default.
+
+    Raises:
+        ValueError: The actions are not discrete, or keys and names are not distinct and one per
+            action.
+    """
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        action_keys_names: Mapping[str, str],
+        clear_screen_on_query: bool = True,
+        *,
+        input_stream: TextIO | None = None,
+        output_stream: TextIO | None = None,
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        if not isinstance(action_space, spaces.Discrete):
+            raise ValueError(f"action_space: must be discrete, not {action_space}")
+        if len(action_keys_names) != action_space.n:
+            raise ValueError(
+                f"action_keys_names: has {len(action_keys_names)} keys for {action_space.n} actions"
+            )
+        if len(set(action_keys_names.values())) != len(action_keys_names):
+            raise ValueError("action_keys_names: two actions have the same name")
+        self.action_keys_names = dict(action_keys_names)
+        self.clear_screen_on_query = clear_screen_on_query
+        first = int(action_space.start)
+        self._actions = {key: first + index for index, key in enumerate(action_keys_names)}
+        self._input, self._output = input_stream, output_stream
+
+    def _choose_action(self, obs: Any) -> Array:
+        if self.clear_screen_on_query and self._out.isatty():
+            self._out.write(_CLEAR_SCREEN)
+        context = self._render(obs)
+        try:
+            key = self._get_input_key()
+        finally:
+            self._clean_up(context)
+        return np.array(self._actions[key])
+
+    @property
+    def _out(self) -> TextIO:
+        return self._output if self._output is not None else sys.stdout
+
+    def _get_input_key(self) -> str:
+        """Asks until the answer is a key of an action.
+
+        Raises:
+            EOFError: The input ended.
+        """
+        choices = ", ".join(f"{name}: {key}" for key, name in self.action_keys_names.items())
+        question = f"Choose an action ({choices}) and press Enter: "
+        source = self._input if self._input is not None else sys.stdin
+        while True:
+            self._out.write(question)
+            self._out.flush()
+            line = source.readline()
+            if not line:
+                raise EOFError("the input ended while an action was asked for")
+            key = line.strip()
+            if key in self._actions:
+                return key
+            question = f"'{key}' is no key of an action. {choices}: "
+
+    @abc.abstractmethod
+    def _render(self, obs: Any) -> object | None:
+        """Shows an observation.
+
+        Returns:
+            Whatever `_clean_up` needs to take it away again.
+        """
+
+    def _clean_up(self, context: object | None) -> None:
+        """Takes away what `_render` showed, once the action has been chosen."""
+        del context
+
+
+class ImageObsDiscreteInteractivePolicy(DiscreteInteractivePolicy):
+    """Shows image observations in a window; needs matplotlib."""
+
+    def _render(self, obs: Array) -> Figure:
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            raise InputError(
+                "showing images needs matplotlib: pip install 'imitbench[interactive]'"
+            ) from None
+        image = self._prepare_obs_image(obs)
+        figure, axes = plt.subplots()
+        axes.imshow(image, cmap="gray" if image.ndim == 2 else None)
+        axes.axis("off")
+        plt.show(block=False)
+        # A window is drawn only while its event loop runs.
+        figure.canvas.draw_idle()
+        figure.canvas.flush_events()
+        return figure
+
+    def _clean_up(self, context: object | None) -> None:
+        import matplotlib.pyplot as plt
+
+        plt.close(context)  # type: ignore[arg-type]
+
+    def _prepare_obs_image(self, obs: Array) -> Array:
+        """Makes an image that can be shown of an observation; override for other encodings.
+
+        Args:
+            obs: Shape (height, width), or with channels first or last, as the space has them.
+
+        Returns:
+            Shape (height, width) or (height, width, 3). Of stacked frames, the newest one.
+        """
+        space = self.observation_space
+        if obs.ndim != 3:
+            return obs
+        image = obs
+        if isinstance(space, spaces.Box) and is_image_space_channels_first(space):
+            image = np.moveaxis(obs, 0, -1)
+        # Colours come in threes; any other number of channels is grey frames.
+        return image[..., -3:] if image.shape[-1] % 3 == 0 else image[..., -1]
+
+
+class AtariInteractivePolicy(ImageObsDiscreteInteractivePolicy):
+    """Asks for the actions of an Atari game, by the keys of `ATARI_ACTION_NAMES_TO_KEYS`.
+
+    Args:
+        env: The game, alone or vectorized.
+        *args: Passed on to `DiscreteInteractivePolicy`, after the keys.
+        **kwargs: Passed on likewise.
+
+    Raises:
+        ValueError: The environment does not name its actions, or names unknown ones.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any] | VecEnv, *args: Any, **kwargs: Any) -> None:
+        names = _action_names(env)
+        unknown = [name for name in names if name not in ATARI_ACTION_NAMES_TO_KEYS]
+        if unknown:
+            raise ValueError(f"env: has actions without a key: {', '.join(unknown)}")
+        keys_names = {ATARI_ACTION_NAMES_TO_KEYS[name]: name for name in names}
+        super().__init__(env.observation_space, env.action_space, keys_names, *args, **kwargs)
+
+
+def _action_names(env: gym.Env[Any, Any] | VecEnv) -> list[str]:
+    try:
+        if isinstance(env, VecEnv):
+            return list(env.env_method("get_action_meanings", indices=[0])[0])
+        return list(env.get_wrapper_attr("get_action_meanings")())
+    except AttributeError:
+        raise ValueError(
+            "env: is no Atari game: it has no get_action_meanings; use "
+            "ImageObsDiscreteInteractivePolicy with keys of your own"
+        ) from None

@@ -1,0 +1,223 @@
+"""Replay buffers whose rewards come from a reward function whenever they are sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import torch as th
+from stable_baselines3.common.buffers import BaseBuffer, NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
+
+Array = npt.NDArray[Any]
+Observations = Array | dict[str, Array]
+RewardFn = Callable[[Any, Any, Any, Any], Array]
+"""`(obs, acts, next_obs, dones) -> rewards` of a batch, as NumPy arrays."""
+
+
+class ReplayBufferRewardWrapper(ReplayBuffer):
+    """A replay buffer that relabels what is sampled from it.
+
+    The rewards that were stored are kept in the buffer and never sampled. The reward function
+    sees observations as the environment gave them, also where the samples are normalized;
+    discrete actions and observations in the shape of their spaces; and `dones` that are true
+    where an episode ended other than by a time limit.
+
+    Args:
+        buffer_size: Number of transitions to hold, over all environments.
+        observation_space: Space of observations.
+        action_space: Space of actions.
+        replay_buffer_class: Class of the buffer that holds the transitions.
+        reward_fn: Rewards of a batch, shape (batch,).
+        **kwargs: Further arguments of `replay_buffer_class`.
+
+    Raises:
+        ValueError: The class sums rewards over several steps, which cannot be relabelled.
+    """
+
+    replay_buffer: ReplayBuffer
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        *,
+        replay_buffer_class: type[ReplayBuffer],
+        reward_fn: RewardFn,
+        **kwargs: Any,
+    ) -> None:
+        if issubclass(replay_buffer_class, NStepReplayBuffer):
+            raise ValueError(
+                "replay_buffer_class: NStepReplayBuffer sums rewards over several steps, so "
+                "single transitions cannot be relabelled; use ReplayBuffer"
+            )
+        self.replay_buffer = replay_buffer_class(
+            buffer_size, observation_space, action_space, **kwargs
+        )
+        self.reward_fn = reward_fn
+        # Not ReplayBuffer's own constructor, which would allocate all arrays once more.
+        BaseBuffer.__init__(
+            self,
+            self.replay_buffer.buffer_size,
+            observation_space,
+            action_space,
+            self.replay_buffer.device,
+            self.replay_buffer.n_envs,
+        )
+
+    # The position is that of the wrapped buffer. The constructors, and `reset`, set it to zero.
+    @property
+    def pos(self) -> int:
+        """Where the next transition goes."""
+        return self.replay_buffer.pos
+
+    @pos.setter
+    def pos(self, value: int) -> None:
+        self.replay_buffer.pos = value
+
+    @property
+    def full(self) -> bool:
+        """Whether old transitions are being replaced."""
+        return self.replay_buffer.full
+
+    @full.setter
+    def full(self, value: bool) -> None:
+        self.replay_buffer.full = value
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached for what is not set here: the arrays, and methods that only some buffers have.
+        if name == "replay_buffer":  # while a copy is being made
+            raise AttributeError(name)
+        return getattr(self.replay_buffer, name)
+
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Adds a step of each environment; arguments as those of the wrapped buffer."""
+        self.replay_buffer.add(*args, **kwargs)
+
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
+        """Samples transitions.
+
+        Args:
+            batch_size: How many.
+            env: Normalizes observations, if given.
+
+        Returns:
+            Samples as the wrapped buffer gives them, with rewards of the reward function, shape
+            (batch, 1), float32.
+        """
+        return self._relabel(self.replay_buffer.sample(batch_size), env)
+
+    def _get_samples(self, batch_inds: Array, env: VecNormalize | None = None) -> Any:
+        return self._relabel(self.replay_buffer._get_samples(batch_inds), env)
+
+    def _relabel(
+        self, samples: ReplayBufferSamples | DictReplayBufferSamples, env: VecNormalize | None
+    ) -> Any:
+        rewards = np.asarray(self.reward_fn(*_reward_inputs(samples, self)))
+        size = samples.rewards.shape[0]
+        if rewards.shape != (size,):
+            raise ValueError(
+                f"reward_fn: must return an array of shape ({size},), not {rewards.shape}"
+            )
+        samples = samples._replace(
+            rewards=th.as_tensor(rewards, dtype=th.float32, device=self.device).reshape(-1, 1)
+        )
+        if env is None:
+            return samples
+        return samples._replace(
+            observations=self._normalized(samples.observations, env),
+            next_observations=self._normalized(samples.next_observations, env),
+        )
+
+    def _normalized(self, observations: Any, env: VecNormalize) -> Any:
+        normalized = env.normalize_obs(_to_numpy(observations))
+        if isinstance(normalized, dict):
+            return {key: self.to_torch(value) for key, value in normalized.items()}
+        return self.to_torch(normalized)
+
+
+class ReplayBufferView:
+    """What a replay buffer holds at present, read-only and without copying.
+
+    Args:
+        buffer: The buffer; the view follows as it fills.
+    """
+
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        self._buffer = buffer
+
+    def __len__(self) -> int:
+        """Number of transitions, over all environments."""
+        return int(self._buffer.size() * self._buffer.n_envs)
+
+    @property
+    def observations(self) -> Observations:
+        """Shape (steps, n_envs, …), in no particular order once the buffer is full."""
+        observations: Observations = self._filled("observations")
+        return observations
+
+    @property
+    def next_observations(self) -> Observations:
+        """As `observations`; not available where the buffer optimizes its memory."""
+        observations: Observations = self._filled("next_observations")
+        return observations
+
+    @property
+    def actions(self) -> Array:
+        """Shape (steps, n_envs, action size)."""
+        actions: Array = self._filled("actions")
+        return actions
+
+    @property
+    def rewards(self) -> Array:
+        """As stored, not relabelled; shape (steps, n_envs)."""
+        rewards: Array = self._filled("rewards")
+        return rewards
+
+    @property
+    def dones(self) -> Array:
+        """Where episodes ended for any reason; shape (steps, n_envs)."""
+        dones: Array = self._filled("dones")
+        return dones
+
+    def _filled(self, name: str) -> Any:
+        value, size = getattr(self._buffer, name), self._buffer.size()
+        if isinstance(value, dict):
+            return {key: _read_only(array[:size]) for key, array in value.items()}
+        return _read_only(value[:size])
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _reward_inputs(
+    samples: ReplayBufferSamples | DictReplayBufferSamples, buffer: BaseBuffer
+) -> tuple[Observations, Array, Observations, Array]:
+    return (
+        _in_space(samples.observations, buffer.observation_space),
+        _in_space(samples.actions, buffer.action_space),
+        _in_space(samples.next_observations, buffer.observation_space),
+        samples.dones.cpu().numpy().reshape(-1).astype(bool),
+    )
+
+
+def _in_space(value: Any, space: gym.Space[Any]) -> Any:
+    """As NumPy, in the shape that the space gives to an entry: buffers keep numbers as rows."""
+    array = _to_numpy(value)
+    if isinstance(array, dict):
+        return array
+    return array.reshape(-1, *(space.shape or ()))
+
+
+def _to_numpy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: tensor.cpu().numpy() for key, tensor in value.items()}
+    return value.cpu().numpy()

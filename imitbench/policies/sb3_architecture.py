@@ -1,0 +1,408 @@
+"""Rebuilds the policy in a zip of Stable-Baselines3 from its weights and the text beside them.
+
+Sizes of layers, kinds of heads and of feature extractors follow from the names and shapes of the
+weights. What leaves no trace in them (the activation function, squashing) is read from the plain
+text in the zip, or takes Stable-Baselines3's default where the text does not mention it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+from stable_baselines3.common.preprocessing import get_flattened_obs_dim
+from stable_baselines3.common.torch_layers import (
+    FlattenExtractor,
+)
+from stable_baselines3.dqn.policies import DQNPolicy
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
+
+from imitbench.errors import InputError
+from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.policies.sb3_extractor import find_extractor
+from imitbench.policies.sb3_names import (
+    ACTIVATIONS,
+    class_in_text,
+    policy_class_of_object,
+)
+from imitbench.policies.sb3_zip import TRUST_HINT, Opaque, Sb3Zip, undetermined
+from imitbench.policies.space_check import channels_first
+
+Weights = dict[str, th.Tensor]
+
+# Settings that the weights tell better, that concern training alone, or that say nothing.
+_READ_ELSEWHERE = {
+    "net_arch",
+    "use_sde",
+    "full_std",
+    "n_critics",
+    "optimizer_class",
+    "optimizer_kwargs",
+    "ortho_init",
+    "log_std_init",
+    "device",
+}
+_PLAIN_SETTINGS: dict[str, tuple[type, ...]] = {
+    "squash_output": (bool,),
+    "use_expln": (bool,),
+    "clip_mean": (int, float),
+    "share_features_extractor": (bool,),
+    "normalize_images": (bool,),
+}
+_TEXT_SETTINGS = {"activation_fn", "features_extractor_class", "features_extractor_kwargs"}
+
+
+@dataclass(frozen=True)
+class PolicyPlan:
+    """All that it takes to build a policy.
+
+    Attributes:
+        policy_class: Its class.
+        kwargs: Arguments of its constructor besides spaces and learning rate.
+        weights: Its state dictionary, by today's names.
+        faithful: Whether the weights are those of the file one to one, so that the state of
+            optimizers still belongs to them.
+    """
+
+    policy_class: type[BasePolicy]
+    kwargs: dict[str, Any]
+    weights: Weights
+    faithful: bool = True
+
+
+@dataclass
+class _Shape:
+    """What names and shapes of the weights say."""
+
+    kwargs: dict[str, Any]
+    weights: Weights
+    extractor: str
+    inputs: int
+    outputs: int
+    continuous: bool
+    faithful: bool = True
+    aliases: dict[str, list[str]] = field(default_factory=dict)
+
+
+def plan_policy(
+    archive: Sb3Zip, observation_space: gym.Space[Any], action_space: gym.Space[Any]
+) -> PolicyPlan:
+    """Works out how to build the policy of a zip.
+
+    Args:
+        archive: The zip.
+        observation_space: Space of the environment's observations.
+        action_space: Space of its actions.
+
+    Raises:
+        InputError: A part cannot be determined without unpickling (it is named), or the policy
+            was made for other spaces.
+    """
+    settings = _settings(archive)
+    policy_class = _policy_class(archive)
+    shape = _SHAPES[_family(policy_class)](archive, settings)
+    _check_actions(archive, shape, action_space)
+    kwargs = {
+        **{name: settings[name] for name in _PLAIN_SETTINGS if name in settings},
+        **shape.kwargs,
+        **_extractor(archive, shape, settings, observation_space),
+    }
+    if "activation_fn" in settings:
+        kwargs["activation_fn"] = _activation(archive, settings["activation_fn"])
+    return PolicyPlan(policy_class, kwargs, _with_aliases(shape), shape.faithful)
+
+
+def build_policy(
+    archive: Sb3Zip, observation_space: gym.Space[Any], action_space: gym.Space[Any]
+) -> tuple[BasePolicy, PolicyPlan]:
+    """Builds the policy of a zip for an environment's spaces.
+
+    Torch's generator is left as it was.
+
+    Args:
+        archive: The zip.
+        observation_space: Space of the environment's observations.
+        action_space: Space of its actions.
+
+    Returns:
+        The policy on the CPU, in evaluation mode, and what it was built from.
+
+    Raises:
+        InputError: As `plan_policy`, or the weights do not fit together.
+    """
+    plan = plan_policy(archive, observation_space, action_space)
+    try:
+        with th.random.fork_rng(devices=[]):
+            policy = plan.policy_class(
+                channels_first(observation_space), action_space, lr_schedule=_zero, **plan.kwargs
+            )
+        policy.load_state_dict(plan.weights)
+    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+        problem = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{archive.path}: weights: do not fit a {plan.policy_class.__name__} rebuilt from "
+            f"them for this environment ({problem[:300]}); {TRUST_HINT}"
+        ) from error
+    policy.set_training_mode(False)
+    return policy, plan
+
+
+def _settings(archive: Sb3Zip) -> dict[str, Any]:
+    """`policy_kwargs`, with text in place of what is no JSON; everything in it is known."""
+    stored = archive.data.get("policy_kwargs", {})
+    stored = stored.shown if isinstance(stored, Opaque) else stored or {}
+    if not isinstance(stored, dict):
+        raise undetermined(archive, "policy_kwargs", stored)
+    settings = dict(stored)
+    if settings.get("sde_net_arch", 0) is None:
+        del settings["sde_net_arch"]
+    for name, value in settings.items():
+        where = f"policy_kwargs.{name}"
+        if name in _PLAIN_SETTINGS:
+            if not isinstance(value, _PLAIN_SETTINGS[name]):
+                raise undetermined(archive, where, value)
+        elif name not in _READ_ELSEWHERE | _TEXT_SETTINGS:
+            raise undetermined(archive, where, value)
+    return settings
+
+
+def _policy_class(archive: Sb3Zip) -> type[BasePolicy]:
+    stored = archive.data.get("policy_class")
+    if not isinstance(stored, Opaque):
+        return _class_by_weights(archive)
+    policy_class, name = policy_class_of_object(stored)
+    if policy_class is None:
+        raise undetermined(archive, "policy_class", name)
+    return policy_class
+
+
+def _class_by_weights(archive: Sb3Zip) -> type[BasePolicy]:
+    for key, policy_class in (
+        ("action_net.weight", ActorCriticPolicy),
+        ("actor.latent_pi.0.weight", SACPolicy),
+        ("actor.mu.0.weight", TD3Policy),
+        ("q_net.q_net.0.weight", DQNPolicy),
+    ):
+        if key in archive.weights:
+            return policy_class
+    raise undetermined(archive, "policy_class", "not named in 'data'")
+
+
+def _family(policy_class: type[BasePolicy]) -> type[BasePolicy]:
+    return next(family for family in _SHAPES if issubclass(policy_class, family))
+
+
+def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
+    weights = dict(archive.weights)
+    shared, pi, vf = (
+        _widths(archive, f"mlp_extractor.{part}")
+        for part in ("shared_net", "policy_net", "value_net")
+    )
+    # Versions before 1.8 could share layers. Two copies of them compute the same.
+    for part, own in (("policy_net", pi), ("value_net", vf)) if shared else ():
+        _prepend(weights, "mlp_extractor.shared_net", f"mlp_extractor.{part}", len(own))
+    weights = {k: v for k, v in weights.items() if not k.startswith("mlp_extractor.shared_net.")}
+    head = _matrix(archive, "action_net.weight")
+    first = [f"mlp_extractor.{part}.0.weight" for part in ("shared_net", "policy_net")]
+    entry = next((archive.weights[key] for key in first if key in archive.weights), head)
+    kwargs: dict[str, Any] = {"net_arch": {"pi": shared + pi, "vf": shared + vf}}
+    log_std = archive.weights.get("log_std")
+    if log_std is not None and log_std.ndim == 2:
+        kwargs["use_sde"] = True
+        # With one action both forms have this shape, and mean the same.
+        kwargs["full_std"] = log_std.shape[1] == head.shape[0]
+    extractors = ["pi_features_extractor.", "vf_features_extractor."]
+    return _Shape(
+        kwargs,
+        weights,
+        "features_extractor.",
+        inputs=entry.shape[1],
+        outputs=head.shape[0],
+        continuous=log_std is not None,
+        faithful=not shared,
+        # Versions before 1.7 wrote the shared extractor once.
+        aliases={"features_extractor.": extractors}
+        if settings.get("share_features_extractor", True)
+        else {},
+    )
+
+
+def _soft_actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
+    pi = _widths(archive, "actor.latent_pi")
+    kwargs = _critics(archive, pi)
+    squashed_mean = "actor.mu.0.weight" in archive.weights
+    head = _matrix(archive, "actor.mu.0.weight" if squashed_mean else "actor.mu.weight")
+    if "actor.log_std" in archive.weights:
+        kwargs["use_sde"] = True
+        kwargs["clip_mean"] = settings.get("clip_mean", 2.0) if squashed_mean else 0.0
+    entry = archive.weights["actor.latent_pi.0.weight"] if pi else head
+    return _Shape(
+        kwargs,
+        archive.weights,
+        "actor.features_extractor.",
+        inputs=entry.shape[1],
+        outputs=head.shape[0],
+        continuous=True,
+    )
+
+
+def _twin_delayed(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
+    del settings
+    *pi, outputs = _widths(archive, "actor.mu") or [0]
+    return _Shape(
+        _critics(archive, pi),
+        archive.weights,
+        "actor.features_extractor.",
+        inputs=_matrix(archive, "actor.mu.0.weight").shape[1],
+        outputs=outputs,
+        continuous=True,
+    )
+
+
+def _q_network(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
+    del settings
+    *widths, outputs = _widths(archive, "q_net.q_net") or [0]
+    return _Shape(
+        {"net_arch": widths},
+        archive.weights,
+        "q_net.features_extractor.",
+        inputs=_matrix(archive, "q_net.q_net.0.weight").shape[1],
+        outputs=outputs,
+        continuous=False,
+    )
+
+
+_SHAPES: dict[type[BasePolicy], Callable[[Sb3Zip, dict[str, Any]], _Shape]] = {
+    ActorCriticPolicy: _actor_critic,
+    SACPolicy: _soft_actor_critic,
+    TD3Policy: _twin_delayed,
+    DQNPolicy: _q_network,
+}
+
+
+def _critics(archive: Sb3Zip, pi: list[int]) -> dict[str, Any]:
+    number = 0
+    while f"critic.qf{number}.0.weight" in archive.weights:
+        number += 1
+    *qf, _ = _widths(archive, "critic.qf0") or [0]
+    return {"net_arch": {"pi": pi, "qf": qf}, "n_critics": number}
+
+
+def _widths(archive: Sb3Zip, prefix: str) -> list[int]:
+    """Widths of a sequence of linear layers, between which only activations stand."""
+    keys = [key for key in archive.weights if key.startswith(f"{prefix}.")]
+    number = len(keys) // 2
+    expected = {f"{prefix}.{2 * i}.{what}" for i in range(number) for what in ("weight", "bias")}
+    if set(keys) != expected:
+        odd = ", ".join(sorted(set(keys) ^ expected)[:3])
+        raise undetermined(archive, f"layers of {prefix}", f"not plain linear layers: {odd}")
+    return [_matrix(archive, f"{prefix}.{2 * i}.weight").shape[0] for i in range(number)]
+
+
+def _matrix(archive: Sb3Zip, key: str) -> th.Tensor:
+    tensor = archive.weights.get(key)
+    if tensor is None or tensor.ndim != 2:
+        raise InputError(f"{archive.path}: weights: no matrix '{key}', which this policy has")
+    return tensor
+
+
+def _prepend(weights: Weights, shared: str, branch: str, own_layers: int) -> None:
+    """Puts copies of the shared layers before those of a branch."""
+    names = [key.removeprefix(shared) for key in weights if key.startswith(f"{shared}.")]
+    moved = len(names) // 2
+    for index in reversed(range(own_layers)):
+        for what in ("weight", "bias"):
+            weights[f"{branch}.{2 * (index + moved)}.{what}"] = weights.pop(
+                f"{branch}.{2 * index}.{what}"
+            )
+    for name in names:
+        weights[f"{branch}{name}"] = weights[f"{shared}{name}"].clone()
+
+
+def _with_aliases(shape: _Shape) -> Weights:
+    weights = dict(shape.weights)
+    for name, others in shape.aliases.items():
+        for key in [key for key in weights if key.startswith(name)]:
+            for other in others:
+                weights.setdefault(other + key.removeprefix(name), weights[key])
+    return weights
+
+
+def _extractor(
+    archive: Sb3Zip, shape: _Shape, settings: dict[str, Any], observation_space: gym.Space[Any]
+) -> dict[str, Any]:
+    """The features extractor, after checking that it takes the environment's observations."""
+    found = {
+        key.removeprefix(shape.extractor): value
+        for key, value in shape.weights.items()
+        if key.startswith(shape.extractor)
+    }
+    cls, kwargs = find_extractor(archive, found, settings, observation_space)
+    if cls in (FlattenExtractor, NormalizeFeaturesExtractor):
+        size = get_flattened_obs_dim(observation_space)
+        if size != shape.inputs:
+            hint = "; was it trained with a time feature?" if shape.inputs == size + 1 else ""
+            raise InputError(
+                f"{archive.path}: made for observations of {shape.inputs} numbers, but the "
+                f"environment has {size} ({observation_space}){hint}"
+            )
+    return {"features_extractor_class": cls, "features_extractor_kwargs": kwargs}
+
+
+def _activation(archive: Sb3Zip, text: Any) -> type:
+    name, at_home = class_in_text(text)
+    if not at_home or name not in ACTIVATIONS:
+        raise undetermined(archive, "policy_kwargs.activation_fn", text)
+    return ACTIVATIONS[name]
+
+
+def _check_actions(archive: Sb3Zip, shape: _Shape, space: gym.Space[Any]) -> None:
+    size = _number_of_outputs(space)
+    if size != shape.outputs or isinstance(space, spaces.Box) is not shape.continuous:
+        kind = "continuous actions" if shape.continuous else "choices"
+        raise InputError(
+            f"{archive.path}: made for {shape.outputs} {kind}, but the environment has {space}; "
+            "use a policy of this environment"
+        )
+    stored = archive.data.get("action_space")
+    if not (isinstance(space, spaces.Box) and isinstance(stored, Opaque)):
+        return
+    for name, bound in (("low", space.low), ("high", space.high)):
+        printed = _printed_array(stored.shown.get(name))
+        if printed is None or printed.size != bound.size:
+            continue
+        if not np.allclose(printed, bound.ravel(), rtol=1e-5):
+            raise InputError(
+                f"{archive.path}: made for actions with {name} = {stored.shown[name]}, but the "
+                f"environment has {space}; use a policy of this environment"
+            )
+
+
+def _number_of_outputs(space: gym.Space[Any]) -> int | None:
+    if isinstance(space, spaces.Box):
+        return int(np.prod(space.shape))
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return int(space.nvec.sum())
+    return int(np.prod(space.shape)) if isinstance(space, spaces.MultiBinary) else None
+
+
+def _printed_array(text: Any) -> np.ndarray[Any, Any] | None:
+    """Numbers of a printed array; `None` where it is no such text or abbreviated."""
+    try:
+        return np.array(str(text).replace("[", " ").replace("]", " ").split(), dtype=float)
+    except ValueError:
+        return None
+
+
+def _zero(_progress: float) -> float:
+    """Learning rate of the optimizer that Stable-Baselines3 insists on building."""
+    return 0.0

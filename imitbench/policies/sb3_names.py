@@ -1,0 +1,107 @@
+"""Classes of Stable-Baselines3 and of imitation libraries, found by the text that names them.
+
+Only classes listed here are ever built; a text that names another one is an error, not an import.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch as th
+from stable_baselines3.common import policies as sb3_policies
+from stable_baselines3.common import torch_layers
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
+from stable_baselines3.dqn import policies as dqn_policies
+from stable_baselines3.sac import policies as sac_policies
+from stable_baselines3.td3 import policies as td3_policies
+
+from imitbench.policies.base import (
+    FeedForward32Policy,
+    NormalizeFeaturesExtractor,
+    SAC1024Policy,
+)
+from imitbench.policies.sb3_zip import Opaque
+from imitbench.util.networks import BaseNorm
+from imitbench.util.tensor_storage import LAYER_TYPES
+
+POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
+    cls.__name__: cls
+    for cls in (
+        sb3_policies.ActorCriticPolicy,
+        sb3_policies.ActorCriticCnnPolicy,
+        sb3_policies.MultiInputActorCriticPolicy,
+        FeedForward32Policy,
+        sac_policies.SACPolicy,
+        SAC1024Policy,
+        td3_policies.TD3Policy,
+        dqn_policies.DQNPolicy,
+    )
+}
+ACTIVATIONS: dict[str, type] = {
+    cls.__name__: cls for name, cls in LAYER_TYPES.items() if name.startswith("torch.nn.")
+}
+EXTRACTORS: dict[str, type[torch_layers.BaseFeaturesExtractor]] = {
+    cls.__name__: cls
+    for cls in (
+        torch_layers.FlattenExtractor,
+        torch_layers.NatureCNN,
+        torch_layers.CombinedExtractor,
+        NormalizeFeaturesExtractor,
+    )
+}
+NORMS: dict[str, type] = {
+    cls.__name__: cls for cls in LAYER_TYPES.values() if issubclass(cls, BaseNorm)
+}
+OPTIMIZERS: dict[str, type[th.optim.Optimizer]] = {
+    cls.__name__: cls
+    for cls in (th.optim.Adam, th.optim.AdamW, th.optim.SGD, th.optim.RMSprop, RMSpropTFLike)
+}
+_HOMES = ("stable_baselines3", "torch", "imitation", "imitbench")
+_CLASS_TEXT = re.compile(r"<class '((?:\w+\.)*)(\w+)'>")
+_INIT_TEXT = re.compile(r"<function (\w+)\.__init__ at 0x[0-9a-f]+>")
+
+
+def class_in_text(text: Any) -> tuple[str, bool]:
+    """Reads a printed class.
+
+    Args:
+        text: Such as `<class 'torch.nn.modules.activation.ReLU'>`.
+
+    Returns:
+        Its name, and whether it comes from a package whose classes are known here. The name is
+        the text itself where it is no printed class.
+    """
+    match = _CLASS_TEXT.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return str(text), False
+    return match[2], match[1].partition(".")[0] in _HOMES
+
+
+def class_of_object(value: Opaque) -> tuple[str, bool]:
+    """Reads which class a pickled class object is, from its printed attributes.
+
+    Returns:
+        As `class_in_text`. A class without a constructor of its own does not say its name; it is
+        then called after its module.
+    """
+    module = str(value.shown.get("__module__", "an unknown module"))
+    match = _INIT_TEXT.fullmatch(str(value.shown.get("__init__", "")))
+    if match is None:
+        return f"a class in {module}", False
+    return match[1], module.partition(".")[0] in _HOMES
+
+
+def policy_class_of_object(value: Opaque) -> tuple[type[sb3_policies.BasePolicy] | None, str]:
+    """Finds the class of a policy.
+
+    Returns:
+        The class, or `None` where it is not known here; and what the file calls it.
+    """
+    name, at_home = class_of_object(value)
+    # Off-policy algorithms name their variants alike; these differ in the extractor alone, which
+    # is read from the weights.
+    if at_home and name in ("CnnPolicy", "MultiInputPolicy"):
+        algorithm = "".join(str(value.shown["__module__"]).split(".")[1:2]).upper()
+        return POLICIES.get(f"{algorithm}Policy"), name
+    return POLICIES.get(name) if at_home else None, name

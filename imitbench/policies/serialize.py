@@ -1,0 +1,355 @@
+"""Loads and saves policies and training algorithms.
+
+Nothing that is read is ever unpickled, unless the caller passes `trust=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch as th
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
+from stable_baselines3.common import callbacks
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.utils import get_device
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_normalize
+
+from imitbench.errors import InputError, did_you_mean
+from imitbench.policies import storage
+from imitbench.policies.algorithm_state import build_algorithm, state_from_zip
+from imitbench.policies.algorithm_storage import (
+    holds_policy,
+    read_algorithm_state,
+    save_algorithm_state,
+)
+from imitbench.policies.base import RandomPolicy, ZeroPolicy
+from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy
+from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.sb3_architecture import build_policy
+from imitbench.policies.sb3_zip import TRUST_HINT, read_sb3_zip
+from imitbench.policies.space_check import check_policy_fits
+from imitbench.util.registry import Registry, build_loader_fn_require_space
+
+Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
+PolicyLoaderFn = Callable[..., BasePolicy]
+"""Takes an environment before any arguments of its own, and returns a policy."""
+
+policy_registry: Registry[PolicyLoaderFn] = Registry()
+"""Policy loaders by name. Register your own here."""
+
+_ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
+    "ppo": PPO,
+    "sac": SAC,
+    "a2c": A2C,
+    "td3": TD3,
+    "dqn": DQN,
+}
+_DEFAULT_FILE = "model.zip"
+_POLICY_BASES = {cls: cls.policy_aliases["MlpPolicy"] for cls in _ALGORITHMS.values()}
+# What Stable-Baselines3's `load` takes besides hyper-parameters and needs not be told here:
+# environments are always reset, and spaces and schedules follow from the rest.
+_WITHOUT_EFFECT = (
+    "custom_objects",
+    "force_reset",
+    "print_system_info",
+    "lr_schedule",
+    "observation_space",
+    "action_space",
+)
+
+
+class MissingModelError(InputError, FileNotFoundError):
+    """There is no model at the path; also a `FileNotFoundError`."""
+
+
+class NormalizedObservationsError(InputError, FileExistsError):
+    """A policy needs statistics that only unpickling gives; also a `FileExistsError`."""
+
+
+def load_policy(policy_type: str, venv: VecEnv, **kwargs: Any) -> BasePolicy:
+    """Loads a policy.
+
+    Arguments by type:
+
+    - `zero` and `random` take none.
+    - `ppo`, `sac`, `a2c`, `td3` and `dqn` take `path`: a folder that `save_stable_model` or the
+      harness wrote, a zip of Stable-Baselines3, or a folder with a `model.zip`.
+    - the same names with `-huggingface` take `env_name`, and optionally `organization` and
+      `revision`.
+
+    All but the first two also take `device`, and `trust`: whether zips may be unpickled, which
+    executes whatever code they hold.
+
+    Args:
+        policy_type: A name in `policy_registry`.
+        venv: Where the policy will act; its spaces are checked against the policy's.
+        **kwargs: Arguments of the loader.
+
+    Returns:
+        The policy, in evaluation mode.
+
+    Raises:
+        InputError: No such type, nothing at the path, a damaged file, a part that cannot be
+            determined without unpickling, or spaces that do not fit.
+    """
+    try:
+        loader = policy_registry.get(policy_type)
+    except KeyError:
+        raise InputError(
+            f"policy_type '{policy_type}' is not known; "
+            f"{did_you_mean(policy_type, policy_registry.keys())}"
+        ) from None
+    return loader(venv, **kwargs)
+
+
+def load_stable_baselines_model(
+    cls: type[Algorithm], path: str | Path, venv: VecEnv, *, trust: bool = False, **kwargs: Any
+) -> Algorithm:
+    """Loads an algorithm of Stable-Baselines3, ready to train on.
+
+    Policy, optimizers, hyper-parameters and counters are restored; replay buffers are not saved
+    and start empty. The environment is reset when training goes on.
+
+    Args:
+        cls: The algorithm.
+        path: A folder that `save_stable_model` wrote, a zip of Stable-Baselines3, or a folder
+            with a `model.zip`.
+        venv: Environment to train on.
+        trust: Whether a zip may be unpickled, which executes whatever code it holds; then
+            `kwargs` are those of `cls.load`.
+        **kwargs: Hyper-parameters in place of stored ones, and `device`. Those that are stored
+            as Python objects only, such as schedules, must be given. `custom_objects` may hold
+            them too.
+
+    Returns:
+        The algorithm.
+
+    Raises:
+        MissingModelError: Nothing at the path (also a `FileNotFoundError`).
+        NormalizedObservationsError: Beside it lies a `vec_normalize.pkl`, while `venv` does not
+            normalize observations (also a `FileExistsError`).
+        InputError: A damaged file, a part that cannot be determined without unpickling, or
+            spaces that do not fit.
+    """
+    source = _find_model(Path(path))
+    if _statistics_missing(source, venv):
+        raise NormalizedObservationsError(
+            f"{source.parent / STATISTICS_FILE}: the model was trained on observations normalized "
+            "by these statistics; wrap the environment in VecNormalize.load(…), which unpickles "
+            "the file, and pass the result as venv"
+        )
+    if trust and source.is_file():
+        with _unpickling(source):
+            return cls.load(source, env=venv, **kwargs)
+    overrides = {**kwargs, **(kwargs.get("custom_objects") or {})}
+    device = overrides.pop("device", "auto")
+    for name in _WITHOUT_EFFECT:
+        overrides.pop(name, None)
+    if source.is_dir():
+        policy = storage.load_policy(source)
+        state = read_algorithm_state(source)
+        _check_kind(cls, policy, source)
+    else:
+        archive = read_sb3_zip(source)
+        policy, plan = build_policy(archive, venv.observation_space, venv.action_space)
+        _check_kind(cls, policy, source)
+        if not plan.faithful:
+            raise InputError(
+                f"{source}: its networks share layers, which this version of Stable-Baselines3 "
+                "cannot train; load_policy loads the policy"
+            )
+        state = state_from_zip(archive, cls)
+    check_policy_fits(policy, venv.observation_space, venv.action_space, where=str(source))
+    return build_algorithm(cls, policy, state, venv, overrides, device)
+
+
+def save_stable_model(
+    output_dir: str | Path, model: BaseAlgorithm, filename: str = _DEFAULT_FILE
+) -> None:
+    """Saves an algorithm of Stable-Baselines3 without pickle.
+
+    Writes `policy.json` and `policy.safetensors` (the policy, in the form of this library) and
+    `algorithm.json` and `algorithm.state` (what it takes to go on training) to `output_dir`; under
+    a file name other than the default, to the folder `output_dir/<filename without suffix>`.
+    `load_policy` and `load_stable_baselines_model` take `output_dir` as well as
+    `output_dir/filename`.
+
+    Args:
+        output_dir: Where to save; created when missing.
+        model: The algorithm.
+        filename: Tells apart several models in one folder.
+
+    Raises:
+        ValueError: The policy or its optimizer is of a class that cannot be stored without
+            pickle, or depends on statistics of a `VecNormalize` around the environment.
+    """
+    directory = _folder_of(Path(output_dir) / filename)
+    normalizer = model.get_vec_normalize_env()
+    if normalizer is not None and normalizer.norm_obs:
+        raise ValueError(
+            "model: its observations are normalized by a VecNormalize, whose statistics are not "
+            "stored; normalize within the policy, by features_extractor_class="
+            "NormalizeFeaturesExtractor, or call model.save and normalizer.save"
+        )
+    storage.save_policy(model.policy, directory)
+    save_algorithm_state(model, directory)
+
+
+class SavePolicyCallback(callbacks.EventCallback):
+    """Saves the algorithm whenever it is called, to `policy_dir/<steps, in 12 digits>`.
+
+    Meant as the `callback` of `EveryNTimesteps`, or of another callback that triggers one.
+
+    Args:
+        policy_dir: Folder of the saved models.
+        *args: Passed on to `EventCallback`.
+        **kwargs: Passed on to `EventCallback`.
+    """
+
+    def __init__(self, policy_dir: str | Path, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.policy_dir = Path(policy_dir)
+
+    def _on_step(self) -> bool:
+        save_stable_model(self.policy_dir / f"{self.num_timesteps:012d}", self.model)
+        return True
+
+
+def _load_from_path(
+    cls: type[BaseAlgorithm],
+    venv: VecEnv,
+    path: str | Path,
+    trust: bool = False,
+    device: th.device | str = "auto",
+) -> BasePolicy:
+    source = _find_model(Path(path))
+    if _statistics_missing(source, venv) and not trust:
+        raise NormalizedObservationsError(
+            f"{source.parent / STATISTICS_FILE}: the policy needs these statistics to normalize "
+            f"observations, and they cannot be read without unpickling; {TRUST_HINT}"
+        )
+    if source.is_dir():
+        # Building the networks draws weights that are replaced at once.
+        with th.random.fork_rng(devices=[]):
+            policy = storage.load_policy(source)
+    elif trust:
+        with _unpickling(source):
+            policy = cls.load(source, device="cpu").policy
+        policy.set_training_mode(False)
+    else:
+        archive = read_sb3_zip(source)
+        policy, _ = build_policy(archive, venv.observation_space, venv.action_space)
+    _check_kind(cls, policy, source)
+    check_policy_fits(policy, venv.observation_space, venv.action_space, where=str(source))
+    if _statistics_missing(source, venv):
+        policy = _with_statistics(policy, source.parent / STATISTICS_FILE, venv)
+    return policy.to(get_device(device))
+
+
+def _with_statistics(policy: BasePolicy, path: Path, venv: VecEnv) -> BasePolicy:
+    """Unpickles statistics, which the caller trusts."""
+    with _unpickling(path):
+        normalizer = VecNormalize.load(str(path), venv)
+    if not normalizer.norm_obs:
+        return policy
+    statistics = normalizer.obs_rms
+    if isinstance(statistics, dict):
+        raise InputError(
+            f"{path}: statistics of dictionaries are not supported; wrap the environment in "
+            "VecNormalize.load(…) and pass the result as venv"
+        )
+    return NormalizedPolicy(
+        policy,
+        statistics.mean,
+        statistics.var,
+        epsilon=normalizer.epsilon,
+        clip_obs=normalizer.clip_obs,
+    )
+
+
+@contextmanager
+def _unpickling(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(
+            f"{path}: cannot be unpickled here ({error}); install what it needs"
+        ) from error
+
+
+def _load_from_hub(
+    algo: str,
+    venv: VecEnv,
+    env_name: str,
+    organization: str = "HumanCompatibleAI",
+    revision: str | None = None,
+    **kwargs: Any,
+) -> BasePolicy:
+    path = fetch_policy(organization, algo, env_name, revision)
+    return _load_from_path(_ALGORITHMS[algo], venv, path, **kwargs)
+
+
+def _find_model(path: Path) -> Path:
+    """Folder in this library's own form, or file of Stable-Baselines3."""
+    for folder in (path, path / "policy"):
+        if holds_policy(folder):
+            return folder
+    for file in (path, path / _DEFAULT_FILE, path.with_name(f"{path.name}.zip")):
+        if file.is_file():
+            return file
+    if path.suffix and holds_policy(_folder_of(path)):
+        return _folder_of(path)
+    raise MissingModelError(
+        f"{path}: no model there; it must be a zip of Stable-Baselines3, or a folder with "
+        f"policy.json or {_DEFAULT_FILE}"
+    )
+
+
+def _folder_of(path: Path) -> Path:
+    """Folder that stands for a file name given to `save_stable_model`."""
+    return path.parent if path.name == _DEFAULT_FILE else path.with_suffix("")
+
+
+def _statistics_missing(source: Path, venv: VecEnv) -> bool:
+    """Whether a zip comes with statistics that the environment does not apply."""
+    present = source.is_file() and (source.parent / STATISTICS_FILE).is_file()
+    return present and unwrap_vec_normalize(venv) is None
+
+
+def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> None:
+    wanted = next((base for a, base in _POLICY_BASES.items() if issubclass(cls, a)), BasePolicy)
+    if not isinstance(policy, wanted):
+        fitting = [name for name, a in _ALGORITHMS.items() if isinstance(policy, _POLICY_BASES[a])]
+        raise InputError(
+            f"{source}: holds a {type(policy).__name__}, which {cls.__name__} does not train; "
+            f"it is one of {' or '.join(fitting) or 'no known algorithm'}"
+        )
+
+
+def _register_loaders() -> None:
+    policy_registry.register("random", value=build_loader_fn_require_space(RandomPolicy))
+    policy_registry.register("zero", value=build_loader_fn_require_space(ZeroPolicy))
+    for name, cls in _ALGORITHMS.items():
+        policy_registry.register(name, value=_path_loader(cls))
+        policy_registry.register(f"{name}-huggingface", value=_hub_loader(name))
+
+
+def _path_loader(cls: type[BaseAlgorithm]) -> PolicyLoaderFn:
+    def load(venv: VecEnv, path: str | Path, **kwargs: Any) -> BasePolicy:
+        return _load_from_path(cls, venv, path, **kwargs)
+
+    return load
+
+
+def _hub_loader(algo: str) -> PolicyLoaderFn:
+    def load(venv: VecEnv, env_name: str, **kwargs: Any) -> BasePolicy:
+        return _load_from_hub(algo, venv, env_name, **kwargs)
+
+    return load
+
+
+_register_loaders()

@@ -1,0 +1,71 @@
+"""Whether a policy and an environment have been made for each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.preprocessing import (
+    is_image_space,
+    is_image_space_channels_first,
+)
+from stable_baselines3.common.vec_env import VecTransposeImage
+
+from imitbench.errors import InputError
+
+
+def check_policy_fits(
+    policy: BasePolicy,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+    *,
+    where: str,
+) -> None:
+    """Checks that a policy was made for spaces like these.
+
+    Args:
+        policy: The policy.
+        observation_space: Space of the environment's observations.
+        action_space: Space of its actions.
+        where: What to call the policy in the message.
+
+    Raises:
+        InputError: Kind or shape differ. Bounds may differ, as they do between versions of
+            the same environment.
+    """
+    for what, own, wanted in (
+        ("observations", policy.observation_space, channels_first(observation_space)),
+        ("actions", policy.action_space, action_space),
+    ):
+        if not _alike(own, wanted):
+            raise InputError(
+                f"{where}: made for {what} {own}, but the environment has {wanted}; "
+                "use a policy of this environment"
+            )
+
+
+def channels_first(space: gym.Space[Any]) -> gym.Space[Any]:
+    """The space that networks see: images with their channels first, all else as it is."""
+    if isinstance(space, gym.spaces.Dict):
+        return gym.spaces.Dict({key: channels_first(part) for key, part in space.spaces.items()})
+    if (
+        isinstance(space, gym.spaces.Box)
+        and is_image_space(space)
+        and not is_image_space_channels_first(space)
+    ):
+        transposed: gym.Space[Any] = VecTransposeImage.transpose_space(space)
+        return transposed
+    return space
+
+
+def _alike(own: gym.Space[Any], wanted: gym.Space[Any]) -> bool:
+    if type(own) is not type(wanted):
+        return False
+    if isinstance(own, gym.spaces.Dict) and isinstance(wanted, gym.spaces.Dict):
+        return own.spaces.keys() == wanted.spaces.keys() and all(
+            _alike(own[key], wanted[key]) for key in own
+        )
+    if isinstance(own, gym.spaces.MultiDiscrete):
+        return bool(own == wanted)
+    return own.shape == wanted.shape and getattr(own, "n", None) == getattr(wanted, "n", None)
