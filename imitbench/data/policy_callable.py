@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,8 +19,10 @@ from stable_baselines3.common.distributions import (
 )
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
+from torch import nn
 
 Array = npt.NDArray[Any]
 States = tuple[Array, ...] | None
@@ -34,6 +37,8 @@ The state is None at the beginning and otherwise what the previous call returned
 are True, shape `(n_envs,)`, where an episode begins with this very observation, so that a
 recurrent policy forgets the previous one.
 """
+
+_PLAIN_LAYERS = (nn.Linear, nn.Tanh, nn.ReLU)
 
 AnyPolicy = BaseAlgorithm | BasePolicy | PolicyCallable | None
 
@@ -206,16 +211,49 @@ def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], t
     ):
         return lambda obs: policy._predict(obs, deterministic=deterministic)
     discrete = type(policy.action_dist) is CategoricalDistribution
+    act = _actor(policy)
 
     def choose(obs: th.Tensor) -> th.Tensor:
-        features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
-        head: th.Tensor = policy.action_net(policy.mlp_extractor.forward_actor(features))
+        head = act(obs)
         if discrete:
             if deterministic:
                 return head.argmax(dim=1)
-            return th.multinomial(head.softmax(dim=1), 1)
+            # The race of exponential clocks that torch.multinomial runs for a single draw,
+            # with a quicker check.
+            probs = head.softmax(dim=1)
+            if not math.isfinite(probs.sum().item()):
+                raise ValueError("the policy chose an action that is not finite")
+            return probs.div_(th.empty_like(probs).exponential_()).argmax(dim=1)
         if deterministic:
             return head
         return th.normal(head, policy.log_std.exp().expand_as(head))
 
     return choose
+
+
+def _actor(policy: ActorCriticPolicy) -> Callable[[th.Tensor], th.Tensor]:
+    """Maps observations to logits or means, layer by layer where the layers are plain."""
+    extractor, mlp = policy.pi_features_extractor, policy.mlp_extractor
+    if type(extractor) is FlattenExtractor and type(mlp) is MlpExtractor:
+        layers = [*mlp.policy_net, policy.action_net]
+        if all(type(layer) in _PLAIN_LAYERS for layer in layers) and not _hooked(policy):
+
+            def pass_through(obs: th.Tensor) -> th.Tensor:
+                x = obs.float().flatten(1)
+                for layer in layers:
+                    x = layer.forward(x)
+                return x
+
+            return pass_through
+
+    def act(obs: th.Tensor) -> th.Tensor:
+        features = BasePolicy.extract_features(policy, obs, policy.pi_features_extractor)
+        head: th.Tensor = policy.action_net(policy.mlp_extractor.forward_actor(features))
+        return head
+
+    return act
+
+
+def _hooked(policy: ActorCriticPolicy) -> bool:
+    """Whether somebody listens to the policy's layers, which calls of `forward` would bypass."""
+    return any(each._forward_hooks or each._forward_pre_hooks for each in policy.modules())

@@ -56,8 +56,18 @@ def test_a_policy_acts_in_evaluation_mode():
     assert not policy.training
 
 
-def test_an_action_that_is_not_finite_is_an_error():
-    venv = vectorised("Pendulum-v1")
+def test_listeners_on_layers_hear_of_every_batch():
+    venv = vectorised("CartPole-v1")
+    policy = PPO("MlpPolicy", venv, n_steps=8, batch_size=8, device="cpu").policy
+    heard = []
+    policy.action_net.register_forward_hook(lambda *args: heard.append(args[-1].shape))
+    policy_to_callable(policy, venv)(venv.reset(), None, None)
+    assert heard == [(venv.num_envs, 2)]
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v1", "CartPole-v1"])
+def test_an_action_that_is_not_finite_is_an_error(name):
+    venv = vectorised(name)
     policy = PPO("MlpPolicy", venv, n_steps=8, batch_size=8, device="cpu").policy
     with th.no_grad():
         policy.action_net.bias.fill_(float("nan"))

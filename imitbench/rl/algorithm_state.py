@@ -1,0 +1,108 @@
+"""The state of a training of Stable-Baselines3, so that it can be resumed bit for bit."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import BaseBuffer
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+# Attributes that further training depends on; an algorithm has some of them.
+_PLAIN = (
+    "num_timesteps",
+    "_n_updates",
+    "_n_calls",
+    "_total_timesteps",
+    "_num_timesteps_at_start",
+    "_episode_num",
+    "_current_progress_remaining",
+    "exploration_rate",
+    "_last_obs",
+    "_last_original_obs",
+    "_last_episode_starts",
+)
+_HISTORIES = ("ep_info_buffer", "ep_success_buffer")
+
+
+def algorithm_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
+    """Everything that further training of an algorithm depends on.
+
+    The environments and the global generators of torch and NumPy are the caller's to keep.
+
+    Args:
+        algorithm: Any algorithm of Stable-Baselines3, between two calls of `learn`.
+
+    Returns:
+        Tensors, arrays, numbers, `None`, and lists and dictionaries of them.
+    """
+    variables = algorithm._get_torch_save_params()[1]
+    state = {
+        "parameters": algorithm.get_parameters(),
+        "variables": {name: getattr(algorithm, name).detach() for name in variables},
+        "plain": {name: getattr(algorithm, name) for name in _PLAIN if hasattr(algorithm, name)},
+        "histories": {name: _as_list(getattr(algorithm, name)) for name in _HISTORIES},
+        # Off-policy algorithms draw their first actions from it.
+        "action_space": algorithm.action_space.np_random.bit_generator.state,
+        "replay_buffer": None,
+    }
+    if isinstance(algorithm, OffPolicyAlgorithm) and algorithm.replay_buffer is not None:
+        state["replay_buffer"] = _buffer_state(algorithm.replay_buffer)
+    return copy.deepcopy(state)
+
+
+def load_algorithm_state(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+    """Restores what `algorithm_state` gave; go on with `learn(…, reset_num_timesteps=False)`.
+
+    Args:
+        algorithm: An algorithm built with the same arguments.
+        state: The state.
+    """
+    state = copy.deepcopy(dict(state))
+    algorithm.set_parameters(state["parameters"], exact_match=True, device=algorithm.device)
+    with th.no_grad():
+        for name, value in state["variables"].items():
+            getattr(algorithm, name).copy_(value)
+    for name, value in state["plain"].items():
+        setattr(algorithm, name, value)
+    for name, entries in state["histories"].items():
+        size = algorithm._stats_window_size
+        setattr(algorithm, name, None if entries is None else deque(entries, maxlen=size))
+    algorithm.action_space.np_random.bit_generator.state = state["action_space"]
+    if isinstance(algorithm, OffPolicyAlgorithm) and state["replay_buffer"] is not None:
+        assert algorithm.replay_buffer is not None, "it was built with the same arguments"
+        _load_buffer_state(algorithm.replay_buffer, state["replay_buffer"])
+
+
+def _buffer_state(buffer: BaseBuffer) -> dict[str, Any]:
+    """The filled part of a ring buffer."""
+    arrays = {
+        name: _map(value, lambda array: array[: buffer.size()])
+        for name, value in vars(buffer).items()
+        if isinstance(value, np.ndarray | dict) and name != "obs_shape"
+    }
+    return {"arrays": arrays, "pos": buffer.pos, "full": buffer.full}
+
+
+def _load_buffer_state(buffer: BaseBuffer, state: Mapping[str, Any]) -> None:
+    for name, stored in state["arrays"].items():
+        own = getattr(buffer, name)
+        pairs = [(own[k], stored[k]) for k in own] if isinstance(own, dict) else [(own, stored)]
+        for array, values in pairs:
+            array[: len(values)] = values
+    buffer.pos, buffer.full = state["pos"], state["full"]
+
+
+def _map(value: Any, function: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: function(array) for key, array in value.items()}
+    return function(value)
+
+
+def _as_list(kept: deque[Any] | None) -> list[Any] | None:
+    return None if kept is None else list(kept)

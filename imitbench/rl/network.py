@@ -1,0 +1,314 @@
+"""Actor-critic networks with forward and backward passes written out by hand.
+
+For layers of 64 units and batches of 64, most of the time of a training framework is bookkeeping
+around matrix products of a few microseconds. Here every intermediate result has its place
+beforehand, actor and critic of equal shape go through each operation together, and all
+parameters are views of one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+
+Array = npt.NDArray[Any]
+Layer = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Shape of an actor and a critic that see the same features.
+
+    Attributes:
+        features: Number of features.
+        actor: Widths of the actor's hidden layers.
+        critic: Widths of the critic's hidden layers.
+        outputs: Number of logits or means.
+        gaussian: Whether the outputs are means, with a standard deviation as parameter.
+        relu: Whether hidden units are rectified; otherwise they are hyperbolic tangents.
+    """
+
+    features: int
+    actor: tuple[int, ...]
+    critic: tuple[int, ...]
+    outputs: int
+    gaussian: bool
+    relu: bool
+
+    @property
+    def towers(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the hidden stacks that go through each operation together."""
+        return (
+            (("policy_net", "value_net"),)
+            if self.actor == self.critic
+            else (("policy_net",), ("value_net",))
+        )
+
+    def widths(self, tower: str) -> tuple[int, ...]:
+        """Numbers of units from the features to the last hidden layer of a stack."""
+        return (self.features, *(self.actor if tower == "policy_net" else self.critic))
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        hidden = sum(
+            (before + 1) * after
+            for names in self.towers
+            for name in names
+            for before, after in pairwise(self.widths(name))
+        )
+        heads = (self.widths("policy_net")[-1] + 1) * self.outputs
+        heads += self.widths("value_net")[-1] + 1
+        return hidden + heads + self.gaussian * self.outputs
+
+
+class Parameters:
+    """The parameters of a network, or their gradient, as views of one vector.
+
+    Args:
+        architecture: Shape of the network.
+        vector: Shape (architecture.size,); written to by whoever writes to the views.
+
+    Attributes:
+        vector: The vector.
+        towers: For each group of stacks, the weights, shape (stacks, inputs, outputs), and
+            biases, shape (stacks, 1, outputs), of its layers.
+        action: Weight, shape (inputs, outputs), and bias of the actor's last layer.
+        value: Weight, shape (inputs,), and bias, shape (1,), of the critic's last layer.
+        log_std: Logarithms of the standard deviations, shape (outputs,); empty if there are
+            none.
+        named: The same under the names, and in the shapes, of an `ActorCriticPolicy`.
+    """
+
+    def __init__(self, architecture: Architecture, vector: Array) -> None:
+        self.vector = vector
+        self.named: dict[str, Array] = {}
+        self._used = 0
+        self.towers: list[list[Layer]] = []
+        for names in architecture.towers:
+            layers = []
+            for depth, shape in enumerate(pairwise(architecture.widths(names[0]))):
+                weight = self._take(len(names), *shape)
+                bias = self._take(len(names), 1, shape[1])
+                layers.append((weight, bias))
+                for stack, name in enumerate(names):
+                    # An activation follows each linear layer, so these have even numbers.
+                    prefix = f"mlp_extractor.{name}.{2 * depth}"
+                    self.named[f"{prefix}.weight"] = weight[stack].T
+                    self.named[f"{prefix}.bias"] = bias[stack, 0]
+            self.towers.append(layers)
+        width = architecture.widths("policy_net")[-1]
+        self.action = self._take(width, architecture.outputs), self._take(architecture.outputs)
+        self.value = self._take(architecture.widths("value_net")[-1]), self._take(1)
+        self.log_std = self._take(architecture.outputs * architecture.gaussian)
+        self.named["action_net.weight"] = self.action[0].T
+        self.named["action_net.bias"] = self.action[1]
+        self.named["value_net.weight"] = self.value[0][None]
+        self.named["value_net.bias"] = self.value[1]
+        if architecture.gaussian:
+            self.named["log_std"] = self.log_std
+
+    def _take(self, *shape: int) -> Array:
+        size = int(np.prod(shape))
+        self._used += size
+        return self.vector[self._used - size : self._used].reshape(shape)
+
+    def load(self, named: Mapping[str, Array]) -> None:
+        """Copies parameters in, by name."""
+        for name, view in self.named.items():
+            view[...] = named[name]
+
+    def store(self, named: Mapping[str, Array]) -> None:
+        """Copies parameters out into arrays of the same names."""
+        for name, view in self.named.items():
+            named[name][...] = view
+
+
+class _Layer:
+    """A layer of one or two stacks: parameters, gradient, and places for a batch's results.
+
+    Matrix products are torch's, whose number of threads can be set while a program runs: for
+    matrices of this size a second thread costs more than it brings. All else is NumPy's, which
+    takes less time per operation. Both see the same memory.
+    """
+
+    def __init__(self, parameters: Layer, gradient: Layer, batch: int) -> None:
+        weight, bias = (th.from_numpy(each) for each in parameters)
+        self.weight, self.bias = weight, bias
+        self.weight_t = weight.transpose(1, 2)
+        self.by_weight = th.from_numpy(gradient[0])
+        self.by_bias = th.from_numpy(gradient[1])
+        shape = (len(weight), batch, weight.shape[2])
+        self.hidden, self.delta, self.slope = (
+            np.empty(shape, parameters[0].dtype) for _ in range(3)
+        )
+        self.out, self.by_out = th.from_numpy(self.hidden), th.from_numpy(self.delta)
+        self.out_t = self.out.transpose(1, 2)
+
+
+class _Workspace:
+    """Everything that batches of one size need."""
+
+    def __init__(self, network: Network, batch: int) -> None:
+        self.towers = [
+            [_Layer(*both, batch) for both in zip(*layers, strict=True)]
+            for layers in zip(network.parameters.towers, network.gradient.towers, strict=True)
+        ]
+        self.actor = self.towers[0][-1] if self.towers[0] else None
+        self.critic = self.towers[-1][-1] if self.towers[-1] else None
+
+
+class Network:
+    """An actor and a critic.
+
+    Args:
+        architecture: Their shape.
+        dtype: Data type of parameters and results.
+
+    Attributes:
+        architecture: As given.
+        parameters: The parameters; zero at first.
+        gradient: The gradient that `backward` found.
+    """
+
+    def __init__(self, architecture: Architecture, dtype: npt.DTypeLike = np.float32) -> None:
+        self.architecture = architecture
+        self.dtype = np.dtype(dtype)
+        self.parameters = Parameters(architecture, np.zeros(architecture.size, dtype))
+        self.gradient = Parameters(architecture, np.zeros(architecture.size, dtype))
+        self._workspaces: dict[int, _Workspace] = {}
+        self._heads, self._by_heads = (
+            [th.from_numpy(each) for each in (*which.action, *which.value)]
+            for which in (self.parameters, self.gradient)
+        )
+        self._actor = [
+            (th.from_numpy(weight[0]), th.from_numpy(bias[0]))
+            for weight, bias in self.parameters.towers[0]
+        ]
+
+    def act(self, features: Array) -> Array:
+        """Passes features through the actor alone.
+
+        Args:
+            features: Shape (batch, features).
+
+        Returns:
+            Logits or means, shape (batch, outputs), a new array.
+        """
+        x = th.from_numpy(features)
+        for weight, bias in self._actor:
+            x = th.addmm(bias, x, weight)
+            self._activate(x.numpy())
+        weight, bias, _, _ = self._heads
+        return np.asarray(th.addmm(bias, x, weight).numpy())
+
+    def evaluate(self, features: Array, rows: int = 512) -> tuple[Array, Array]:
+        """Passes any number of features through both networks.
+
+        Args:
+            features: Shape (n, features).
+            rows: Features at a time, so that intermediate results stay in the cache.
+
+        Returns:
+            As `forward`.
+        """
+        outputs = np.empty((len(features), self.architecture.outputs), self.dtype)
+        values = np.empty(len(features), self.dtype)
+        for start in range(0, len(features), rows):
+            part = slice(start, start + rows)
+            outputs[part], values[part] = self.forward(features[part])
+        return outputs, values
+
+    def forward(self, features: Array) -> tuple[Array, Array]:
+        """Passes features through both networks and remembers what `backward` needs.
+
+        Args:
+            features: Shape (batch, features).
+
+        Returns:
+            Logits or means, shape (batch, outputs), and values, shape (batch,); new arrays.
+        """
+        space = self._workspace(len(features))
+        inputs = th.from_numpy(features)
+        for layers in space.towers:
+            x = inputs
+            for layer in layers:
+                if x is inputs:
+                    x = inputs.expand(len(layer.weight), -1, -1)
+                th.baddbmm(layer.bias, x, layer.weight, out=layer.out)
+                self._activate(layer.hidden)
+                x = layer.out
+        actor, critic = self._last_hidden(space, inputs)
+        weight, bias, value_weight, value_bias = self._heads
+        output = th.addmm(bias, actor, weight)
+        values = th.addmv(value_bias, critic, value_weight)
+        return np.asarray(output.numpy()), np.asarray(values.numpy())
+
+    def backward(self, features: Array, by_output: Array, by_values: Array) -> None:
+        """Finds the gradient of a loss by the parameters of both networks, without `log_std`.
+
+        Args:
+            features: What `forward` was last called with.
+            by_output: Derivative of the loss by the actor's output, shape (batch, outputs).
+            by_values: Derivative of the loss by the values, shape (batch,).
+        """
+        space = self._workspace(len(features))
+        inputs = th.from_numpy(features)
+        actor, critic = self._last_hidden(space, inputs)
+        by_actor, by_critic = th.from_numpy(by_output), th.from_numpy(by_values)
+        by_weight, _, by_value_weight, _ = self._by_heads
+        th.mm(actor.t(), by_actor, out=by_weight)
+        np.add.reduce(by_output, axis=0, out=self.gradient.action[1])
+        th.mv(critic.t(), by_critic, out=by_value_weight)
+        np.add.reduce(by_values, keepdims=True, out=self.gradient.value[1])
+        if space.actor is not None:
+            th.mm(by_actor, self._heads[0].t(), out=space.actor.by_out[0])
+        if space.critic is not None:
+            np.multiply(by_values[:, None], self.parameters.value[0], out=space.critic.delta[-1])
+        for layers in space.towers:
+            self._backward_through(layers, inputs)
+
+    def _backward_through(self, layers: list[_Layer], inputs: th.Tensor) -> None:
+        for depth in range(len(layers) - 1, -1, -1):
+            layer = layers[depth]
+            self._differentiate(layer.hidden, layer.slope)
+            layer.delta *= layer.slope
+            if depth > 0:
+                before = layers[depth - 1]
+                th.bmm(before.out_t, layer.by_out, out=layer.by_weight)
+                th.bmm(layer.by_out, layer.weight_t, out=before.by_out)
+            else:
+                transposed = inputs.t().expand(len(layer.weight), -1, -1)
+                th.bmm(transposed, layer.by_out, out=layer.by_weight)
+            th.sum(layer.by_out, dim=1, keepdim=True, out=layer.by_bias)
+
+    def _last_hidden(self, space: _Workspace, inputs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        actor = inputs if space.actor is None else space.actor.out[0]
+        critic = inputs if space.critic is None else space.critic.out[-1]
+        return actor, critic
+
+    def _activate(self, x: Array) -> None:
+        if self.architecture.relu:
+            np.maximum(x, 0, out=x)
+        else:
+            np.tanh(x, out=x)
+
+    def _differentiate(self, activated: Array, out: Array) -> None:
+        """Writes the activation's slope, as a function of its result."""
+        if self.architecture.relu:
+            np.sign(activated, out=out)
+        else:
+            np.multiply(activated, activated, out=out)
+            np.subtract(1, out, out=out)
+
+    def _workspace(self, batch: int) -> _Workspace:
+        space = self._workspaces.get(batch)
+        if space is None:
+            space = self._workspaces[batch] = _Workspace(self, batch)
+        return space

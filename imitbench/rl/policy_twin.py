@@ -1,0 +1,174 @@
+"""Which policies of Stable-Baselines3 have a NumPy twin, and exchanging parameters with it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.distributions import (
+    CategoricalDistribution,
+    DiagGaussianDistribution,
+)
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
+from torch import nn
+
+from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.rl.heads import make_head
+from imitbench.rl.network import Architecture, Array, Network
+from imitbench.util.networks import BaseNorm
+
+# What the twin computes itself, so that a policy must have it from Stable-Baselines3.
+_METHODS = (
+    "forward",
+    "evaluate_actions",
+    "predict_values",
+    "extract_features",
+    "get_distribution",
+    "_get_action_dist_from_latent",
+)
+
+
+def why_no_twin(policy: Any) -> str | None:
+    """Why a policy has no NumPy twin; `None` if it has one."""
+    cls = type(policy)
+    if not isinstance(policy, ActorCriticPolicy) or any(
+        getattr(cls, name) is not getattr(ActorCriticPolicy, name) for name in _METHODS
+    ):
+        return f"{cls.__name__} is no plain actor-critic policy"
+    space = policy.observation_space
+    if not isinstance(space, spaces.Box) or is_image_space(space):
+        return f"observations are {space}, not vectors"
+    head = type(policy.action_dist)
+    if head not in (CategoricalDistribution, DiagGaussianDistribution):
+        return f"its actions have a {head.__name__}"
+    extractor = policy.features_extractor
+    if type(extractor) not in (FlattenExtractor, NormalizeFeaturesExtractor):
+        return f"its features extractor is a {type(extractor).__name__}"
+    if _normalizer(policy) is not None and not policy.share_features_extractor:
+        return "its actor and critic normalize features apart"
+    if not isinstance(_normalizer(policy), BaseNorm | None):
+        return "its features are normalized by a layer of another library"
+    if type(policy.mlp_extractor) is not MlpExtractor or not _is_plain(policy):
+        return "its layers are not linear ones followed by Tanh or ReLU throughout"
+    first = next(policy.parameters())
+    if any(not each.requires_grad for each in policy.parameters()):
+        return "some of its parameters are frozen"
+    if first.device.type != "cpu" or first.dtype != th.float32:
+        return f"it computes in {first.dtype} on {first.device}, not in float32 on the CPU"
+    return None
+
+
+def _normalizer(policy: ActorCriticPolicy) -> nn.Module | None:
+    return getattr(policy.features_extractor, "normalize", None)
+
+
+def _stacks(policy: ActorCriticPolicy) -> tuple[nn.Sequential, nn.Sequential]:
+    extractor = policy.mlp_extractor
+    return extractor.policy_net, extractor.value_net
+
+
+def _is_plain(policy: ActorCriticPolicy) -> bool:
+    activations = {type(layer) for stack in _stacks(policy) for layer in list(stack)[1::2]}
+    linear = [layer for stack in _stacks(policy) for layer in list(stack)[::2]]
+    linear += [policy.action_net, policy.value_net]
+    return (
+        len(activations) <= 1
+        and activations <= {nn.Tanh, nn.ReLU}
+        and all(type(layer) is nn.Linear and layer.bias is not None for layer in linear)
+        and all(len(stack) % 2 == 0 for stack in _stacks(policy))
+        and len(list(policy.parameters())) == 2 * len(linear) + hasattr(policy, "log_std")
+    )
+
+
+def architecture_of(policy: ActorCriticPolicy) -> Architecture:
+    """Shape of a policy that has a twin."""
+    actor, critic = (
+        tuple(cast(nn.Linear, layer).out_features for layer in list(stack)[::2])
+        for stack in _stacks(policy)
+    )
+    activations = [layer for stack in _stacks(policy) for layer in list(stack)[1::2]]
+    return Architecture(
+        features=policy.features_dim,
+        actor=actor,
+        critic=critic,
+        outputs=cast(nn.Linear, policy.action_net).out_features,
+        gaussian=type(policy.action_dist) is DiagGaussianDistribution,
+        relu=any(isinstance(layer, nn.ReLU) for layer in activations),
+    )
+
+
+class PolicyTwin:
+    """A policy in NumPy.
+
+    The policy stays where parameters live: `load` copies them here and `store` back. Statistics
+    of a normalizing layer are the policy's own all the time.
+
+    Args:
+        policy: A policy for which `why_no_twin` is `None`, or would be in single precision.
+    """
+
+    def __init__(self, policy: ActorCriticPolicy) -> None:
+        self.policy = policy
+        self.named: dict[str, nn.Parameter] = dict(policy.named_parameters())
+        self._arrays = {name: each.detach().numpy() for name, each in self.named.items()}
+        self.dtype = next(iter(self._arrays.values())).dtype
+        self.network = Network(architecture_of(policy), self.dtype)
+        self.head = make_head(self.network)
+        self._normalizer = cast(BaseNorm | None, _normalizer(policy))
+        self._mean, self._scale = np.zeros(()), np.ones(())
+
+    def fits(self, policy: ActorCriticPolicy) -> bool:
+        """Whether this is still the twin of a policy, whose parameters may have been replaced."""
+        return policy is self.policy and all(
+            self.named.get(name) is each
+            and each.data_ptr() == self._arrays[name].ctypes.data
+            and each.shape == self._arrays[name].shape
+            for name, each in policy.named_parameters()
+        )
+
+    def load(self) -> None:
+        """Takes over the policy's parameters.
+
+        Raises:
+            ValueError: They are not finite.
+        """
+        self.network.parameters.load(self._arrays)
+        if not np.isfinite(self.network.parameters.vector).all():
+            raise ValueError("the policy has parameters that are not finite: training diverged")
+        if self._normalizer is not None:
+            self._mean = self._normalizer.running_mean.numpy().copy()
+            variance = self._normalizer.running_var.numpy()
+            self._scale = 1 / np.sqrt(variance + variance.dtype.type(self._normalizer.eps))
+
+    def store(self) -> None:
+        """Hands the parameters back to the policy."""
+        with th.no_grad():
+            self.network.parameters.store(self._arrays)
+
+    def features(self, obs: Array) -> Array:
+        """Features of observations as in evaluation mode.
+
+        Args:
+            obs: Shape (n, *observation_shape).
+
+        Returns:
+            Shape (n, features); normalized by the statistics at the last `load`.
+        """
+        flat = self.flatten(obs)
+        return flat if self._normalizer is None else (flat - self._mean) * self._scale
+
+    def flatten(self, obs: Array) -> Array:
+        """Observations as vectors, shape (n, observation size); not normalized."""
+        return obs.reshape(len(obs), -1).astype(self.dtype, copy=False)
+
+    def training_features(self, flat: Array) -> Array:
+        """Features of flat observations as in training mode: these update the statistics."""
+        if self._normalizer is None:
+            return flat
+        with th.no_grad():
+            features: th.Tensor = self._normalizer(th.from_numpy(flat))
+        return features.numpy()

@@ -1,0 +1,306 @@
+"""Proximal policy optimization with Stable-Baselines3's interface and less overhead.
+
+Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import stable_baselines3
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.utils import explained_variance
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.rl.adam import why_not_plain
+from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
+from imitbench.rl.gae import estimate_advantages
+from imitbench.rl.policy_twin import PolicyTwin, why_no_twin
+from imitbench.rl.ppo_update import Samples, Updater, UpdateSettings
+from imitbench.rl.rollout import RewardFn, Rollout, RolloutRecorder
+from imitbench.rl.threads import one_thread
+
+__all__ = ["PPO", "RewardFn", "Rollout"]
+
+Array = npt.NDArray[Any]
+
+
+class PPO(stable_baselines3.PPO):
+    """Stable-Baselines3's PPO, computing in NumPy where it can.
+
+    For actor-critic policies of linear layers with Tanh or ReLU, on vectors of observations, with
+    discrete or Gaussian actions, rollouts and updates do the same arithmetic in the same order
+    with the same random numbers, up to rounding. Anything else is left to Stable-Baselines3.
+
+    Differences of the lean path: the values and log-probabilities of a rollout are computed at
+    its end, so callbacks do not find them among their locals at each step, and a callback that
+    stops training leaves the rollout buffer empty, but the last observation up to date.
+
+    Args:
+        *args: As for `stable_baselines3.PPO`.
+        lean: Whether to compute in NumPy; `None` for wherever it is possible.
+        **kwargs: As for `stable_baselines3.PPO`.
+
+    Attributes:
+        reward_fn: If set, its result replaces the environments' rewards. It is called once per
+            rollout, before the value of what time limits cut off is added and before advantages
+            are estimated, with the transitions time by time (`Rollout.relabel`). It is not saved.
+        last_rollout: The newest rollout; `None` before the first, and where the lean path does
+            not apply. It is not saved.
+
+    Raises:
+        ValueError: `lean` was asked for where it is not possible.
+    """
+
+    reward_fn: RewardFn | None = None
+    last_rollout: Rollout | None = None
+    _lean_wanted: bool | None = None
+    _updater: Updater | None = None
+    _unsaved: ClassVar[list[str]] = ["reward_fn", "last_rollout", "_updater"]
+
+    def __init__(self, *args: Any, lean: bool | None = None, **kwargs: Any) -> None:
+        self._lean_wanted = lean
+        super().__init__(*args, **kwargs)
+        if lean and kwargs.get("_init_setup_model", True):
+            reason = self.why_not_lean()
+            if reason is not None:
+                raise ValueError(f"lean: {reason}")
+
+    @property
+    def lean(self) -> bool:
+        """Whether rollouts and updates are computed in NumPy."""
+        return self.why_not_lean() is None
+
+    def why_not_lean(self) -> str | None:
+        """Why rollouts and updates are left to Stable-Baselines3; `None` if they are not."""
+        if self._lean_wanted is False:
+            return "it was switched off"
+        if self.use_sde:
+            return "exploration depends on the state (use_sde)"
+        if type(self.rollout_buffer) is not RolloutBuffer:
+            return f"the rollout buffer is a {type(self.rollout_buffer).__name__}"
+        reason = why_no_twin(self.policy)
+        return reason or why_not_plain(self.policy.optimizer, list(self.policy.parameters()))
+
+    def collect_rollouts(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: RolloutBuffer,
+        n_rollout_steps: int,
+    ) -> bool:
+        """Collects a rollout with the current policy and fills the buffer.
+
+        Args:
+            env: The environments.
+            callback: Called at the beginning and the end, and after each step.
+            rollout_buffer: Filled when the rollout is complete.
+            n_rollout_steps: Steps of each environment.
+
+        Returns:
+            Whether the rollout is complete; otherwise the callback stopped it.
+
+        Raises:
+            ValueError: `reward_fn` is set where the lean path does not apply, or its result is
+                unusable; or the policy is not finite.
+        """
+        if not self.lean:
+            if self.reward_fn is not None:
+                raise ValueError(f"reward_fn needs the lean path: {self.why_not_lean()}")
+            return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
+        self.policy.set_training_mode(False)
+        twin = self._current_updater().twin
+        twin.load()
+        rollout_buffer.reset()
+        callback.on_rollout_start()
+        recorder = RolloutRecorder(
+            n_rollout_steps, env.num_envs, self.observation_space, self.action_space
+        )
+        last_starts = self._last_episode_starts
+        if not self._step_through(env, callback, rollout_buffer, recorder, n_rollout_steps):
+            return False
+        rollout, cut = recorder.finish(cast(Array, self._last_obs))
+        self._fill(rollout_buffer, rollout, recorder.sampled, cast(Array, last_starts), cut)
+        callback.update_locals({"rollout": rollout})
+        callback.on_rollout_end()
+        return True
+
+    def _step_through(
+        self,
+        env: VecEnv,
+        callback: BaseCallback,
+        rollout_buffer: RolloutBuffer,
+        recorder: RolloutRecorder,
+        n_rollout_steps: int,
+    ) -> bool:
+        """Takes all steps of a rollout; returns false if the callback stopped it."""
+        twin = self._current_updater().twin
+        shape = (env.num_envs, *(self.action_space.shape or ()))
+        box = self.action_space if isinstance(self.action_space, spaces.Box) else None
+        locals_ = {
+            "self": self, "env": env, "callback": callback, "rollout_buffer": rollout_buffer,
+            "n_rollout_steps": n_rollout_steps,
+        }  # fmt: skip
+        obs = cast(Array, self._last_obs)
+        for n_steps in range(n_rollout_steps):
+            outputs = twin.network.act(twin.features(obs))
+            actions = twin.head.sample(outputs).reshape(shape)
+            clipped = actions
+            if box is not None:
+                clipped = np.minimum(np.maximum(actions, box.low), box.high)
+            recorder.act(obs, actions, clipped)
+            new_obs, rewards, dones, infos = env.step(clipped)
+            recorder.step(rewards, dones, infos)
+            self.num_timesteps += env.num_envs
+            self._last_obs = obs = cast(Array, new_obs)
+            self._last_episode_starts = dones
+            callback.update_locals(
+                locals_ | {
+                    "n_steps": n_steps, "actions": actions, "clipped_actions": clipped,
+                    "new_obs": new_obs, "rewards": rewards, "dones": dones, "infos": infos,
+                }
+            )  # fmt: skip
+            if not callback.on_step():
+                return False
+            self._update_info_buffer(infos, dones)
+        return True
+
+    def _fill(
+        self,
+        buffer: RolloutBuffer,
+        rollout: Rollout,
+        sampled: Array,
+        last_starts: Array,
+        cut: list[tuple[int, int]],
+    ) -> None:
+        """Evaluates a rollout and puts it into the buffer.
+
+        Args:
+            buffer: Where to.
+            rollout: The rollout; gets its rewards and log-probabilities.
+            sampled: The actions before clipping.
+            last_starts: Whether the first step began an episode, shape (n,).
+            cut: (step, environment) of each episode that a time limit cut off.
+        """
+        twin = self._current_updater().twin
+        steps, n_envs = rollout.dones.shape
+        count = steps * n_envs
+        cut_at = tuple(np.array(cut, dtype=np.int64).reshape(-1, 2).T)
+        # One batch for all: the observations acted on, those after the last step, and those
+        # whose value stands for what a time limit cut off.
+        obs = rollout.obs.reshape(count, *rollout.obs.shape[2:])
+        last = cast(Array, self._last_obs).astype(obs.dtype, copy=False)
+        batch = np.concatenate([obs, last, rollout.next_obs[cut_at]])
+        with one_thread():
+            outputs, values = twin.network.evaluate(twin.features(batch))
+        encoded = twin.head.encode(sampled.reshape(count, *sampled.shape[2:]))
+        log_probs, _ = twin.head.log_prob(outputs[:count], encoded)
+        if not np.isfinite(log_probs).all() or not np.isfinite(values).all():
+            raise ValueError("the policy's outputs are not finite: training diverged")
+        rollout.log_probs = log_probs.reshape(steps, n_envs)
+        if self.reward_fn is not None:
+            rollout.relabel(self.reward_fn)
+        self.last_rollout = rollout
+        buffer.rewards = rollout.rews.copy()
+        buffer.rewards[cut_at] += self.gamma * values[count + n_envs :]
+        buffer.observations = rollout.obs.reshape(buffer.observations.shape).copy()
+        buffer.actions = sampled.reshape(buffer.actions.shape)
+        buffer.episode_starts[0] = last_starts
+        buffer.episode_starts[1:] = rollout.dones[:-1]
+        buffer.values = values[:count].reshape(steps, n_envs)
+        buffer.log_probs = rollout.log_probs.copy()
+        buffer.advantages = estimate_advantages(
+            buffer.rewards,
+            buffer.values,
+            values[count : count + n_envs],
+            rollout.dones,
+            buffer.gamma,
+            buffer.gae_lambda,
+        )
+        buffer.returns = buffer.advantages + buffer.values
+        buffer.pos, buffer.full = steps, True
+
+    def train(self) -> None:
+        """Updates the policy from the rollout buffer.
+
+        Raises:
+            ValueError: Training diverged.
+        """
+        if not self.lean:
+            super().train()
+            return
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        progress = self._current_progress_remaining
+        clip_range = float(cast(Any, self.clip_range)(progress))
+        clip_range_vf = self.clip_range_vf
+        if clip_range_vf is not None:
+            clip_range_vf = float(cast(Any, clip_range_vf)(progress))
+        updater = self._current_updater()
+        result = updater.update(
+            Samples.of_buffer(self.rollout_buffer, updater.twin),
+            UpdateSettings(
+                clip_range=clip_range,
+                clip_range_vf=clip_range_vf,
+                normalize_advantage=self.normalize_advantage,
+                ent_coef=self.ent_coef,
+                vf_coef=self.vf_coef,
+                max_grad_norm=self.max_grad_norm,
+                target_kl=self.target_kl,
+                n_epochs=self.n_epochs,
+                batch_size=self.batch_size,
+            ),
+        )
+        if result.stopped and self.verbose >= 1:
+            divergence = result.log["approx_kl"]
+            print(f"Early stopping at step {result.epochs - 1}: KL divergence {divergence:.2f}")
+        self._n_updates += result.epochs
+        self._log_update(result.log, clip_range, clip_range_vf)
+
+    def _log_update(
+        self, log: Mapping[str, float], clip_range: float, clip_range_vf: float | None
+    ) -> None:
+        for name, value in log.items():
+            self.logger.record(f"train/{name}", value)
+        buffer = self.rollout_buffer
+        explained = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+        self.logger.record("train/explained_variance", explained)
+        if hasattr(self.policy, "log_std"):
+            self.logger.record("train/std", th.exp(self.policy.log_std).mean().item())
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/clip_range", clip_range)
+        if clip_range_vf is not None:
+            self.logger.record("train/clip_range_vf", clip_range_vf)
+
+    def _current_updater(self) -> Updater:
+        """The updater of the current policy, made anew when that was replaced."""
+        if self._updater is None or not self._updater.twin.fits(self.policy):
+            self._updater = Updater(PolicyTwin(self.policy))
+        return self._updater
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), *self._unsaved]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on.
+
+        The environments and the global generators of torch and NumPy are the caller's to keep.
+
+        Returns:
+            Tensors, arrays, numbers, `None`, and lists and dictionaries of them.
+        """
+        return algorithm_state(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave; continue with `learn(…, reset_num_timesteps=False)`.
+
+        Args:
+            state: The state of a PPO with the same arguments.
+        """
+        load_algorithm_state(self, state)

@@ -1,0 +1,261 @@
+"""One update of proximal policy optimization, by the gradient in closed form.
+
+Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", equations 7 and 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.buffers import RolloutBuffer
+
+from imitbench.rl.adam import VectorAdam
+from imitbench.rl.policy_twin import PolicyTwin
+from imitbench.rl.threads import one_thread
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """Settings of an update, as Stable-Baselines3 names them; ranges are numbers here."""
+
+    clip_range: float
+    clip_range_vf: float | None
+    normalize_advantage: bool
+    ent_coef: float
+    vf_coef: float
+    max_grad_norm: float
+    target_kl: float | None
+    n_epochs: int
+    batch_size: int
+
+
+@dataclass
+class Samples:
+    """What an update learns from; the first axis of every array counts samples.
+
+    Attributes:
+        obs: Flat observations, shape (n, features), float32.
+        acts: Encoded actions, shape (n, outputs), float32.
+        values: Values when the samples were collected, shape (n,), float32.
+        log_probs: Log-probabilities of the actions then, shape (n,), float32.
+        advantages: Shape (n,), float32.
+        returns: Targets of the critic, shape (n,), float32.
+    """
+
+    obs: Array
+    acts: Array
+    values: Array
+    log_probs: Array
+    advantages: Array
+    returns: Array
+
+    @classmethod
+    def of_buffer(cls, buffer: RolloutBuffer, twin: PolicyTwin) -> Samples:
+        """Reads a full buffer, in the order in which it numbers its samples."""
+
+        def flat(rows: Array) -> Array:
+            return rows if buffer.generator_ready else buffer.swap_and_flatten(rows)
+
+        return cls(
+            obs=twin.flatten(flat(buffer.observations)),
+            acts=twin.head.encode(flat(buffer.actions)),
+            **{
+                name: flat(getattr(buffer, name)).reshape(-1)
+                for name in ("values", "log_probs", "advantages", "returns")
+            },
+        )
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+    def take(self, indices: Array) -> Samples:
+        """The samples of the given indices, in their order."""
+        return Samples(*(getattr(self, field.name)[indices] for field in fields(self)))
+
+
+class _Epoch:
+    """A pass over shuffled samples, with the terms of the loss of each for the log.
+
+    `done` counts the samples seen; it grows with each minibatch.
+    """
+
+    def __init__(self, samples: Samples, settings: UpdateSettings) -> None:
+        count = len(samples)
+        self.samples, self.settings = samples, settings
+        self.starts = np.arange(0, count, settings.batch_size)
+        self.done = 0
+        self.advantages = samples.advantages
+        if settings.normalize_advantage:
+            self.advantages = _normalized(samples.advantages, settings.batch_size)
+        kind = samples.advantages.dtype
+        self.log_ratio, self.ratio, self.entropy, self.error = np.empty((4, count), kind)
+
+    def means(self) -> dict[str, Array]:
+        """Means over each minibatch seen, by the names of the log, without prefix."""
+        seen = slice(self.done)
+        starts = self.starts[self.starts < self.done]
+        sizes = np.diff(np.append(starts, self.done))
+        low, high = 1 - self.settings.clip_range, 1 + self.settings.clip_range
+        ratio, advantages = self.ratio[seen], self.advantages[seen]
+        terms = {
+            "policy_gradient_loss": -np.minimum(
+                advantages * ratio, advantages * np.clip(ratio, low, high)
+            ),
+            "value_loss": self.error[seen] ** 2,
+            "entropy_loss": -self.entropy[seen],
+            "clip_fraction": np.abs(ratio - 1) > self.settings.clip_range,
+            "approx_kl": ratio - 1 - self.log_ratio[seen],
+        }
+        return {
+            name: np.add.reduceat(each, starts, dtype=np.float64) / sizes
+            for name, each in terms.items()
+        }
+
+
+def _normalized(advantages: Array, batch_size: int) -> Array:
+    """Advantages with mean 0 and deviation 1 in each minibatch; a single one stays as it is."""
+    whole = len(advantages) // batch_size * batch_size
+    if batch_size == 1:
+        return advantages
+    rows, rest = advantages[:whole].reshape(-1, batch_size), advantages[whole:]
+    parts = [rows, rest[None]] if len(rest) > 1 else [rows]
+    scaled = [
+        (part - part.mean(axis=1, keepdims=True)) / (part.std(axis=1, ddof=1, keepdims=True) + 1e-8)
+        for part in parts
+    ]
+    flat = [part.ravel() for part in scaled]
+    return np.concatenate([*flat, rest] if len(rest) == 1 else flat)
+
+
+@dataclass
+class UpdateResult:
+    """What an update did.
+
+    Attributes:
+        epochs: Passes over the samples, one that was cut short included.
+        stopped: Whether the policy moved too far, so that the last pass was cut short.
+        log: Values of the log by name, without prefix.
+    """
+
+    epochs: int
+    stopped: bool
+    log: dict[str, float]
+
+
+class Updater:
+    """Updates a policy through its twin.
+
+    Args:
+        twin: The twin.
+    """
+
+    def __init__(self, twin: PolicyTwin) -> None:
+        self.twin = twin
+        self.adam = VectorAdam(twin.network)
+
+    def update(self, samples: Samples, settings: UpdateSettings) -> UpdateResult:
+        """Updates parameters, optimizer state and statistics of the policy.
+
+        The order of samples comes from NumPy's global generator, one permutation per epoch, as
+        in Stable-Baselines3.
+
+        Args:
+            samples: What to learn from.
+            settings: How.
+
+        Raises:
+            ValueError: The gradient is not finite; the policy is as it was before.
+        """
+        twin, optimizer = self.twin, self.twin.policy.optimizer
+        twin.load()
+        self.adam.load(optimizer, twin.named)
+        means: list[dict[str, Array]] = []
+        stopped = False
+        while len(means) < settings.n_epochs and not stopped:
+            epoch = _Epoch(samples.take(np.random.permutation(len(samples))), settings)  # noqa: NPY002
+            with one_thread():
+                stopped = self._run(epoch)
+            means.append(epoch.means())
+        self.adam.store(optimizer, twin.named)
+        twin.store()
+        log = {name: float(np.mean(np.concatenate([each[name] for each in means])))
+               for name in means[0]}  # fmt: skip
+        last = means[-1]
+        log["approx_kl"] = float(np.mean(last["approx_kl"]))
+        log["loss"] = float(
+            last["policy_gradient_loss"][-1]
+            + settings.ent_coef * last["entropy_loss"][-1]
+            + settings.vf_coef * last["value_loss"][-1]
+        )
+        return UpdateResult(len(means), stopped, log)
+
+    def gradient(self, samples: Samples, settings: UpdateSettings) -> dict[str, Array]:
+        """Finds the gradient of the loss of a single minibatch, without clipping it.
+
+        Args:
+            samples: The minibatch.
+            settings: As for `update`.
+
+        Returns:
+            Gradient of each parameter of the policy by name.
+        """
+        self.twin.load()
+        epoch = _Epoch(samples, replace(settings, batch_size=len(samples)))
+        features = self._differentiate(epoch, slice(len(samples)))
+        self.twin.network.backward(features, self._by_output, self._by_values)
+        return {name: each.copy() for name, each in self.twin.network.gradient.named.items()}
+
+    def _run(self, epoch: _Epoch) -> bool:
+        """Takes a step for each minibatch; returns whether the policy moved too far."""
+        settings = epoch.settings
+        for start in epoch.starts:
+            part = slice(int(start), int(start) + settings.batch_size)
+            features = self._differentiate(epoch, part)
+            epoch.done = min(part.stop, len(epoch.samples))
+            if settings.target_kl is not None:
+                divergence = np.mean(epoch.ratio[part] - 1 - epoch.log_ratio[part])
+                if divergence > 1.5 * settings.target_kl:
+                    return True
+            self.twin.network.backward(features, self._by_output, self._by_values)
+            self.adam.step(settings.max_grad_norm)
+        return False
+
+    def _differentiate(self, epoch: _Epoch, part: slice) -> Array:
+        """Evaluates a minibatch and the loss's derivative by the networks' outputs.
+
+        Returns:
+            Features of the minibatch.
+        """
+        settings, samples, twin = epoch.settings, epoch.samples, self.twin
+        features = twin.training_features(samples.obs[part])
+        outputs, values = twin.network.forward(features)
+        log_prob, entropy = twin.head.log_prob(outputs, samples.acts[part])
+        epoch.entropy[part] = entropy
+        log_ratio, ratio, error = epoch.log_ratio[part], epoch.ratio[part], epoch.error[part]
+        np.subtract(log_prob, samples.log_probs[part], out=log_ratio)
+        np.exp(log_ratio, out=ratio)
+        advantages = epoch.advantages[part]
+        gain = advantages * ratio
+        clipped = np.minimum(np.maximum(ratio, 1 - settings.clip_range), 1 + settings.clip_range)
+        clipped *= advantages
+        # The gradient is cut where clipping made the objective smaller.
+        gain *= gain <= clipped
+        gain *= -1 / len(gain)
+        self._by_output = twin.head.backward(gain, -settings.ent_coef / len(gain))
+        slope = 2 * settings.vf_coef / len(gain)
+        if settings.clip_range_vf is None:
+            np.subtract(values, samples.returns[part], out=error)
+            self._by_values = error * slope
+        else:
+            limit = settings.clip_range_vf
+            change = values - samples.values[part]
+            np.add(samples.values[part], np.clip(change, -limit, limit), out=error)
+            error -= samples.returns[part]
+            self._by_values = error * slope
+            self._by_values *= np.abs(change) <= limit
+        return features

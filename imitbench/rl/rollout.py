@@ -1,0 +1,141 @@
+"""Recording what an on-policy algorithm sees, and replacing its rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+RewardFn = Callable[[Array, Array, Array, Array], Array]
+"""Rewards of transitions, from observations, actions, next observations and ends of episodes.
+
+Each argument has the transitions in its first axis; the result is of shape (transitions,).
+"""
+
+
+@dataclass
+class Rollout:
+    """Steps of several environments side by side; row `t` holds step `t` of all of them.
+
+    Attributes:
+        obs: Observations that were acted on, shape (T, n, *observation_shape).
+        acts: Actions as the environments received them, shape (T, n, *action_shape), of the
+            action space's data type: those in a `Box` are clipped to its bounds.
+        next_obs: Observations after the steps, those at the end of an episode included, of the
+            shape of `obs`.
+        dones: Whether a step ended its episode, by termination or truncation, shape (T, n), bool.
+        env_rews: Rewards of the environments, shape (T, n), float32.
+        rews: Rewards that were trained on, shape (T, n), float32, without the value of what a
+            time limit cut off, which only the rollout buffer's rewards include.
+        log_probs: Log-probabilities of the actions before clipping, shape (T, n), float32.
+    """
+
+    obs: Array
+    acts: Array
+    next_obs: Array
+    dones: Array
+    env_rews: Array
+    rews: Array
+    log_probs: Array | None = None
+
+    def relabel(self, reward_fn: RewardFn) -> None:
+        """Replaces `rews` by one call of a function.
+
+        Transitions are passed time by time: number `t * n + i` is step `t` of environment `i`.
+
+        Args:
+            reward_fn: The function.
+
+        Raises:
+            ValueError: Its result has another shape, or is not finite.
+        """
+        count = self.dones.size
+        flat = (each.reshape(count, *each.shape[2:]) for each in
+                (self.obs, self.acts, self.next_obs, self.dones))  # fmt: skip
+        rewards = np.asarray(reward_fn(*flat), dtype=np.float32)
+        if rewards.shape != (count,):
+            raise ValueError(f"reward_fn gave shape {rewards.shape}; it needs ({count},)")
+        if not np.isfinite(rewards).all():
+            raise ValueError("reward_fn gave rewards that are not finite")
+        self.rews = rewards.reshape(self.dones.shape)
+
+
+class RolloutRecorder:
+    """Fills a rollout step by step.
+
+    Args:
+        steps: Steps of each environment.
+        n_envs: Number of environments.
+        observation_space: Space of observations.
+        action_space: Space of actions.
+
+    Attributes:
+        sampled: Actions as the policy drew them, shape (steps, n_envs, *action_shape).
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        n_envs: int,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+    ) -> None:
+        rows = (steps, n_envs)
+        obs_shape, act_shape = observation_space.shape or (), action_space.shape or ()
+        self._obs = np.empty((*rows, *obs_shape), observation_space.dtype)
+        self._acts = np.empty((*rows, *act_shape), action_space.dtype)
+        self._dones = np.empty(rows, dtype=bool)
+        self._env_rews = np.empty(rows, dtype=np.float32)
+        self._ends: list[tuple[int, int, Array, bool]] = []
+        self.sampled = np.empty((*rows, *act_shape), action_space.dtype)
+        self._row = 0
+
+    def act(self, obs: Array, sampled: Array, acts: Array) -> None:
+        """Records what was observed, and the actions drawn for it and passed on."""
+        row = self._row
+        self._obs[row] = obs
+        self.sampled[row] = sampled
+        self._acts[row] = acts
+
+    def step(self, rewards: Array, dones: Array, infos: Sequence[dict[str, Any]]) -> None:
+        """Records what the environments returned."""
+        row = self._row
+        self._env_rews[row] = rewards
+        self._dones[row] = dones
+        if dones.any():
+            for env in np.flatnonzero(dones).tolist():
+                info = infos[env]
+                last = info.get("terminal_observation")
+                if last is not None:
+                    cut = bool(info.get("TimeLimit.truncated", False))
+                    self._ends.append((row, env, np.array(last), cut))
+        self._row = row + 1
+
+    def finish(self, last_obs: Array) -> tuple[Rollout, list[tuple[int, int]]]:
+        """Completes the rollout.
+
+        Args:
+            last_obs: What the environments returned last.
+
+        Returns:
+            The rollout, and (step, environment) of each episode that a time limit cut off.
+        """
+        next_obs = np.empty_like(self._obs)
+        next_obs[:-1] = self._obs[1:]
+        next_obs[-1] = last_obs
+        for row, env, last, _ in self._ends:
+            next_obs[row, env] = last
+        rollout = Rollout(
+            obs=self._obs,
+            acts=self._acts,
+            next_obs=next_obs,
+            dones=self._dones,
+            env_rews=self._env_rews,
+            rews=self._env_rews,
+        )
+        return rollout, [(row, env) for row, env, _, cut in self._ends if cut]
