@@ -42,11 +42,11 @@ def make_training_environments(spec: EnvironmentSpec, count: int, seed: int) -> 
     Their episodes can be resumed, see `imitbench.data.resumable_env`.
     """
     from stable_baselines3.common.monitor import Monitor
-    from stable_baselines3.common.vec_env import DummyVecEnv
 
     from imitbench.data.resumable_env import ResumableEnv
+    from imitbench.util.serial_vec_env import SerialVecEnv
 
-    venv = DummyVecEnv(
+    venv = SerialVecEnv(
         [lambda: ResumableEnv(Monitor(make_environment(spec))) for _ in range(count)]
     )
     venv.seed(seed)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.base import RewardNet
 
 Callback = Callable[[int, Mapping[str, float]], None]
 """Called with (budget units spent so far, named metrics) to record a point of the curve."""
@@ -96,6 +97,10 @@ class Learner(ABC):
     @abstractmethod
     def policy(self) -> BasePolicy:
         """The learnt policy."""
+
+    def reward(self) -> RewardNet | None:
+        """The learnt reward, for methods that learn one."""
+        return None
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:

@@ -182,6 +182,8 @@ def _with_hyperparameters(
 
 def _mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
     spaces = algorithm.needs.action_spaces
+    if algorithm.needs.tabular and not environment.tabular:
+        return "plans with the model of a tabular environment; this one has none"
     if environment.action_space in spaces:
         return None
     return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

@@ -81,7 +81,8 @@ class Evaluator:
         """Runs whole episodes, each on its own seed.
 
         Args:
-            policy: Acts on batches of observations.
+            policy: Acts on batches of observations. One that overrides `predict` may have a
+                memory, which begins anew with each episode.
             episodes: How many episodes.
             seed: Seed of the record; training uses other streams of it.
             deterministic: Whether the policy takes its most likely action.
@@ -93,8 +94,6 @@ class Evaluator:
             InputError: Episode lengths differ though the environment is declared to have a
                 fixed horizon.
         """
-        from imitbench.data.policy_callable import batch_actor
-
         seeds = np.random.SeedSequence(derive_seed(seed, "evaluation")).generate_state(episodes)
         returns = np.zeros(episodes)
         lengths = np.zeros(episodes, dtype=np.int64)
@@ -106,10 +105,10 @@ class Evaluator:
             for lane, environment in enumerate(self._environments[:lanes])
         ]
         live = list(range(lanes))
-        act = batch_actor(policy, deterministic)
+        actor = _make_actor(policy, deterministic, lanes)
         with _seeded(policy, derive_seed(seed, "evaluation actions")):
             while live:
-                actions = act(_stack([observations[lane] for lane in live]))
+                actions = actor.act(observations, live)
                 finished = False
                 for lane, action in zip(live, actions, strict=True):
                     environment, episode = self._environments[lane], current[lane]
@@ -118,6 +117,7 @@ class Evaluator:
                     lengths[episode] += 1
                     if ended or cut:
                         terminated[episode] = ended
+                        actor.begin_episode(lane)
                         current[lane] = following = episode + lanes
                         if following < episodes:
                             observations[lane] = environment.reset(seed=int(seeds[following]))[0]
@@ -135,6 +135,55 @@ class Evaluator:
                 "steps though the card says 'horizon: fixed'. Where episodes end tells a method "
                 "about the reward; write 'horizon: variable' on the card to accept that"
             )
+
+
+class _Actor:
+    """Acts by a policy without memory, for the lanes that are in an episode."""
+
+    def __init__(self, policy: BasePolicy, deterministic: bool) -> None:
+        from imitbench.data.policy_callable import batch_actor
+
+        self._choose = batch_actor(policy, deterministic)
+
+    def act(self, observations: list[Any], live: list[int]) -> Any:
+        """One action for each live lane, from the observations of all lanes."""
+        return self._choose(_stack([observations[lane] for lane in live]))
+
+    def begin_episode(self, lane: int) -> None:
+        """To be called where a lane begins another episode."""
+
+
+class _RememberingActor(_Actor):
+    """Acts by a policy with memory. It acts in all lanes, since memories know no other layout."""
+
+    def __init__(self, policy: BasePolicy, deterministic: bool, lanes: int) -> None:
+        self._policy = policy
+        self._deterministic = deterministic
+        self._state: tuple[npt.NDArray[Any], ...] | None = None
+        self._starts = np.ones(lanes, dtype=bool)
+
+    def act(self, observations: list[Any], live: list[int]) -> Any:
+        actions, self._state = self._policy.predict(
+            _stack(observations),
+            state=self._state,
+            episode_start=self._starts,
+            deterministic=self._deterministic,
+        )
+        # Where nothing happens any more, each step begins an episode that does not count.
+        self._starts = np.ones_like(self._starts)
+        self._starts[live] = False
+        return actions[live]
+
+    def begin_episode(self, lane: int) -> None:
+        self._starts[lane] = True
+
+
+def _make_actor(policy: BasePolicy, deterministic: bool, lanes: int) -> _Actor:
+    from stable_baselines3.common.policies import BasePolicy
+
+    if type(policy).predict is BasePolicy.predict:
+        return _Actor(policy, deterministic)
+    return _RememberingActor(policy, deterministic, lanes)
 
 
 def _stack(observations: list[Any]) -> Any:

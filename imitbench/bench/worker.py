@@ -162,9 +162,11 @@ class _Run:
     def _task(self, evaluator: Evaluator) -> Task:
         expert = None
         if self.spec.expert is not None:
+            from imitbench.policies.space_check import check_policy_fits
+
             root = Path(self.job.source_root)
             expert = artifacts.load_expert(root, self.spec.expert, self.spec.device)
-            artifacts.check_policy_fits(
+            check_policy_fits(
                 expert,
                 evaluator.observation_space,
                 evaluator.action_space,
@@ -186,6 +188,11 @@ class _Run:
         from imitbench.policies.storage import save_policy
 
         save_policy(learner.policy(), self.directory.policy)
+        reward = learner.reward()
+        if reward is not None:
+            from imitbench.rewards.storage import save_reward
+
+            save_reward(reward, self.directory.reward)
         self.directory.write_curve(self.progress.curve)
         both = (stochastic, deterministic)
         self.directory.write_episodes(

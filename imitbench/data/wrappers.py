@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
@@ -178,6 +178,27 @@ class BufferingWrapper(VecEnvWrapper):
             raise RuntimeError("no transitions were recorded since the last pop")
         trajectories, _ = self.pop_trajectories()
         return flatten_trajectories_with_rew(trajectories)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the running episodes stand, once every step was collected.
+
+        Raises:
+            RuntimeError: There are steps that nobody has collected.
+        """
+        if self.n_transitions:
+            raise RuntimeError(f"pop the {self.n_transitions} recorded transitions first")
+        running = self._running.partial_trajectories
+        obs = [running[env]["obs"][-1] for env in range(self.num_envs)] if running else None
+        return {"obs": obs, "steps": self._steps.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave; the environments' own state is the caller's."""
+        self._forget()
+        if state["obs"] is not None:
+            self.n_transitions = 0
+            for env, obs in enumerate(state["obs"]):
+                self._running.add_step({"obs": obs}, key=env)
+        self._steps[:] = state["steps"]
 
     def _partial_length(self, env: int) -> int:
         return len(self._running.partial_trajectories.get(env, {}).get("acts", ()))

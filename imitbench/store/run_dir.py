@@ -71,6 +71,11 @@ class RunDirectory:
         return self.path / "policy"
 
     @property
+    def reward(self) -> Path:
+        """Folder of the learnt reward, where the method learns one."""
+        return self.path / "reward"
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of the checkpoints of a run that is not complete."""
         return self.path / "checkpoint"

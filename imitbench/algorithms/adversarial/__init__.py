@@ -1,0 +1,1 @@
+"""Adversarial imitation learning: GAIL and AIRL."""

@@ -1,0 +1,112 @@
+"""Adversarial inverse reinforcement learning.
+
+Source: Fu, Luo and Levine 2018, "Learning Robust Rewards with Adversarial Inverse Reinforcement
+Learning", arXiv:1710.11248.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.sac.policies import SACPolicy
+
+from imitbench.algorithms import base
+from imitbench.algorithms.adversarial.common import AdversarialTrainer
+from imitbench.rewards.reward_nets import RewardNet, RewardNetWrapper, ShapedRewardNet
+
+
+class AIRL(AdversarialTrainer):
+    """Learns a reward that, once unshaped, also holds where the dynamics differ.
+
+    The expert must act stochastically: the discriminator compares the reward with the
+    log-probability of an action under the generator.
+
+    Args:
+        demonstrations: Demonstrations; `None` when they are set later.
+        demo_batch_size: Expert samples in each batch of the discriminator.
+        venv: Where the generator acts.
+        gen_algo: The generator, with a stochastic policy: PPO, A2C or SAC.
+        reward_net: The reward, usually a `ShapedRewardNet`.
+        **kwargs: Passed on to `AdversarialTrainer`.
+
+    Raises:
+        TypeError: The generator's policy gives actions no probability.
+        ValueError: As `AdversarialTrainer`.
+    """
+
+    def __init__(
+        self,
+        *,
+        demonstrations: base.AnyTransitions | None,
+        demo_batch_size: int,
+        venv: VecEnv,
+        gen_algo: BaseAlgorithm,
+        reward_net: RewardNet,
+        **kwargs: Any,
+    ) -> None:
+        policy = getattr(gen_algo, "policy", None)
+        if isinstance(gen_algo, BaseAlgorithm) and not isinstance(
+            policy, ActorCriticPolicy | SACPolicy
+        ):
+            raise TypeError(
+                f"gen_algo: AIRL needs a policy that gives actions a probability, as those of "
+                f"PPO, A2C and SAC; {type(policy).__name__} does not"
+            )
+        self._reward = reward_net
+        super().__init__(
+            demonstrations=demonstrations,
+            demo_batch_size=demo_batch_size,
+            venv=venv,
+            gen_algo=gen_algo,
+            reward_net=reward_net,
+            **kwargs,
+        )
+
+    @property
+    def _needs_action_probability(self) -> bool:
+        return True
+
+    def logits_expert_is_high(
+        self,
+        state: th.Tensor,
+        action: th.Tensor,
+        next_state: th.Tensor,
+        done: th.Tensor,
+        log_policy_act_prob: th.Tensor | None = None,
+    ) -> th.Tensor:
+        """Reward minus log-probability of the action: the logit of e^r / (e^r + pi).
+
+        Args:
+            state: Preprocessed observations, shape (batch, …).
+            action: Preprocessed actions, shape (batch, …).
+            next_state: Preprocessed observations after the actions, shape (batch, …).
+            done: Whether the episode ended there, shape (batch,).
+            log_policy_act_prob: Log-probability of the actions under the generator, shape
+                (batch,).
+
+        Raises:
+            TypeError: `log_policy_act_prob` is `None`.
+        """
+        if log_policy_act_prob is None:
+            raise TypeError("log_policy_act_prob: AIRL's discriminator cannot do without it")
+        rewards: th.Tensor = self._reward(state, action, next_state, done)
+        return rewards - log_policy_act_prob
+
+    @property
+    def reward_train(self) -> RewardNet:
+        """The reward with its shaping."""
+        return self._reward
+
+    @property
+    def reward_test(self) -> RewardNet:
+        """The reward without its shaping, within whatever wraps it."""
+        net = self._reward
+        while isinstance(net, RewardNetWrapper):
+            if isinstance(net, ShapedRewardNet):
+                return net.base
+            net = net.base
+        return self._reward

@@ -1,0 +1,430 @@
+"""What GAIL and AIRL share: a discriminator and a generator trained in turns."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
+from stable_baselines3.common.vec_env import VecEnv
+from torch.nn import functional
+from tqdm import tqdm
+
+from imitbench.algorithms import base
+from imitbench.algorithms.adversarial.discriminator import (
+    FIELDS,
+    ExpertBatches,
+    as_fields,
+    compute_train_stats,
+    given_batches,
+    log_action_probability,
+)
+from imitbench.algorithms.adversarial.generator import check_generator, make_generator
+from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
+from imitbench.data import types
+from imitbench.data.buffer import Buffer
+from imitbench.rewards.reward_nets import RewardNet
+from imitbench.util.logger import HierarchicalLogger
+from imitbench.util.networks import training
+from imitbench.util.util import AnyPath, safe_to_tensor
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+__all__ = ["AdversarialTrainer", "compute_train_stats"]
+
+_SUMMARY_INTERVAL = 20
+
+
+class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
+    """Base of adversarial imitation learning.
+
+    Args:
+        demonstrations: Trajectories, transitions or batches of transitions of the expert; `None`
+            when they are set later.
+        demo_batch_size: Expert samples in each batch of the discriminator, which gets as many of
+            the generator's.
+        venv: Where the generator acts.
+        gen_algo: Reinforcement-learning algorithm of the generator. Its environment is replaced,
+            and its logger. With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout.
+        reward_net: Network from which subclasses make discriminator and reward.
+        demo_minibatch_size: Samples of each kind in one pass through the network; gradients are
+            accumulated over a batch. A divisor of `demo_batch_size`, which is the default.
+        n_disc_updates_per_round: Discriminator updates after each round of the generator.
+        log_dir: Folder of TensorBoard summaries.
+        disc_opt_cls: Class of the discriminator's optimizer.
+        disc_opt_kwargs: Its arguments.
+        gen_train_timesteps: Environment steps of a round; by default one rollout of an on-policy
+            generator, or the steps between two updates of another.
+        gen_replay_buffer_capacity: Transitions of the generator that the discriminator is
+            trained on, the newest; by default those of one round.
+        custom_logger: Where to log; a new logger when `None`.
+        init_tensorboard: Whether histograms of the logits are written for TensorBoard.
+        init_tensorboard_graph: Whether the network's graph is written, too.
+        debug_use_ground_truth: Whether the generator is trained on the environment's own reward,
+            to see whether it could learn at all.
+        allow_variable_horizon: Whether episodes of different length are accepted.
+        rng: Source of batches; by default seeded from torch's global generator.
+
+    Attributes:
+        venv: The environment that was given.
+        venv_train: The environment as the generator sees it.
+        gen_algo: The generator's algorithm.
+        gen_train_timesteps: Environment steps of a round.
+
+    Raises:
+        ValueError: Batch sizes or numbers that are not positive or do not divide, dictionary
+            observations, an algorithm that is none or has other spaces, or demonstrations that
+            are empty, not finite, too few or of other shapes.
+    """
+
+    def __init__(
+        self,
+        *,
+        demonstrations: base.AnyTransitions | None,
+        demo_batch_size: int,
+        venv: VecEnv,
+        gen_algo: BaseAlgorithm,
+        reward_net: RewardNet,
+        demo_minibatch_size: int | None = None,
+        n_disc_updates_per_round: int = 2,
+        log_dir: AnyPath = "output/",
+        disc_opt_cls: type[th.optim.Optimizer] = th.optim.Adam,
+        disc_opt_kwargs: Mapping[str, Any] | None = None,
+        gen_train_timesteps: int | None = None,
+        gen_replay_buffer_capacity: int | None = None,
+        custom_logger: HierarchicalLogger | None = None,
+        init_tensorboard: bool = False,
+        init_tensorboard_graph: bool = False,
+        debug_use_ground_truth: bool = False,
+        allow_variable_horizon: bool = False,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        if isinstance(venv.observation_space, spaces.Dict):
+            raise ValueError("venv: dictionary observations are not supported by reward networks")
+        check_action_space(venv.action_space)
+        check_generator(gen_algo, venv)
+        base.check_batch_size(demo_batch_size, "demo_batch_size")
+        minibatch_size = demo_minibatch_size or demo_batch_size
+        if demo_batch_size % minibatch_size:
+            raise ValueError(
+                f"demo_minibatch_size {minibatch_size} does not divide "
+                f"demo_batch_size {demo_batch_size}"
+            )
+        self.venv = venv
+        self.gen_algo = gen_algo
+        self.demo_batch_size = demo_batch_size
+        self.demo_minibatch_size = minibatch_size
+        self.n_disc_updates_per_round = n_disc_updates_per_round
+        self.debug_use_ground_truth = debug_use_ground_truth
+        self._rng = (
+            rng if rng is not None else np.random.default_rng(int(th.randint(2**63 - 1, ())))
+        )
+        self._expert: Iterator[dict[str, npt.NDArray[Any]]] | None = None
+        self._global_step = 0
+        self._disc_step = 0
+        self._reward_net = reward_net.to(gen_algo.device)
+        reward_fn = None if debug_use_ground_truth else self.reward_train.predict_processed
+        self._generator = make_generator(gen_algo, venv, reward_fn)
+        self.venv_train = self._generator.venv_train
+        super().__init__(
+            demonstrations=demonstrations,
+            custom_logger=custom_logger,
+            allow_variable_horizon=allow_variable_horizon,
+        )
+        self.gen_algo.set_logger(self.logger)
+        self._disc_opt = disc_opt_cls(self._reward_net.parameters(), **(disc_opt_kwargs or {}))
+        self.gen_train_timesteps = gen_train_timesteps or _timesteps_of_a_round(gen_algo)
+        capacity = gen_replay_buffer_capacity or self.gen_train_timesteps
+        self._gen_replay_buffer = _replay_buffer(capacity, venv)
+        self._init_graph = init_tensorboard_graph
+        self._summary_writer = _summary_writer(log_dir) if init_tensorboard else None
+
+    @property
+    def policy(self) -> BasePolicy:
+        """The generator's policy."""
+        policy = self.gen_algo.policy
+        assert policy is not None, "an algorithm has its policy from the start"
+        return policy
+
+    @property
+    def logger(self) -> HierarchicalLogger:
+        """Where the algorithm logs."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, value: HierarchicalLogger) -> None:
+        self._logger = value
+        self.gen_algo.set_logger(value)
+
+    @abstractmethod
+    def logits_expert_is_high(
+        self,
+        state: th.Tensor,
+        action: th.Tensor,
+        next_state: th.Tensor,
+        done: th.Tensor,
+        log_policy_act_prob: th.Tensor | None = None,
+    ) -> th.Tensor:
+        """The discriminator's logits: high where a transition looks like the expert's.
+
+        Args:
+            state: Preprocessed observations, shape (batch, …).
+            action: Preprocessed actions, shape (batch, …).
+            next_state: Preprocessed observations after the actions, shape (batch, …).
+            done: Whether the episode ended there, shape (batch,).
+            log_policy_act_prob: Log-probability of the actions under the generator, shape
+                (batch,), where it has one.
+
+        Returns:
+            Shape (batch,).
+        """
+
+    @property
+    @abstractmethod
+    def reward_train(self) -> RewardNet:
+        """The reward that the generator is trained on."""
+
+    @property
+    @abstractmethod
+    def reward_test(self) -> RewardNet:
+        """The reward to train other policies on afterwards."""
+
+    @property
+    def _needs_action_probability(self) -> bool:
+        """Whether the logits depend on the generator's probability of the action."""
+        return False
+
+    def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
+        """Replaces the demonstrations.
+
+        Args:
+            demonstrations: Trajectories, transitions, or an iterable of batches of
+                `demo_batch_size` with `obs`, `acts`, `next_obs` and `dones`.
+
+        Raises:
+            ValueError: They are empty, not finite, fewer than a batch, of other shapes, or
+                without next observations.
+        """
+        given = base.as_transitions(demonstrations)
+        if not isinstance(given, types.TransitionsMinimal):
+            self._expert = given_batches(given, self.demo_batch_size)
+            return
+        if not isinstance(given, types.Transitions):
+            raise ValueError("demonstrations: transitions need next_obs and dones")
+        for obs in (given.obs, given.next_obs):
+            check_fit(obs, given.acts, self.venv.observation_space, self.venv.action_space)
+        self._expert = ExpertBatches(given, self.demo_batch_size, self._rng)
+
+    def train(self, total_timesteps: int, callback: Callable[[int], None] | None = None) -> None:
+        """Trains generator and discriminator in turns.
+
+        Args:
+            total_timesteps: Most environment steps; rounds that would exceed it are left out.
+            callback: Called with the number of each completed round, from 0.
+
+        Raises:
+            ValueError: There is no time for a single round, there are no demonstrations, or
+                episodes have different lengths without leave.
+        """
+        rounds = total_timesteps // self.gen_train_timesteps
+        if rounds < 1:
+            raise ValueError(
+                f"total_timesteps {total_timesteps} is less than the {self.gen_train_timesteps} "
+                "steps of a single round (gen_train_timesteps)"
+            )
+        for number in tqdm(range(rounds), desc="round", disable=None):
+            self.train_gen(self.gen_train_timesteps)
+            for _ in range(self.n_disc_updates_per_round):
+                self.train_disc()
+            if callback is not None:
+                callback(number)
+            self.logger.dump(self._global_step)
+
+    def train_gen(
+        self,
+        total_timesteps: int | None = None,
+        learn_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Trains the generator to be taken for the expert, and keeps what it did.
+
+        Args:
+            total_timesteps: Environment steps; one round's by default.
+            learn_kwargs: Arguments of the algorithm's `learn`.
+
+        Raises:
+            ValueError: Episodes have different lengths without leave.
+        """
+        steps = self.gen_train_timesteps if total_timesteps is None else total_timesteps
+        with self.logger.accumulate_means("gen"):
+            experience = self._generator.learn(steps, **(learn_kwargs or {}))
+        self._global_step += 1
+        self._check_fixed_horizon(experience.episode_lengths)
+        self._gen_replay_buffer.store(experience.transitions, truncate_ok=True)
+
+    def train_disc(
+        self,
+        *,
+        expert_samples: Mapping[str, Any] | None = None,
+        gen_samples: Mapping[str, Any] | None = None,
+    ) -> Mapping[str, float]:
+        """Updates the discriminator once.
+
+        Args:
+            expert_samples: Arrays or tensors under `obs`, `acts`, `next_obs` and `dones`,
+                `demo_batch_size` samples; drawn from the demonstrations by default.
+            gen_samples: The same of the generator; drawn from what it did by default.
+
+        Returns:
+            Statistics, see `compute_train_stats`.
+
+        Raises:
+            ValueError: Samples of another number or without a field, or no demonstrations.
+            RuntimeError: The generator has done nothing yet.
+        """
+        expert, generated = self._samples(expert_samples, gen_samples)
+        size, part_size = self.demo_batch_size, self.demo_minibatch_size
+        logits, loss_sum = [], th.zeros((), device=self._reward_net.device)
+        with self.logger.accumulate_means("disc"), training(self.reward_train):
+            self._disc_opt.zero_grad()
+            labels = _labels(part_size, self._reward_net.device)
+            for start in range(0, size, part_size):
+                part = slice(start, start + part_size)
+                output = self._logits_of(
+                    {name: np.concatenate([expert[name][part], generated[name][part]])
+                     for name in FIELDS}
+                )  # fmt: skip
+                loss = functional.binary_cross_entropy_with_logits(output, labels)
+                loss = loss * (part_size / size)
+                loss.backward()  # type: ignore[no-untyped-call]
+                logits.append(output.detach())
+                loss_sum += loss.detach()
+            self._disc_opt.step()
+            self._disc_step += 1
+            all_logits, all_labels = th.cat(logits), labels.repeat(len(logits))
+            stats = compute_train_stats(all_logits, all_labels, loss_sum)
+            self.logger.record("global_step", self._global_step)
+            for name, value in stats.items():
+                self.logger.record(name, value)
+            self.logger.dump(self._disc_step)
+        self._write_summaries(all_logits)
+        return stats
+
+    def _samples(
+        self, expert_samples: Mapping[str, Any] | None, gen_samples: Mapping[str, Any] | None
+    ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+        size = self.demo_batch_size
+        if expert_samples is not None:
+            expert = as_fields(expert_samples, "expert_samples", size)
+        elif self._expert is None:
+            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+        else:
+            expert = next(self._expert)
+        if gen_samples is not None:
+            return expert, as_fields(gen_samples, "gen_samples", size)
+        if self._gen_replay_buffer.size() == 0:
+            raise RuntimeError("the generator has done nothing yet: call train_gen() first")
+        return expert, self._gen_replay_buffer.sample(size, self._rng)
+
+    def _logits_of(self, batch: Mapping[str, npt.NDArray[Any]]) -> th.Tensor:
+        log_probability = None
+        if self._needs_action_probability:
+            device = self.policy.device
+            obs, acts = (safe_to_tensor(batch[name], device=device) for name in ("obs", "acts"))
+            log_probability = log_action_probability(self.policy, obs, acts)
+        inputs = self.reward_train.preprocess(*(batch[name] for name in FIELDS))
+        return self.logits_expert_is_high(*inputs, log_probability)
+
+    def _write_summaries(self, logits: th.Tensor) -> None:
+        writer = self._summary_writer
+        if writer is None:
+            return
+        if self._init_graph:
+            some = self._gen_replay_buffer.sample(1, np.random.default_rng(0))
+            inputs = self._reward_net.preprocess(*(some[name] for name in FIELDS))
+            writer.add_graph(self._reward_net, inputs)
+            self._init_graph = False
+        if self._disc_step % _SUMMARY_INTERVAL == 0:
+            writer.add_histogram("disc_logits", logits, self._disc_step)
+            writer.flush()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on, at the end of a round.
+
+        The environments' own state, torch's and NumPy's global generators, and demonstrations
+        that were given as batches are the caller's to keep.
+        """
+        return {
+            "reward_net": self._reward_net.state_dict(),
+            "disc_opt": self._disc_opt.state_dict(),
+            "generator": self._generator.state_dict(),
+            "replay_buffer": self._gen_replay_buffer.state_dict(),
+            "expert": self._expert.state_dict()
+            if isinstance(self._expert, ExpertBatches)
+            else None,
+            "rng": self._rng.bit_generator.state,
+            "steps": (self._global_step, self._disc_step),
+            "horizon": self._horizon,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave.
+
+        Raises:
+            ValueError: The state belongs to other demonstrations.
+        """
+        if isinstance(self._expert, ExpertBatches) != (state["expert"] is not None):
+            raise ValueError("state: set the demonstrations that it was made with first")
+        if isinstance(self._expert, ExpertBatches):
+            self._expert.load_state_dict(state["expert"])
+        self._reward_net.load_state_dict(state["reward_net"])
+        self._disc_opt.load_state_dict(state["disc_opt"])
+        self._generator.load_state_dict(state["generator"])
+        self._gen_replay_buffer.load_state_dict(state["replay_buffer"])
+        self._rng.bit_generator.state = state["rng"]
+        self._global_step, self._disc_step = state["steps"]
+        self._horizon = state["horizon"]
+
+
+def _timesteps_of_a_round(algorithm: BaseAlgorithm) -> int:
+    if isinstance(algorithm, OnPolicyAlgorithm):
+        return algorithm.n_envs * algorithm.n_steps
+    # Off-policy algorithms collect no fewer, so that less would overrun the budget.
+    frequency = getattr(algorithm, "train_freq", None)
+    if isinstance(frequency, TrainFreq) and frequency.unit == TrainFrequencyUnit.STEP:
+        return algorithm.n_envs * frequency.frequency
+    return algorithm.n_envs
+
+
+def _replay_buffer(capacity: int, venv: VecEnv) -> Buffer:
+    observations, actions = venv.observation_space, venv.action_space
+    obs_shape, act_shape = observations.shape or (), actions.shape or ()
+    obs_dtype, act_dtype = np.dtype(observations.dtype), np.dtype(actions.dtype)
+    return Buffer(
+        capacity,
+        {"obs": obs_shape, "acts": act_shape, "next_obs": obs_shape, "dones": ()},
+        {"obs": obs_dtype, "acts": act_dtype, "next_obs": obs_dtype, "dones": np.bool_},
+    )
+
+
+def _labels(size: int, device: th.device | str) -> th.Tensor:
+    """1 for the expert's half of a batch, 0 for the generator's."""
+    return th.cat([th.ones(size, device=device), th.zeros(size, device=device)])
+
+
+def _summary_writer(log_dir: AnyPath) -> SummaryWriter:
+    from torch.utils.tensorboard import SummaryWriter
+
+    folder = Path(os.fsdecode(log_dir)) / "summary"
+    folder.mkdir(parents=True, exist_ok=True)
+    return SummaryWriter(str(folder))

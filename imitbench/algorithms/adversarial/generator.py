@@ -1,0 +1,276 @@
+"""The generator: reinforcement learning on the learnt reward, and what it experienced on the way.
+
+Rewards are put in place of the environment's own in one of two ways: per step, by wrapping the
+environment, which any algorithm of Stable-Baselines3 bears; or per rollout, all at once, which
+`imitbench.rl.ppo.PPO` offers and which is much faster.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.data.observations import assert_not_dictobs
+from imitbench.data.rollout import flatten_trajectories_with_rew
+from imitbench.data.wrappers import BufferingWrapper
+from imitbench.rewards.reward_function import RewardFn
+from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
+from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
+from imitbench.rl.ppo import PPO, Rollout
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What a generator did in one round.
+
+    Attributes:
+        transitions: `obs`, `acts`, `next_obs` and `dones`, each of shape (N, …), oldest first.
+        episode_lengths: Steps of each episode that ended.
+    """
+
+    transitions: dict[str, Array]
+    episode_lengths: list[int]
+
+
+class Generator(ABC):
+    """A reinforcement-learning algorithm whose rewards come from elsewhere.
+
+    Args:
+        algorithm: The algorithm.
+        venv: Where it acts.
+        reward_fn: Maps batches of observations, actions, next observations and ends of episodes
+            to rewards, shape (batch,); `None` leaves it the environment's own.
+
+    Attributes:
+        venv_train: The environment as the algorithm sees it.
+    """
+
+    venv_train: VecEnv
+
+    def __init__(self, algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None) -> None:
+        self.algorithm = algorithm
+        self._venv = venv
+
+    @abstractmethod
+    def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
+        """Trains for at least `timesteps` environment steps.
+
+        Args:
+            timesteps: Environment steps, over all environments.
+            **learn_kwargs: Passed on to the algorithm's `learn`.
+        """
+
+    def _learn(
+        self, timesteps: int, callback: BaseCallback | None, learn_kwargs: Mapping[str, Any]
+    ) -> None:
+        callbacks = [c for c in (callback, learn_kwargs.get("callback")) if c is not None]
+        options = {**learn_kwargs, "callback": callbacks or None}
+        self.algorithm.learn(total_timesteps=timesteps, reset_num_timesteps=False, **options)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the algorithm; that of the environments is the caller's."""
+        return {"algorithm": algorithm_state(self.algorithm), **self._own_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        load_algorithm_state(self.algorithm, state["algorithm"])
+        self._load_own_state(state)
+
+    @abstractmethod
+    def _own_state(self) -> dict[str, Any]:
+        """What the way of putting in rewards keeps between rounds."""
+
+    @abstractmethod
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Restores what `_own_state` gave."""
+
+
+class RewardPerStep(Generator):
+    """Any algorithm of Stable-Baselines3: the environment is wrapped.
+
+    Args:
+        algorithm: The algorithm; its environment is replaced.
+        venv: Where it acts.
+        reward_fn: See `Generator`.
+    """
+
+    def __init__(self, algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None) -> None:
+        super().__init__(algorithm, venv, reward_fn)
+        self._recorder = BufferingWrapper(venv)
+        self._callback: BaseCallback | None = None
+        self.venv_train = self._recorder
+        if reward_fn is not None:
+            wrapped = RewardVecEnvWrapper(self._recorder, reward_fn)
+            self._callback = wrapped.make_log_callback()
+            self.venv_train = wrapped
+        algorithm.set_env(self.venv_train)
+
+    def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
+        """Trains, then collects what the wrapper recorded."""
+        self._learn(timesteps, self._callback, learn_kwargs)
+        trajectories, lengths = self._recorder.pop_trajectories()
+        flat = flatten_trajectories_with_rew(trajectories)
+        return Experience(
+            {
+                "obs": assert_not_dictobs(flat.obs),
+                "acts": flat.acts,
+                "next_obs": assert_not_dictobs(flat.next_obs),
+                "dones": flat.dones,
+            },
+            list(lengths),
+        )
+
+    def _own_state(self) -> dict[str, Any]:
+        state = {"recorder": self._recorder.state_dict()}
+        if isinstance(self.venv_train, RewardVecEnvWrapper):
+            state["rewards"] = self.venv_train.state_dict()
+        return state
+
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+        self._recorder.load_state_dict(state["recorder"])
+        if isinstance(self.venv_train, RewardVecEnvWrapper):
+            self.venv_train.load_state_dict(state["rewards"])
+
+
+class RewardPerRollout(Generator):
+    """The lean PPO: one call relabels a whole rollout, the environment stays as it is.
+
+    Args:
+        algorithm: A PPO whose lean path is in use; its environment is replaced.
+        venv: Where it acts.
+        reward_fn: See `Generator`.
+    """
+
+    def __init__(self, algorithm: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
+        super().__init__(algorithm, venv, reward_fn)
+        algorithm.reward_fn = reward_fn
+        self.venv_train = venv
+        algorithm.set_env(venv)
+        self._recorder = _RolloutRecorder(venv.num_envs, log_returns=reward_fn is not None)
+
+    def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
+        """Trains, gathering each rollout as it is completed."""
+        self._learn(timesteps, self._recorder, learn_kwargs)
+        return self._recorder.pop()
+
+    def _own_state(self) -> dict[str, Any]:
+        recorder = self._recorder
+        return {"steps": recorder.steps.copy(), "returns": recorder.returns.copy()}
+
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+        self._recorder.steps[:] = state["steps"]
+        self._recorder.returns[:] = state["returns"]
+
+
+class _RolloutRecorder(BaseCallback):
+    """Keeps rollouts, and counts the steps and learnt returns of running episodes.
+
+    Attributes:
+        steps: Steps of the running episodes, shape (n_envs,).
+        returns: Their learnt rewards so far, shape (n_envs,).
+    """
+
+    def __init__(self, n_envs: int, log_returns: bool) -> None:
+        super().__init__()
+        self.steps = np.zeros(n_envs, dtype=np.int64)
+        self.returns = np.zeros(n_envs, dtype=np.float64)
+        self._log_returns = log_returns
+        self._forget()
+
+    def _forget(self) -> None:
+        self._transitions: list[dict[str, Array]] = []
+        self._lengths: list[int] = []
+
+    def pop(self) -> Experience:
+        parts = self._transitions
+        joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        experience = Experience(joined, self._lengths)
+        self._forget()
+        return experience
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        assert isinstance(self.model, PPO), "this callback belongs to the lean PPO"
+        rollout = self.model.last_rollout
+        assert rollout is not None, "the lean PPO leaves its rollout before this call"
+        self._transitions.append(
+            {
+                name: _flatten(getattr(rollout, name))
+                for name in ("obs", "acts", "next_obs", "dones")
+            }
+        )
+        finished = self._follow_episodes(rollout)
+        if finished and self._log_returns:
+            self.logger.record("rollout/ep_rew_wrapped_mean", float(np.mean(finished)))
+
+    def _follow_episodes(self, rollout: Rollout) -> list[float]:
+        """Learnt returns of the episodes that ended in a rollout."""
+        finished: list[float] = []
+        before = 0
+        for end in (np.flatnonzero(rollout.dones.any(axis=1)) + 1).tolist():
+            self._advance(rollout, before, end)
+            over = rollout.dones[end - 1]
+            self._lengths += self.steps[over].tolist()
+            finished += self.returns[over].tolist()
+            self.steps[over] = 0
+            self.returns[over] = 0.0
+            before = end
+        self._advance(rollout, before, len(rollout.dones))
+        return finished
+
+    def _advance(self, rollout: Rollout, start: int, end: int) -> None:
+        self.steps += end - start
+        self.returns += rollout.rews[start:end].sum(axis=0, dtype=np.float64)
+
+
+def _flatten(array: Array) -> Array:
+    """Joins time and environments: (T, n, …) to (T * n, …)."""
+    return array.reshape(-1, *array.shape[2:])
+
+
+def check_generator(algorithm: BaseAlgorithm, venv: VecEnv) -> None:
+    """Makes sure that an algorithm can act in an environment.
+
+    Raises:
+        ValueError: It is no algorithm of Stable-Baselines3, or was made for other spaces or
+            another number of environments.
+    """
+    if not isinstance(algorithm, BaseAlgorithm):
+        raise ValueError(
+            f"gen_algo must be an algorithm of Stable-Baselines3, not a {type(algorithm).__name__}"
+        )
+    for name in ("observation_space", "action_space"):
+        own, given = getattr(algorithm, name), getattr(venv, name)
+        if own != given:
+            raise ValueError(f"gen_algo has {name} {own}, but venv has {given}")
+    if algorithm.n_envs != venv.num_envs:
+        raise ValueError(
+            f"gen_algo was made for {algorithm.n_envs} environments, but venv has {venv.num_envs}"
+        )
+
+
+def make_generator(
+    algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None
+) -> RewardPerStep | RewardPerRollout:
+    """The fastest way to train `algorithm` on `reward_fn`.
+
+    Args:
+        algorithm: An algorithm of Stable-Baselines3, or `imitbench.rl.ppo.PPO`.
+        venv: Where it acts.
+        reward_fn: See `Generator`.
+    """
+    if isinstance(algorithm, PPO) and algorithm.lean:
+        return RewardPerRollout(algorithm, venv, reward_fn)
+    return RewardPerStep(algorithm, venv, reward_fn)

@@ -1,0 +1,100 @@
+"""AIRL: its discriminator's formula, and the recovery of a reward."""
+
+import numpy as np
+import pytest
+import torch as th
+from stable_baselines3 import DQN, TD3
+
+from imitbench.algorithms.adversarial.airl import AIRL
+from imitbench.rewards.reward_nets import BasicShapedRewardNet, NormalizedRewardNet
+from imitbench.rl.ppo import PPO
+from imitbench.util.networks import RunningNorm
+
+from .conftest import make_trainer, make_venv, random_transitions
+from .tabular import GAMMA, chain_venv, set_policy, soft_optimal_policy, transitions
+
+
+def test_the_logit_is_reward_minus_log_probability():
+    trainer = make_trainer(AIRL)
+    data = random_transitions(trainer.venv, 10)
+    inputs = trainer.reward_train.preprocess(data.obs, data.acts, data.next_obs, data.dones)
+    log_p = th.linspace(-3, 0, 10)
+    logits = trainer.logits_expert_is_high(*inputs, log_p)
+    rewards = trainer.reward_train(*inputs)
+    th.testing.assert_close(logits, rewards - log_p)
+    # The paper's discriminator: exp(r) / (exp(r) + pi).
+    th.testing.assert_close(th.sigmoid(logits), rewards.exp() / (rewards.exp() + log_p.exp()))
+
+
+def test_the_log_probability_cannot_be_left_out():
+    trainer = make_trainer(AIRL)
+    data = random_transitions(trainer.venv, 10)
+    inputs = trainer.reward_train.preprocess(data.obs, data.acts, data.next_obs, data.dones)
+    with pytest.raises(TypeError, match="log_policy_act_prob"):
+        trainer.logits_expert_is_high(*inputs)
+
+
+@pytest.mark.parametrize(("off_policy", "name"), [(DQN, "seals/CartPole-v0"), (TD3, "Pendulum-v1")])
+def test_deterministic_generators_are_refused(off_policy, name):
+    venv = make_venv(name)
+    algo = off_policy("MlpPolicy", venv, buffer_size=10, device="cpu")
+    with pytest.raises(TypeError, match="gen_algo: AIRL needs a policy"):
+        make_trainer(AIRL, venv, gen_algo=algo)
+
+
+def test_the_test_reward_is_without_shaping():
+    trainer = make_trainer(AIRL)
+    assert trainer.reward_test is trainer.reward_train.base
+    venv = make_venv()
+    shaped = BasicShapedRewardNet(venv.observation_space, venv.action_space)
+    wrapped = NormalizedRewardNet(shaped, RunningNorm)
+    trainer = make_trainer(AIRL, venv, reward_net=wrapped)
+    assert trainer.reward_train is wrapped
+    assert trainer.reward_test is shaped.base
+
+
+def test_a_state_only_reward_is_recovered_up_to_a_constant():
+    """On a ring of five states, with generators that are optimal for the reward so far.
+
+    The paper's theorem 5.1: with deterministic dynamics, a state-only reward and a potential,
+    the learnt reward equals the true one up to a constant.
+    """
+    rng = np.random.default_rng(0)
+    truth = np.array([1.0, 0.0, -0.5, 0.3, 0.8])
+    expert = soft_optimal_policy(np.tile(truth[:, None], 3))
+    venv = chain_venv()
+    net = BasicShapedRewardNet(
+        venv.observation_space, venv.action_space, use_action=False, discount_factor=GAMMA,
+        reward_hid_sizes=[], potential_hid_sizes=[],
+    )  # fmt: skip
+    algo = PPO(
+        "MlpPolicy", venv, n_steps=20, batch_size=40, device="cpu",
+        policy_kwargs={"net_arch": []},
+    )  # fmt: skip
+    trainer = make_trainer(
+        AIRL, venv, demonstrations=None, demo_batch_size=3000, gen_algo=algo, reward_net=net,
+        disc_opt_kwargs={"lr": 0.03},
+    )  # fmt: skip
+    states = np.repeat(np.arange(5), 3)
+    actions = np.tile(np.arange(3), 5)
+    not_done = np.zeros(15, dtype=bool)
+
+    def learnt(reward):
+        after = transitions_of(states, actions)
+        return reward.predict(states, actions, after, not_done).reshape(5, 3)
+
+    for _ in range(60):
+        policy = soft_optimal_policy(learnt(trainer.reward_train))
+        set_policy(trainer.policy, policy)
+        for _ in range(8):
+            trainer.train_disc(
+                expert_samples=transitions(expert, 3000, rng),
+                gen_samples=transitions(policy, 3000, rng),
+            )
+    np.testing.assert_allclose(np.exp(policy), np.exp(expert), atol=0.03)
+    difference = learnt(trainer.reward_test)[:, 0] - truth
+    np.testing.assert_allclose(difference, difference.mean(), atol=0.1)
+
+
+def transitions_of(states, actions):
+    return (states + np.array([-1, 0, 1])[actions]) % 5

@@ -1,0 +1,124 @@
+"""Batches of the expert, probabilities of actions, and statistics."""
+
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+from stable_baselines3 import DQN, PPO, SAC
+
+from imitbench.algorithms.adversarial.common import compute_train_stats
+from imitbench.algorithms.adversarial.discriminator import (
+    ExpertBatches,
+    given_batches,
+    log_action_probability,
+)
+from imitbench.policies.base import NormalizeFeaturesExtractor
+
+from .conftest import make_venv, random_transitions
+
+
+def test_statistics_of_a_small_batch():
+    logits = th.tensor([2.0, -1.0, 3.0, -0.5, 0.5])
+    stats = compute_train_stats(logits, th.tensor([1, 1, 0, 0, 0]), th.tensor(0.25))
+    p = 1 / (1 + np.exp(-logits.numpy()))
+    assert stats["disc_loss"] == 0.25
+    assert stats["disc_acc"] == pytest.approx(2 / 5)
+    assert stats["disc_acc_expert"] == pytest.approx(1 / 2)
+    assert stats["disc_acc_gen"] == pytest.approx(1 / 3)
+    assert stats["disc_proportion_expert_true"] == pytest.approx(2 / 5)
+    assert stats["disc_proportion_expert_pred"] == pytest.approx(3 / 5)
+    assert (stats["n_expert"], stats["n_generated"]) == (2, 3)
+    entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
+    assert stats["disc_entropy"] == pytest.approx(entropy, rel=1e-5)
+
+
+def test_without_samples_of_a_kind_their_accuracy_is_unknown():
+    stats = compute_train_stats(th.tensor([1.0]), th.tensor([1]), th.tensor(0.0))
+    assert np.isnan(stats["disc_acc_gen"])
+    assert stats["disc_acc_expert"] == 1.0
+
+
+def test_a_pass_goes_through_all_transitions_once():
+    transitions = random_transitions(make_venv(), count=12)
+    batches = ExpertBatches(transitions, 4, np.random.default_rng(0))
+    first = np.concatenate([next(batches)["obs"] for _ in range(3)])
+    second = np.concatenate([next(batches)["obs"] for _ in range(3)])
+    for seen in (first, second):
+        np.testing.assert_array_equal(np.sort(seen, axis=0), np.sort(transitions.obs, axis=0))
+    assert (first != second).any()
+
+
+def test_fields_of_a_batch_stay_together():
+    transitions = random_transitions(make_venv(), count=12)
+    batch = next(ExpertBatches(transitions, 5, np.random.default_rng(0)))
+    for obs, act, next_obs, done in zip(*batch.values(), strict=True):
+        [index] = np.flatnonzero((transitions.obs == obs).all(axis=1))
+        assert transitions.acts[index] == act
+        assert transitions.dones[index] == done
+        np.testing.assert_array_equal(transitions.next_obs[index], next_obs)
+
+
+def test_too_little_data_is_named():
+    with pytest.raises(ValueError, match="12 transitions, fewer than batch_size 13"):
+        ExpertBatches(random_transitions(make_venv(), 12), 13, np.random.default_rng(0))
+
+
+def test_given_batches_are_repeated_and_checked():
+    transitions = random_transitions(make_venv(), count=6)
+    batch = {name: getattr(transitions, name) for name in ("obs", "acts", "next_obs", "dones")}
+    batches = given_batches([batch], 6)
+    np.testing.assert_array_equal(next(batches)["obs"], next(batches)["obs"])
+    with pytest.raises(ValueError, match="no 'dones'"):
+        next(given_batches([{k: v for k, v in batch.items() if k != "dones"}], 6))
+    once = given_batches(iter([batch]), 6)
+    next(once)
+    with pytest.raises(ValueError, match="single pass"):
+        next(once)
+
+
+@pytest.mark.parametrize("name", ["seals/CartPole-v0", "Pendulum-v1"])
+def test_actor_critic_probabilities_are_those_of_the_policy(name):
+    venv = make_venv(name)
+    policy = PPO("MlpPolicy", venv, seed=0, device="cpu").policy
+    data = random_transitions(venv, 20)
+    obs, acts = th.as_tensor(data.obs), th.as_tensor(data.acts)
+    got = log_action_probability(policy, obs, acts)
+    th.testing.assert_close(got, policy.evaluate_actions(obs, acts)[1].detach())
+    assert not got.requires_grad
+
+
+def test_asking_for_probabilities_does_not_move_the_policy_s_normalizer():
+    venv = make_venv()
+    kwargs = {"features_extractor_class": NormalizeFeaturesExtractor}
+    policy = PPO("MlpPolicy", venv, seed=0, device="cpu", policy_kwargs=kwargs).policy
+    policy.set_training_mode(True)
+    data = random_transitions(venv, 20)
+    log_action_probability(policy, th.as_tensor(data.obs), th.as_tensor(data.acts))
+    assert policy.features_extractor.normalize.count == 0
+    assert policy.training
+
+
+def test_sac_s_density_integrates_to_one_over_the_environment_s_actions():
+    venv = make_venv("Pendulum-v1")
+    policy = SAC("MlpPolicy", venv, seed=0, device="cpu").policy
+    low, high = venv.action_space.low.item(), venv.action_space.high.item()
+    grid = th.linspace(low, high, 20_001)[:-1] + (high - low) / 40_000
+    obs = th.zeros(len(grid), 3)
+    density = log_action_probability(policy, obs, grid[:, None]).exp()
+    assert float(density.sum()) * (high - low) / 20_000 == pytest.approx(1.0, abs=1e-2)
+
+
+def test_sac_s_density_is_finite_at_the_edge_of_the_action_space():
+    venv = make_venv("Pendulum-v1")
+    policy = SAC("MlpPolicy", venv, seed=0, device="cpu").policy
+    edges = th.as_tensor(np.stack([venv.action_space.low, venv.action_space.high]))
+    assert th.isfinite(log_action_probability(policy, th.zeros(2, 3), edges)).all()
+
+
+def test_a_deterministic_policy_gives_no_probabilities():
+    venv = make_venv()
+    assert isinstance(venv.action_space, spaces.Discrete)
+    policy = DQN("MlpPolicy", venv, device="cpu", buffer_size=10).policy
+    data = random_transitions(venv, 4)
+    obs, acts = th.as_tensor(data.obs), th.as_tensor(data.acts)
+    assert log_action_probability(policy, obs, acts) is None
