@@ -7,34 +7,29 @@ The same program runs in both interpreters, turn by turn, on the same made-up da
 
 from __future__ import annotations
 
-import argparse
-import platform
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
-import numpy as np
-import reference
+import comparison
 
 BATCHES = 2000
 BATCH_SIZE = 32
 
 # Both libraries have the same names, so one program measures both.
 PROGRAM = """
-import importlib, sys, time
+import importlib, sys, tempfile, time
 import numpy as np, torch as th
 from gymnasium import spaces
-library, data_file, batches, batch_size = sys.argv[1:]
+library, batches, batch_size = sys.argv[1:]
 bc = importlib.import_module(f"{library}.algorithms.bc")
 types = importlib.import_module(f"{library}.data.types")
 logger = importlib.import_module(f"{library}.util.logger")
 th.set_num_threads(1)
 th.manual_seed(0)
-data = np.load(data_file)
-obs, acts = data["obs"], data["acts"]
+obs = np.random.default_rng(0).normal(size=(12_000, 4)).astype(np.float32)
+acts = (obs @ [0.1, 0.4, 1.0, 0.7] > 0).astype(np.int64)
 transitions = types.Transitions(
     obs=obs[:-1], acts=acts[:-1], infos=np.array([{}] * len(acts[:-1])), next_obs=obs[1:],
     dones=np.zeros(len(acts) - 1, dtype=bool),
@@ -46,7 +41,7 @@ trainer = bc.BC(
     demonstrations=transitions,
     batch_size=int(batch_size),
     device="cpu",
-    custom_logger=logger.configure(data_file + "-log", []),
+    custom_logger=logger.configure(tempfile.mkdtemp(), []),
 )
 trainer.train(n_batches=50, progress_bar=False)
 start = time.perf_counter()
@@ -59,19 +54,16 @@ CELL = (
 )  # fmt: skip
 
 
-def measure_batches(python: Path, repeats: int) -> tuple[list[float], list[float]]:
-    """Batches per second of ours and of the reference, taking turns."""
-    rng = np.random.default_rng(0)
-    obs = rng.normal(size=(12_000, 4)).astype(np.float32)
-    ours, theirs = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        data = str(Path(folder) / "cartpole.npz")
-        np.savez(data, obs=obs, acts=(obs @ [0.1, 0.4, 1.0, 0.7] > 0).astype(np.int64))
-        size = (data, str(BATCHES), str(BATCH_SIZE))
-        for _ in range(repeats):
-            ours.append(float(reference.run(Path(sys.executable), PROGRAM, "imitbench", *size)))
-            theirs.append(float(reference.run(python, PROGRAM, "imitation", *size)))
-    return ours, theirs
+MEASUREMENTS = (
+    comparison.Measurement(
+        name=f"BC at batch {BATCH_SIZE}",
+        unit="batches/s",
+        program=PROGRAM,
+        arguments=(str(BATCHES), str(BATCH_SIZE)),
+        target=5.0,
+        limit="what calling torch costs, at some forty calls a batch",
+    ),
+)
 
 
 def measure_cell(repeats: int) -> list[float]:
@@ -89,32 +81,11 @@ def measure_cell(repeats: int) -> list[float]:
     return seconds[1:]  # the first run reads files that later ones find in memory
 
 
-def row(what: str, values: list[float], digits: int) -> str:
-    """A line of the table: median with least and greatest."""
-    low, middle, high = (
-        f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values))
-    )
-    return f"| {what} | {middle} | {low} to {high} |"
-
-
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--reference-python", type=Path, help="interpreter with imitation 1.0.1")
-    which.add_argument("--install-reference", type=Path, metavar="DIR", help="make one there")
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    python = options.reference_python or reference.install(options.install_reference)
-    ours, theirs = measure_batches(python.absolute(), options.repeats)
-    ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
-    print(f"Python {platform.python_version()}, {options.repeats} repeats, one thread\n")
-    print("| | median | least to greatest |\n| --- | ---: | ---: |")
-    print(row(f"BC, batches/s at batch {BATCH_SIZE}", ours, 0))
-    print(row("reference 1.0.1, batches/s", theirs, 0))
-    print(row("ratio, pair by pair (target: at least 5)", ratios, 2))
-    print(row("`imitbench " + " ".join(CELL) + "`, seconds (target: at most 5)",
-              measure_cell(options.repeats), 2))  # fmt: skip
+    _, repeats = comparison.main(__doc__, MEASUREMENTS)
+    what = "`imitbench " + " ".join(CELL) + "`, seconds (target: at most 5)"
+    print(comparison.row(what, measure_cell(repeats), 2))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ REQUIREMENTS = (
     "numpy<2",
     "pyarrow<20",
     "datasets<4",
+    "glfw",
+    "imageio",
     "setuptools<80",
 )
 # The MuJoCo that gymnasium 0.29 works with; its own requirements would pull newer parts.

@@ -41,17 +41,16 @@ print(collected / (time.perf_counter() - start))
 """
 
 
-def main() -> None:
-    """Prints the table."""
-    python, repeats = comparison.parse_options(__doc__)
-    arguments = (ENVIRONMENT, str(STEPS))
-    ours, theirs = comparison.take_turns(python, PROGRAM, *arguments, repeats=repeats)
-    ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
-    comparison.print_heading(repeats)
-    print(comparison.row(f"rollout on {ENVIRONMENT}, 8 environments, steps/s", ours, 0))
-    print(comparison.row("reference 1.0.1, steps/s", theirs, 0))
-    print(comparison.row("ratio, pair by pair (target: at least 2)", ratios, 2))
-
+MEASUREMENTS = (
+    comparison.Measurement(
+        name=f"rollout on {ENVIRONMENT}, 8 environments",
+        unit="steps/s",
+        program=PROGRAM,
+        arguments=(ENVIRONMENT, str(STEPS)),
+        target=2.0,
+        limit="the environments' own steps and the policy's matrix products",
+    ),
+)
 
 if __name__ == "__main__":
-    main()
+    comparison.main(__doc__, MEASUREMENTS)

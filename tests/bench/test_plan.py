@@ -28,6 +28,22 @@ def test_all_stands_for_every_algorithm():
     assert {"bc", "random", "expert"} <= names
 
 
+def test_methods_that_plan_need_a_model():
+    request = plan(["mce_irl"])
+    assert list(request) == []
+    assert {each.env for each in request.not_applicable} == set(request.environments)
+    assert "plans with the model" in request.not_applicable[0].why
+    tabular = make_plan(
+        algorithms=["mce_irl", "bc"],
+        suite="tabular",
+        environment="*7x4*",
+        seeds=[0],
+        settings=Settings(),
+    )
+    assert tabular.not_applicable == []
+    assert len(list(tabular)) == 4
+
+
 @pytest.mark.parametrize(
     ("text", "seeds"),
     [("3", [0, 1, 2]), ("0,3,5-9", [0, 3, 5, 6, 7, 8, 9]), ("4,", [4]), ("2,2,1", [2, 1])],

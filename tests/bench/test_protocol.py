@@ -4,10 +4,16 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
 
+from imitbench.algorithms.optimal_planning import optimal_policy
+from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
+from imitbench.data.tabular import TabularModel
 from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
+from imitbench.policies.tabular import ObservationTabularPolicy
+from imitbench.stats.tabular import policy_value
 from imitbench.store.records import EnvironmentSpec
 
 
@@ -84,3 +90,48 @@ def test_a_horizon_that_is_not_fixed_as_declared_is_told():
 def test_an_environment_that_is_not_installed_is_told():
     with pytest.raises(InputError, match="imitbench doctor"):
         Evaluator(EnvironmentSpec(id="Absent-v0"), 1)
+
+
+class Counting(BasePolicy):
+    """Remembers, as its action tells, how many steps its episode has had."""
+
+    def _predict(self, observation, deterministic=False):
+        raise NotImplementedError
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        steps = np.zeros(len(observation), int) if state is None else state[0]
+        steps = np.where(episode_start, 0, steps)
+        return steps, (steps + 1,)
+
+
+class Countdown(CoinFlip):
+    """Rewards an action that is the number of the step."""
+
+    action_space = spaces.Discrete(20)
+
+    def step(self, action):
+        obs, _, over, cut, info = super().step(action)
+        return obs, float(action == self.t - 1), over, cut, info
+
+
+gym.register("test/Countdown-v0", Countdown)
+
+
+@pytest.mark.parametrize("environments", [1, 4])
+def test_a_memory_lasts_for_an_episode(environments):
+    spec = EnvironmentSpec(id="test/Countdown-v0", horizon="variable")
+    policy = Counting(Countdown.observation_space, Countdown.action_space)
+    episodes = evaluate(spec, policy=policy, episodes=15, environments=environments)
+    assert set(episodes.lengths) == {1, 20}
+    np.testing.assert_array_equal(episodes.returns, episodes.lengths)
+
+
+def test_an_episode_of_a_table_returns_what_planning_expects():
+    spec = EnvironmentSpec(id="seals/CliffWorld7x4XY-v0", module="seals")
+    env = make_environment(spec)
+    policy = ObservationTabularPolicy.of(env, optimal_policy(TabularModel.of(env))[0])
+    expected = policy_value(env, policy.pi)
+    episodes = evaluate(spec, policy=policy, episodes=400, environments=25)
+    error = episodes.returns.std() / np.sqrt(400)
+    assert abs(episodes.returns.mean() - expected) < 4 * error
+    assert evaluate(spec, episodes=100).returns.mean() < expected - 10

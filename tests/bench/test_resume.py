@@ -7,6 +7,7 @@ import torch as th
 from imitbench.bench import artifacts
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.learner import Task
+from imitbench.bench.plan import make_plan
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import seed_everything
 from imitbench.bench.spec import Settings, make_spec
@@ -15,22 +16,26 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite,
 from imitbench.store.records import Budget
 from imitbench.util.state_file import load_state, save_state
 
-CLASSIC = load_suite("classic")
 BUDGETS = {"env_steps": 2400, "batches": 60, "none": 0}
 # Small enough for several rounds within the budget.
 SETTINGS = {
     "n_steps": "75",
-    "n_envs": "4",
+    "n_envs": "2",
     "demo_batch_size": "64",
     "hidden_size": "16",
     "rollout_round_min_episodes": "2",
     "rollout_round_min_timesteps": "400",
 }
 CELLS = [
-    (name, env_id)
+    (run.algo, run.suite, run.environment.id)
     for name in algorithm_names()
-    for env_id, card in CLASSIC.environments.items()
-    if card.action_space in load_algorithm(name).needs.action_spaces
+    for run in make_plan(
+        algorithms=[name],
+        suite="tabular" if load_algorithm(name).needs.tabular else "classic",
+        environment=None,
+        seeds=[0],
+        settings=Settings(),
+    )
 ]
 
 
@@ -38,12 +43,14 @@ class StoppedError(Exception):
     """Stops a training where a checkpoint is offered."""
 
 
-def set_up(name, env_id):
+def set_up(name, suite, env_id):
     """A learner ready to train, as the worker makes it."""
     card = load_algorithm(name)
     values = card.resolve({k: v for k, v in SETTINGS.items() if k in card.hyperparameters})
-    spec = make_spec(CLASSIC, env_id, card, values, 0, Settings(budget="quick", n_demos=4))
-    root = suite_directory("classic")
+    spec = make_spec(
+        load_suite(suite), env_id, card, values, 0, Settings(budget="quick", n_demos=4)
+    )
+    root = suite_directory(suite)
     seed_everything(11)
     learner = make_learner(spec)
     demos = [] if spec.demos is None else list(artifacts.load_demos(root, spec.demos))
@@ -61,9 +68,9 @@ def set_up(name, env_id):
     return learner, Budget(name="quick", unit=card.budget_unit, amount=BUDGETS[card.budget_unit])
 
 
-@pytest.mark.parametrize(("name", "env_id"), CELLS)
-def test_resumed_training_equals_uninterrupted_training(name, env_id, tmp_path):
-    learner, budget = set_up(name, env_id)
+@pytest.mark.parametrize(("name", "suite", "env_id"), CELLS)
+def test_resumed_training_equals_uninterrupted_training(name, suite, env_id, tmp_path):
+    learner, budget = set_up(name, suite, env_id)
     whole: list = []
     offers: list = []
     steps = learner.train(budget, lambda *point: whole.append(point), lambda: offers.append(0))
@@ -73,7 +80,7 @@ def test_resumed_training_equals_uninterrupted_training(name, env_id, tmp_path):
         return
     assert len(offers) >= 2
 
-    stopped, _ = set_up(name, env_id)
+    stopped, _ = set_up(name, suite, env_id)
     first: list = []
     left = iter(range(len(offers) // 2))
 
@@ -86,7 +93,7 @@ def test_resumed_training_equals_uninterrupted_training(name, env_id, tmp_path):
     with pytest.raises(StoppedError):
         stopped.train(budget, lambda *point: first.append(point), stop)
 
-    resumed, _ = set_up(name, env_id)
+    resumed, _ = set_up(name, suite, env_id)
     state = load_state(tmp_path / "a.state")
     resumed.load_state_dict(state["learner"])
     restore_generators(state["generators"])

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from stable_baselines3.common.policies import ActorCriticPolicy
 
 from imitbench.algorithms.bc import BC
 from imitbench.bench.curve import CurveWriter, curve_logger
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.clone_policy import make_clone_policy
 from imitbench.data.rollout import flatten_trajectories
-from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.store.records import Budget
-from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
@@ -36,19 +34,6 @@ class BCLearner(Learner):
     ) -> None:
         """Builds the policy and hands the demonstrations to `BC`."""
         options: dict[str, Any] = dict(task.hyperparameters)
-        extractor: dict[str, Any] = {}
-        if options["normalize_observations"]:
-            extractor = {
-                "features_extractor_class": NormalizeFeaturesExtractor,
-                "features_extractor_kwargs": {"normalize_class": RunningNorm},
-            }
-        policy = ActorCriticPolicy(
-            task.observation_space,
-            task.action_space,
-            lr_schedule=lambda _: options["learning_rate"],
-            net_arch=[options["hidden_size"]] * options["hidden_layers"],
-            **extractor,
-        )
         self._batches = 0
         # What merely counts, and starts anew with each stretch of batches, is no metric.
         self._curve = CurveWriter(
@@ -58,7 +43,7 @@ class BCLearner(Learner):
             observation_space=task.observation_space,
             action_space=task.action_space,
             rng=rng,
-            policy=policy,
+            policy=make_clone_policy(task),
             demonstrations=flatten_trajectories(demos),
             batch_size=options["batch_size"],
             optimizer_kwargs={"lr": options["learning_rate"]},

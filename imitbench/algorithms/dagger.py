@@ -1,0 +1,263 @@
+"""DAgger: the expert labels what the learner meets, round after round.
+
+Source: Ross, Gordon and Bagnell 2011, "A Reduction of Imitation Learning and Structured
+Prediction to No-Regret Online Learning".
+
+The working folder of a trainer:
+
+    checkpoint-001.pt  checkpoint-002.pt  …  checkpoint-latest.pt
+    policy-001/        policy-002/        …  policy-latest/
+    demos/round-000/   demos/round-001/   …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.algorithms.bc import reconstruct_policy
+from imitbench.algorithms.dagger_checkpoint import CHECKPOINT, rebuild_bc, rebuild_schedule
+from imitbench.algorithms.dagger_collect import (
+    ActionMixer,
+    BetaSchedule,
+    ExponentialBetaSchedule,
+    InteractiveTrajectoryCollector,
+    LinearBetaSchedule,
+)
+from imitbench.algorithms.dagger_storage import COLLECTED, GIVEN, read_demos, write_demos
+from imitbench.algorithms.dagger_trainer import DAggerTrainer, NeedsDemosException, check_spaces
+from imitbench.data import rollout
+from imitbench.data.types import AnyPath, Trajectory, TrajectoryWithRew
+from imitbench.errors import InputError
+from imitbench.util.logger import HierarchicalLogger, configure
+from imitbench.util.state_file import load_state
+from imitbench.util.util import make_seeds, parse_path
+
+__all__ = [
+    "BetaSchedule",
+    "CollectedRound",
+    "DAggerTrainer",
+    "ExponentialBetaSchedule",
+    "InteractiveTrajectoryCollector",
+    "LinearBetaSchedule",
+    "NeedsDemosException",
+    "SimpleDAggerTrainer",
+    "reconstruct_trainer",
+]
+
+
+@dataclass(frozen=True)
+class CollectedRound:
+    """What happened in a round of `SimpleDAggerTrainer`.
+
+    Attributes:
+        number: Number of the round, from 0.
+        beta: Share of steps at which the expert acted.
+        env_steps: Steps made while collecting, summed over environments. There may be more
+            than in the trajectories: while one environment finishes, the others go on.
+        trajectories: Whole episodes, with the expert's actions.
+    """
+
+    number: int
+    beta: float
+    env_steps: int
+    trajectories: Sequence[TrajectoryWithRew]
+
+
+class SimpleDAggerTrainer(DAggerTrainer):
+    """DAgger with an expert that is a policy.
+
+    Args:
+        venv: Environments to collect in. In which of them the learner acts instead of the
+            expert is drawn for each one and each step independently.
+        scratch_dir: Working folder.
+        expert_policy: Labels every observation, with its most likely action where it samples.
+        rng: Source of all choices made while collecting.
+        expert_trajs: Added to the demonstrations of round 0.
+        **dagger_trainer_kwargs: Further arguments of `DAggerTrainer`.
+
+    Raises:
+        ValueError: Spaces of `expert_policy` and `venv` differ, or `expert_trajs` do not fit.
+        TypeError: `expert_policy` is no policy.
+    """
+
+    def __init__(
+        self,
+        *,
+        venv: VecEnv,
+        scratch_dir: AnyPath,
+        expert_policy: BasePolicy | BaseAlgorithm,
+        rng: np.random.Generator,
+        expert_trajs: Sequence[Trajectory] | None = None,
+        **dagger_trainer_kwargs: Any,
+    ) -> None:
+        if not isinstance(expert_policy, BasePolicy | BaseAlgorithm):
+            raise TypeError(
+                "expert_policy must be a policy or an algorithm of Stable-Baselines3, "
+                f"not {type(expert_policy).__name__}"
+            )
+        check_spaces("expert_policy", expert_policy, venv)
+        super().__init__(venv=venv, scratch_dir=scratch_dir, rng=rng, **dagger_trainer_kwargs)
+        self.expert_policy = expert_policy
+        if expert_trajs:
+            self._check_fit(expert_trajs, "expert_trajs")
+            write_demos(self.round_folder(0) / GIVEN, expert_trajs)
+
+    def train(
+        self,
+        total_timesteps: int,
+        *,
+        rollout_round_min_episodes: int = 3,
+        rollout_round_min_timesteps: int = 500,
+        bc_train_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Does rounds until enough steps were collected.
+
+        Args:
+            total_timesteps: Least number of steps in the episodes that are collected.
+            rollout_round_min_episodes: Least number of episodes in each round.
+            rollout_round_min_timesteps: Least number of steps in each round; at least a batch
+                is collected in any case.
+            bc_train_kwargs: See `extend_and_update`.
+
+        Raises:
+            ValueError: A number is out of range, or values that are not finite come up.
+        """
+        if total_timesteps < 0:
+            raise ValueError(f"total_timesteps must not be negative, but is {total_timesteps}")
+        steps = 0
+        while steps < total_timesteps:
+            collected = self.train_round(
+                rollout_round_min_episodes=rollout_round_min_episodes,
+                rollout_round_min_timesteps=rollout_round_min_timesteps,
+                bc_train_kwargs=bc_train_kwargs,
+                timesteps_before=steps,
+            )
+            steps += sum(map(len, collected.trajectories))
+
+    def train_round(
+        self,
+        *,
+        rollout_round_min_episodes: int = 3,
+        rollout_round_min_timesteps: int = 500,
+        bc_train_kwargs: Mapping[str, Any] | None = None,
+        timesteps_before: int = 0,
+    ) -> CollectedRound:
+        """Does one round: collects, then trains. Afterwards is the time for a checkpoint.
+
+        Once there is enough, every environment finishes its episode and that episode counts,
+        so that short ones are not favoured.
+
+        Args:
+            rollout_round_min_episodes: Least number of episodes.
+            rollout_round_min_timesteps: Least number of steps; at least a batch.
+            bc_train_kwargs: See `extend_and_update`.
+            timesteps_before: Steps of earlier rounds, for the log.
+
+        Raises:
+            ValueError: A number is out of range, or values that are not finite come up.
+        """
+        for name, value in (
+            ("rollout_round_min_episodes", rollout_round_min_episodes),
+            ("rollout_round_min_timesteps", rollout_round_min_timesteps),
+        ):
+            if value <= 0:
+                raise ValueError(f"{name} must be positive, not {value}")
+        collected = self._collect(
+            rollout.make_sample_until(
+                min_timesteps=max(rollout_round_min_timesteps, self.batch_size),
+                min_episodes=rollout_round_min_episodes,
+            )
+        )
+        steps = sum(map(len, collected.trajectories))
+        for trajectory in collected.trajectories:
+            self._logger.record_mean("dagger/mean_episode_reward", float(trajectory.rews.sum()))
+        self._logger.record("dagger/total_timesteps", timesteps_before + steps)
+        self._logger.record("dagger/round_num", collected.number)
+        self._logger.record("dagger/round_episode_count", len(collected.trajectories))
+        self._logger.record("dagger/round_timestep_count", steps)
+        self._logger.record("dagger/beta", collected.beta)
+        self.extend_and_update(bc_train_kwargs)
+        return collected
+
+    def _collect(self, sample_until: rollout.GenTrajTerminationFn) -> CollectedRound:
+        """The round's episodes, saved as a whole."""
+        self.venv.seed(make_seeds(self.rng))
+        mixer = ActionMixer(self.venv, self._learner(), self._beta(), self.rng)
+        trajectories = rollout.generate_trajectories(
+            self.expert_policy, mixer, sample_until, self.rng, deterministic_policy=True
+        )
+        folder = self.round_folder(self.round_num) / COLLECTED
+        self._check_fit(trajectories, folder)
+        write_demos(folder, trajectories)
+        return CollectedRound(self.round_num, mixer.beta, mixer.env_steps, trajectories)
+
+
+def reconstruct_trainer(
+    scratch_dir: AnyPath,
+    venv: VecEnv,
+    custom_logger: HierarchicalLogger | None = None,
+    device: th.device | str = "auto",
+    *,
+    expert_policy: BasePolicy | BaseAlgorithm | None = None,
+    beta_schedule: Callable[[int], float] | None = None,
+) -> DAggerTrainer:
+    """Builds a trainer from the latest snapshot in its working folder.
+
+    Nothing is unpickled, so what is no plain value has to be given again.
+
+    Args:
+        scratch_dir: Working folder of an earlier trainer, with `checkpoint-latest.pt`.
+        venv: Environments to collect in.
+        custom_logger: Where to log; a new logger when `None`.
+        device: Where to put the policy.
+        expert_policy: Expert of a `SimpleDAggerTrainer`.
+        beta_schedule: Needed where the earlier trainer had one of another class than those of
+            this module.
+
+    Returns:
+        A trainer that goes on as the earlier one would have: a `SimpleDAggerTrainer` where
+        `expert_policy` is given.
+
+    Raises:
+        InputError: There is no snapshot, or a damaged one.
+        ValueError: `venv` has other spaces, or `beta_schedule` has to be given.
+    """
+    folder = parse_path(scratch_dir)
+    path = folder / "checkpoint-latest.pt"
+    saved = load_state(path)
+    if not isinstance(saved, dict) or not saved.items() >= CHECKPOINT.items():
+        raise InputError(f"{path}: no checkpoint of DAgger of version {CHECKPOINT['version']}")
+    schedule = beta_schedule or rebuild_schedule(saved["beta_schedule"])
+    state = saved["state"]
+    round_num = state["round_num"]
+    rng = np.random.default_rng()
+    bc_rng = rng if saved["shared_rng"] else np.random.default_rng()
+    policy = reconstruct_policy(folder / f"policy-{round_num:03d}", device=device)
+    logger = custom_logger or configure()
+    options: dict[str, Any] = {
+        "venv": venv,
+        "scratch_dir": folder,
+        "rng": rng,
+        "beta_schedule": schedule,
+        "bc_trainer": rebuild_bc(saved["bc"], policy, bc_rng, device, logger),
+        "custom_logger": logger,
+    }
+    trainer = (
+        DAggerTrainer(**options)
+        if expert_policy is None
+        else SimpleDAggerTrainer(**options, expert_policy=expert_policy)
+    )
+    rounds = [read_demos(trainer.round_folder(number)) for number in range(round_num)]
+    for number, trajectories in enumerate(rounds):
+        if not trajectories:
+            raise InputError(f"{trainer.round_folder(number)}: its demonstrations are gone")
+    trainer.restore(state, rounds)
+    return trainer

@@ -1,0 +1,266 @@
+"""DAgger round by round; where the demonstrations come from is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.algorithms import base
+from imitbench.algorithms.bc import BC
+from imitbench.algorithms.dagger_checkpoint import CHECKPOINT, describe_bc, describe_schedule
+from imitbench.algorithms.dagger_collect import (
+    InteractiveTrajectoryCollector,
+    LinearBetaSchedule,
+    check_observations,
+)
+from imitbench.algorithms.dagger_storage import (
+    GIVEN,
+    as_pairs,
+    demo_entries,
+    pack,
+    read_demos,
+    unpack,
+    write_demos,
+)
+from imitbench.algorithms.demonstration_fit import check_fit
+from imitbench.data.policy_callable import batch_actor, seeded_sampling
+from imitbench.data.types import AnyPath, Trajectory
+from imitbench.util.logger import HierarchicalLogger
+from imitbench.util.state_file import save_state
+from imitbench.util.util import make_seeds, parse_path
+
+Array = npt.NDArray[Any]
+
+
+class NeedsDemosException(Exception):  # noqa: N818 (the name is part of the API)
+    """There are no demonstrations of the current round yet."""
+
+
+class DAggerTrainer(base.BaseImitationAlgorithm):
+    """DAgger step by step, for experts that take their time.
+
+    In each round somebody collects demonstrations with `create_trajectory_collector`, or puts
+    them into the round's folder, and `extend_and_update` trains on those of all rounds so far.
+    Episodes may differ in length: single transitions tell nothing about where they end.
+
+    Args:
+        venv: Environments to collect in. Each round seeds them anew, from `rng`.
+        scratch_dir: Working folder.
+        rng: Source of all choices made while collecting.
+        beta_schedule: Share of steps at which the expert acts, by round; linear over 15 rounds
+            when `None`.
+        bc_trainer: Trains the policy; it logs where this trainer does from now on.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Attributes:
+        round_num: Number of the current round, from 0.
+
+    Raises:
+        ValueError: Spaces of `bc_trainer` and `venv` differ, or observations are no arrays.
+    """
+
+    DEFAULT_N_EPOCHS: int = 4
+    """Passes over all demonstrations in each round, unless asked otherwise."""
+
+    def __init__(
+        self,
+        *,
+        venv: VecEnv,
+        scratch_dir: AnyPath,
+        rng: np.random.Generator,
+        beta_schedule: Callable[[int], float] | None = None,
+        bc_trainer: BC,
+        custom_logger: HierarchicalLogger | None = None,
+    ) -> None:
+        check_observations(venv)
+        check_spaces("bc_trainer", bc_trainer, venv)
+        super().__init__(custom_logger=custom_logger)
+        self.venv = venv
+        self.scratch_dir = parse_path(scratch_dir)
+        self.scratch_dir.mkdir(parents=True, exist_ok=True)
+        self.rng = rng
+        self.beta_schedule = beta_schedule or LinearBetaSchedule(15)
+        self.bc_trainer = bc_trainer
+        self.bc_trainer.logger = self._logger
+        self.round_num = 0
+        self._rounds: list[list[Trajectory]] = []
+
+    @property
+    def logger(self) -> HierarchicalLogger:
+        """Where this trainer and its `bc_trainer` log."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, value: HierarchicalLogger) -> None:
+        self._logger = value
+        self.bc_trainer.logger = value
+
+    @property
+    def policy(self) -> ActorCriticPolicy:
+        """The learner."""
+        return self.bc_trainer.policy
+
+    @property
+    def batch_size(self) -> int:
+        """Transitions in each batch of `bc_trainer`."""
+        return self.bc_trainer.batch_size
+
+    def create_trajectory_collector(self) -> InteractiveTrajectoryCollector:
+        """Makes a collector for the current round, and seeds the environments.
+
+        Returns:
+            It mixes the expert and the learner as the schedule says and saves to the round's
+            folder.
+
+        Raises:
+            ValueError: The schedule gives a share outside [0, 1].
+        """
+        self.venv.seed(make_seeds(self.rng))
+        return InteractiveTrajectoryCollector(
+            self.venv, self._learner(), self._beta(), self.round_folder(self.round_num), self.rng
+        )
+
+    def extend_and_update(self, bc_train_kwargs: Mapping[str, Any] | None = None) -> int:
+        """Takes in the demonstrations of the current round, trains on all, ends the round.
+
+        Args:
+            bc_train_kwargs: Arguments of `BC.train`. Unless given, `log_rollouts_venv` is the
+                environment of this trainer, and `n_epochs` is `DEFAULT_N_EPOCHS` where
+                `n_batches` is not given either.
+
+        Returns:
+            Number of the next round.
+
+        Raises:
+            NeedsDemosException: The round's folder holds no demonstrations. Nothing is changed.
+            ValueError: They are damaged or do not fit the environment, or all together are
+                fewer than a batch.
+        """
+        folder = self.round_folder(self.round_num)
+        fresh = read_demos(folder)
+        if not fresh:
+            raise NeedsDemosException(
+                f"no demonstrations in {folder}; collect some with create_trajectory_collector()"
+            )
+        self._check_fit(fresh, folder)
+        rounds = [*self._rounds, fresh]
+        self.bc_trainer.set_demonstrations(as_pairs(rounds))
+        options = {"log_rollouts_venv": self.venv, **(bc_train_kwargs or {})}
+        if not options.keys() & {"n_epochs", "n_batches"}:
+            options["n_epochs"] = self.DEFAULT_N_EPOCHS
+        self.bc_trainer.train(**options)
+        self._rounds = rounds
+        self.round_num += 1
+        return self.round_num
+
+    def save_trainer(self) -> tuple[Path, Path]:
+        """Saves a snapshot at the end of a round, for `reconstruct_trainer`.
+
+        The demonstrations stay where they are, in the working folder.
+
+        Returns:
+            The checkpoint, a file, and the policy, a folder that
+            `imitbench.algorithms.bc.reconstruct_policy` reads.
+
+        Raises:
+            ValueError: The policy or the optimizer is of a class that cannot be stored.
+        """
+        name = f"{self.round_num:03d}"
+        checkpoint = {
+            **CHECKPOINT,
+            "bc": describe_bc(self.bc_trainer),
+            "beta_schedule": describe_schedule(self.beta_schedule),
+            "shared_rng": self.rng is self.bc_trainer.rng,
+            "state": self._state(),
+        }
+        # The checkpoint goes last: where it stands, its policy stands too.
+        for label in (name, "latest"):
+            self.bc_trainer.save_policy(self.scratch_dir / f"policy-{label}")
+            save_state(self.scratch_dir / f"checkpoint-{label}.pt", checkpoint)
+        return self.scratch_dir / f"checkpoint-{name}.pt", self.scratch_dir / f"policy-{name}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further rounds depend on, demonstrations included.
+
+        Taken between rounds, it makes a new trainer with the same arguments go on as this one
+        would, bit for bit.
+
+        Returns:
+            Tensors, arrays and plain values, for `imitbench.util.state_file.save_state`.
+        """
+        return {**self._state(), "rounds": [pack(trajectories) for trajectories in self._rounds]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave, into a trainer that has not trained yet.
+
+        Demonstrations that the working folder lacks are written there.
+
+        Raises:
+            ValueError: The state is of another batch size.
+            RuntimeError: The state is of another policy.
+        """
+        rounds = [unpack(packed) for packed in state["rounds"]]
+        self.restore(state, rounds)
+        for number, trajectories in enumerate(rounds):
+            folder = self.round_folder(number)
+            if {entry.name for entry in demo_entries(folder)} <= {GIVEN}:
+                write_demos(folder / GIVEN, trajectories)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "round_num": self.round_num,
+            "rng": self.rng.bit_generator.state,
+            "bc": self.bc_trainer.state_dict(),
+        }
+
+    def restore(self, state: Mapping[str, Any], rounds: list[list[Trajectory]]) -> None:
+        """Restores the state of a checkpoint, whose demonstrations are kept apart from it.
+
+        Args:
+            state: `state_dict` without its demonstrations.
+            rounds: The demonstrations of each round that has ended.
+        """
+        if rounds:
+            self.bc_trainer.set_demonstrations(as_pairs(rounds))
+        self.bc_trainer.load_state_dict(state["bc"])
+        self.rng.bit_generator.state = state["rng"]
+        self.round_num = state["round_num"]
+        self._rounds = rounds
+
+    def round_folder(self, round_num: int) -> Path:
+        """Where the demonstrations of a round are."""
+        return self.scratch_dir / "demos" / f"round-{round_num:03d}"
+
+    def _beta(self) -> float:
+        return self.beta_schedule(self.round_num)
+
+    def _learner(self) -> Callable[[Array], Array]:
+        """The policy's sampled actions, whose randomness is that of `rng`."""
+        act = batch_actor(self.policy, deterministic=False)
+
+        def choose(obs: Array) -> Array:
+            with seeded_sampling(self.policy, self.rng):
+                return act(obs)
+
+        return choose
+
+    def _check_fit(self, trajectories: Sequence[Trajectory], where: object) -> None:
+        pairs = as_pairs([trajectories])
+        try:
+            check_fit(pairs.obs, pairs.acts, self.venv.observation_space, self.venv.action_space)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+
+def check_spaces(name: str, owner: Any, venv: VecEnv) -> None:
+    """Raises a `ValueError` unless the argument called `name` has the spaces of `venv`."""
+    for kind in ("observation_space", "action_space"):
+        own, given = getattr(owner, kind), getattr(venv, kind)
+        if own != given:
+            raise ValueError(f"{name}: its {kind} is {own}, but that of venv is {given}")

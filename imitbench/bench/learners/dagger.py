@@ -1,0 +1,191 @@
+"""DAgger in the harness."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.logger import KVWriter, Logger
+from stable_baselines3.common.policies import BasePolicy
+
+from imitbench.algorithms.bc import BC
+from imitbench.algorithms.dagger import CollectedRound, LinearBetaSchedule, SimpleDAggerTrainer
+from imitbench.bench.environments import make_training_environments
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.clone_policy import make_clone_policy
+from imitbench.store.records import Budget
+from imitbench.util.logger import HierarchicalLogger
+
+if TYPE_CHECKING:
+    from imitbench.data.types import TrajectoryWithRew
+
+_LOG_INTERVAL = 50
+_LOSSES = ("bc/loss", "bc/neglogp", "bc/entropy", "bc/prob_true_act")
+
+
+class DAggerLearner(Learner):
+    """Asks the expert about what the learner meets, and clones the answers."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds environments, policy and trainer.
+
+        Raises:
+            ValueError: The task has no expert.
+        """
+        if task.expert is None:
+            raise ValueError("task: DAgger needs an expert to ask")
+        self._options: dict[str, Any] = dict(task.hyperparameters)
+        options = self._options
+        venv = make_training_environments(task.environment, options["n_envs"], task.seed)
+        self._losses = _LossMeans()
+        self._env_steps: int = 0
+        self._last_round = 0
+        # Demonstrations are part of the state, so the working folder need not outlive the process.
+        self._folder = tempfile.TemporaryDirectory(prefix="imitbench-dagger-")
+        logger = HierarchicalLogger(
+            Logger(folder=None, output_formats=[self._losses]), format_strs=[]
+        )
+        learner = BC(
+            observation_space=venv.observation_space,
+            action_space=venv.action_space,
+            rng=rng,
+            policy=make_clone_policy(task),
+            batch_size=options["batch_size"],
+            optimizer_kwargs={"lr": options["learning_rate"]},
+            ent_weight=options["ent_weight"],
+            l2_weight=options["l2_weight"],
+            device=device,
+            custom_logger=logger,
+        )
+        self._dagger = SimpleDAggerTrainer(
+            venv=venv,
+            scratch_dir=self._folder.name,
+            expert_policy=_with_spaces_of(task, task.expert),
+            rng=rng,
+            beta_schedule=LinearBetaSchedule(options["beta_rampdown_rounds"]),
+            bc_trainer=learner,
+            custom_logger=logger,
+        )
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Does rounds within `budget.amount` environment steps.
+
+        The first round is always done. After it, training stops before a round that would
+        exceed the budget if it took as many steps as the last one; so with episodes of fixed
+        length the budget is never exceeded after the first round, and with others by less than
+        a round.
+        """
+        while not self._env_steps or self._env_steps + self._last_round <= budget.amount:
+            collected = self._dagger.train_round(
+                rollout_round_min_episodes=self._options["rollout_round_min_episodes"],
+                rollout_round_min_timesteps=self._round_timesteps(budget),
+                bc_train_kwargs={
+                    "n_epochs": self._options["bc_epochs"],
+                    "log_interval": _LOG_INTERVAL,
+                    "log_rollouts_venv": None,  # would be steps that the budget does not count
+                    "progress_bar": False,
+                },
+                timesteps_before=self._env_steps,
+            )
+            self._last_round = collected.env_steps
+            self._env_steps += collected.env_steps
+            callback(self._env_steps, {**_describe(collected), **self._losses.pop()})
+            checkpoint()
+        return self._env_steps
+
+    def _round_timesteps(self, budget: Budget) -> int:
+        """Least steps of a round: all data are trained on in each, so their number is limited."""
+        rounds: int = self._options["max_rounds"]
+        least: int = self._options["rollout_round_min_timesteps"]
+        return max(math.ceil(budget.amount / rounds), least)
+
+    def policy(self) -> BasePolicy:
+        """The cloned policy."""
+        return self._dagger.policy
+
+    def state_dict(self) -> dict[str, Any]:
+        """State at the end of a round; environments are seeded anew in the next."""
+        return {
+            "trainer": self._dagger.state_dict(),
+            "env_steps": self._env_steps,
+            "last_round": self._last_round,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._dagger.load_state_dict(state["trainer"])
+        self._env_steps = state["env_steps"]
+        self._last_round = state["last_round"]
+
+
+class _LossMeans(KVWriter):
+    """Means of the losses that were logged since they were last asked for."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, list[float]] = {}
+
+    def write(
+        self,
+        key_values: dict[str, Any],
+        key_excluded: dict[str, tuple[str, ...]],
+        step: int = 0,
+    ) -> None:
+        """Takes one point of the log."""
+        for key in _LOSSES:
+            if key in key_values:
+                self._logged.setdefault(key, []).append(float(key_values[key]))
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def pop(self) -> dict[str, float]:
+        """The means, by name."""
+        logged, self._logged = self._logged, {}
+        return {key: float(np.mean(values)) for key, values in logged.items()}
+
+
+class _Adapted(BasePolicy):
+    """A policy that goes by other spaces, alike but for their bounds."""
+
+    def __init__(self, policy: BasePolicy, task: Task) -> None:
+        super().__init__(task.observation_space, task.action_space)
+        self._policy = policy
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        """Actions of the policy."""
+        return self._policy.predict(*args, **kwargs)
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> th.Tensor:
+        return self._policy._predict(observation, deterministic)
+
+
+def _with_spaces_of(task: Task, expert: BasePolicy) -> BasePolicy:
+    """The harness lets bounds differ, as they do between versions of an environment."""
+    same = (expert.observation_space, expert.action_space) == (
+        task.observation_space,
+        task.action_space,
+    )
+    return expert if same else _Adapted(expert, task)
+
+
+def _describe(collected: CollectedRound) -> dict[str, float]:
+    episodes = collected.trajectories
+    cut = [bool(t.infos is not None and t.infos[-1]["TimeLimit.truncated"]) for t in episodes]
+    return {
+        "rollout/return_mean": float(np.mean([t.rews.sum() for t in episodes])),
+        "rollout/length_mean": float(np.mean([len(t) for t in episodes])),
+        "rollout/termination_rate": 1.0 - float(np.mean(cut)),
+        "dagger/beta": collected.beta,
+    }

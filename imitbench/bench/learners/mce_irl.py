@@ -1,0 +1,118 @@
+"""Maximum causal entropy IRL in the harness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch as th
+
+from imitbench.algorithms.mce_irl import MCEIRL, TabularRewardNet
+from imitbench.bench.environments import make_environment
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.data.tabular import TabularModel
+from imitbench.policies.tabular import ObservationTabularPolicy
+from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
+from imitbench.stats.tabular import policy_value_regret, reward_rank_correlation
+from imitbench.store.records import Budget
+from imitbench.util.logger import configure
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+
+CURVE_POINTS = 20
+
+
+class MCEIRLLearner(Learner):
+    """Plans with the environment's model for a reward that it learns.
+
+    The environment's own reward is used for points of the curve only: the regret of the policy,
+    and how the learnt reward ranks states.
+    """
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds the reward and hands the demonstrations to `MCEIRL`.
+
+        Raises:
+            ValueError: The environment is not tabular.
+        """
+        options = task.hyperparameters
+        self._env = make_environment(task.environment)
+        self._model = TabularModel.of(self._env, "task")
+        self._iterations = 0
+        self._irl = MCEIRL(
+            list(demos),
+            self._env,
+            _make_reward_net(self._env, task).to(device),
+            rng,
+            optimizer_kwargs={"lr": options["learning_rate"]},
+            discount=float(options["discount"] or 0.0),
+            linf_eps=float(options["linf_eps"] or 0.0),
+            grad_l2_eps=float(options["grad_l2_eps"] or 0.0),
+            log_interval=None,
+            custom_logger=configure(format_strs=[]),
+        )
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains for at most `budget.amount` iterations."""
+        stretch = max(1, budget.amount // CURVE_POINTS)
+        while self._iterations < budget.amount:
+            iterations = min(stretch, budget.amount - self._iterations)
+            visits = self._irl.train(iterations)
+            self._iterations += iterations
+            callback(self._iterations, self._describe(visits))
+            checkpoint()
+        return 0
+
+    def _describe(self, visits: Any) -> dict[str, float]:
+        wanted = self._irl.demo_state_om
+        assert wanted is not None, "setup() hands over demonstrations"
+        difference = np.abs(visits - wanted)
+        metrics = {
+            "mce_irl/linf_delta": float(difference.max()),
+            "mce_irl/visit_distance": float(difference.sum() / wanted.sum() / 2),
+            "mce_irl/regret": policy_value_regret(self._env, self._irl.policy.pi),
+        }
+        if self._model.rewards.ndim == 1:
+            rewards = self._irl.rewards()
+            correlation = reward_rank_correlation(rewards, self._model.rewards, wanted)
+            if np.isfinite(correlation):
+                metrics["mce_irl/reward_rank_correlation"] = correlation
+        return metrics
+
+    def policy(self) -> BasePolicy:
+        """The policy for the learnt reward, which acts on observations."""
+        return ObservationTabularPolicy.of(self._env, self._irl.policy.pi)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of `MCEIRL`, and the number of iterations so far."""
+        return {"irl": self._irl.state_dict(), "iterations": self._iterations}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._irl.load_state_dict(state["irl"])
+        self._iterations = state["iterations"]
+
+
+def _make_reward_net(env: Any, task: Task) -> RewardNet:
+    options: dict[str, Any] = dict(task.hyperparameters)
+    if options["tabular_reward"]:
+        return TabularRewardNet.of(env)
+    th.manual_seed(task.seed)
+    return BasicRewardNet(
+        env.observation_space,
+        env.action_space,
+        use_action=False,
+        hid_sizes=[options["hidden_size"]] * options["hidden_layers"],
+    )

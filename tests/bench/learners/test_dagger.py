@@ -1,0 +1,146 @@
+"""DAgger in the harness: its budget, its curve, and that it can be resumed."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.dagger import DAggerLearner
+from imitbench.bench.protocol import Evaluator
+from imitbench.cards.catalog import load_algorithm
+from imitbench.experts.catalog import find_environment, find_expert
+from imitbench.policies.base import RandomPolicy, ZeroPolicy
+from imitbench.policies.storage import load_policy
+from imitbench.store.records import Budget
+from imitbench.util.state_file import load_state, save_state
+
+PENDULUM = ("Pendulum-v1", "sac-Pendulum-v1")  # 200 steps an episode
+SMALL = {"n_envs": "2", "rollout_round_min_timesteps": "400", "hidden_size": "8", "bc_epochs": "1"}
+
+
+def env_steps(amount):
+    return Budget(name="quick", unit="env_steps", amount=amount)
+
+
+def set_up(cell=PENDULUM, expert=None, seed=0, **overrides):
+    environment = find_environment(cell[0])
+    th.manual_seed(seed)
+    with Evaluator(environment, 1) as evaluator:
+        task = Task(
+            environment=environment,
+            observation_space=evaluator.observation_space,
+            action_space=evaluator.action_space,
+            hyperparameters=load_algorithm("dagger").resolve({**SMALL, **overrides}),
+            seed=seed,
+            expert=expert or load_policy(find_expert(cell[1])),
+        )
+    learner = DAggerLearner()
+    learner.setup(task, [], np.random.default_rng(seed), "cpu")
+    return learner
+
+
+def train(learner, amount):
+    points, offers = [], []
+    spent = learner.train(env_steps(amount), lambda *p: points.append(p), lambda: offers.append(0))
+    assert len(offers) == len(points)
+    return spent, points
+
+
+def test_it_reaches_the_expert():
+    """With the card's own hyper-parameters and 8,000 steps."""
+    defaults = {
+        name: str(p.default) for name, p in load_algorithm("dagger").hyperparameters.items()
+    }
+    learner = set_up(**defaults)
+    spent, _ = train(learner, 8000)
+    assert spent == 8000
+    with Evaluator(find_environment(PENDULUM[0]), 25) as evaluator:
+        episodes = evaluator.evaluate(learner.policy(), episodes=25, seed=0, deterministic=True)
+    # The card: the expert -146, random actions -1200.
+    assert episodes.returns.mean() > -300
+
+
+@pytest.mark.parametrize(
+    ("amount", "spent"), [(1200, 1200), (1199, 800), (800, 800), (799, 400), (1, 400)]
+)
+def test_rounds_that_would_exceed_the_budget_are_not_begun_save_the_first(amount, spent):
+    """A round takes 400 steps: an episode of 200 in each of two environments."""
+    learner = set_up(rollout_round_min_episodes="2", max_rounds="50")
+    assert train(learner, amount)[0] == spent
+
+
+def test_a_large_budget_has_few_rounds():
+    spent, points = train(set_up(max_rounds="3", rollout_round_min_timesteps="1"), 3600)
+    assert (spent, len(points)) == (3600, 3)
+
+
+def test_the_curve_tells_of_returns_losses_and_beta():
+    learner = set_up(beta_rampdown_rounds="2", rollout_round_min_episodes="2")
+    _, points = train(learner, 1200)
+    assert [step for step, _ in points] == [400, 800, 1200]
+    assert [metrics["dagger/beta"] for _, metrics in points] == [1.0, 0.5, 0.0]
+    for _, metrics in points:
+        assert metrics["rollout/length_mean"] == 200
+        assert metrics["rollout/termination_rate"] == 0
+        assert -2000 < metrics["rollout/return_mean"] < 0
+        assert np.isfinite(metrics["bc/loss"]) and np.isfinite(metrics["bc/neglogp"])
+
+
+def test_steps_of_environments_that_wait_for_others_are_counted():
+    """Episodes of CartPole-v1 end when the pole falls, here soon."""
+    env = gym.make("CartPole-v1")
+    expert = ZeroPolicy(env.observation_space, env.action_space)
+    learner = set_up(("CartPole-v1", None), expert, rollout_round_min_timesteps="64")
+    seen = []
+    step = type(learner._dagger.venv).step_wait
+    learner._dagger.venv.step_wait = lambda: (seen.append(2), step(learner._dagger.venv))[1]
+    spent, points = train(learner, 300)
+    assert spent == sum(seen)
+    assert points[-1][1]["rollout/termination_rate"] == 1.0
+
+
+def test_a_resumed_learner_goes_on_as_if_never_stopped(tmp_path):
+    whole = set_up()
+    spent, points = train(whole, 2400)
+    first = set_up()
+    _, begun = train(first, 1200)
+    save_state(tmp_path / "state", first.state_dict())
+    del first  # and with it its working folder
+    second = set_up()
+    second.load_state_dict(load_state(tmp_path / "state"))
+    assert train(second, 2400)[0] == spent
+    for key, value in whole.policy().state_dict().items():
+        assert th.equal(second.policy().state_dict()[key], value), key
+    again = set_up()
+    again.load_state_dict(load_state(tmp_path / "state"))
+    _, rest = train(again, 2400)
+    np.testing.assert_equal(begun + rest, points)
+
+
+def test_experts_of_another_version_of_the_environment_are_asked_too():
+    env = gym.make("Pendulum-v1")
+    wider = spaces.Box(-10, 10, env.observation_space.shape, np.float32)
+    expert = RandomPolicy(wider, env.action_space)
+    expert.action_space.seed(0)
+    learner = set_up(expert=expert, rollout_round_min_episodes="2")
+    assert expert.observation_space != learner._dagger.venv.observation_space
+    assert train(learner, 400)[0] == 400
+
+
+def test_it_needs_an_expert():
+    learner = set_up()
+    with pytest.raises(ValueError, match="expert"):
+        learner.setup(Task(**{**vars(task_of(learner)), "expert": None}), [], None, "cpu")
+
+
+def task_of(learner):
+    environment = find_environment(PENDULUM[0])
+    return Task(
+        environment=environment,
+        observation_space=learner.policy().observation_space,
+        action_space=learner.policy().action_space,
+        hyperparameters={},
+        seed=0,
+    )

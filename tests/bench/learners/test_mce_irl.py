@@ -1,0 +1,60 @@
+"""MCE IRL in the harness: what it learns, what it records, and that others cannot ask for it."""
+
+import numpy as np
+import pytest
+
+from imitbench.algorithms.mce_irl import TabularRewardNet
+from imitbench.bench.artifacts import load_demos
+from imitbench.bench.environments import make_environment
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.mce_irl import MCEIRLLearner
+from imitbench.bench.spec import Settings, environment_spec, make_spec
+from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
+from imitbench.stats.tabular import policy_value_regret
+from imitbench.store.records import Budget, EnvironmentSpec
+
+SUITE = load_suite("tabular")
+ENV_ID = "imitbench/RandomMDP-0-v0"
+
+
+def set_up(spec=None, **settings):
+    card = load_algorithm("mce_irl")
+    values = card.resolve({name: str(value) for name, value in settings.items()})
+    run = make_spec(SUITE, ENV_ID, card, values, 0, Settings())
+    demos = load_demos(suite_directory("tabular"), run.demos)
+    env = make_environment(run.environment)
+    task = Task(spec or run.environment, env.observation_space, env.action_space, values, seed=0)
+    learner = MCEIRLLearner()
+    learner.setup(task, demos, np.random.default_rng(0), "cpu")
+    return learner, env
+
+
+@pytest.mark.parametrize("tabular_reward", [True, False])
+def test_learns_to_do_as_well_as_the_expert(tabular_reward):
+    learner, env = set_up(tabular_reward=tabular_reward, learning_rate=0.05)
+    points = []
+    budget = Budget(name="quick", unit="batches", amount=600)
+    assert learner.train(budget, lambda step, metrics: points.append((step, metrics))) == 0
+    assert points[-1][0] == 600
+    regrets = [metrics["mce_irl/regret"] for _, metrics in points]
+    card = SUITE.environments[ENV_ID].references
+    assert regrets[-1] < 0.1 * (card.expert.mean - card.random.mean)
+    assert regrets[-1] < regrets[0]
+    assert points[-1][1]["mce_irl/visit_distance"] < points[0][1]["mce_irl/visit_distance"]
+    assert points[-1][1]["mce_irl/reward_rank_correlation"] > 0.3
+    # What is evaluated is what was learnt, on observations.
+    assert policy_value_regret(env, learner.policy().pi) == pytest.approx(regrets[-1])
+
+
+def test_the_reward_is_a_table_if_asked():
+    assert isinstance(set_up(tabular_reward=True)[0]._irl.reward_net, TabularRewardNet)
+
+
+def test_an_environment_without_a_model_is_told():
+    with pytest.raises(ValueError, match="task: CartPole.* is no tabular environment"):
+        set_up(EnvironmentSpec(id="CartPole-v1"))
+
+
+def test_the_specification_is_that_of_the_card():
+    card = SUITE.environments[ENV_ID]
+    assert environment_spec(ENV_ID, card).module == "imitbench.data.random_mdps"
