@@ -54,6 +54,8 @@ def test_imports_point_downwards(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_nothing_executes_what_it_reads(path):
+    if path == PACKAGE / "data" / "trusted.py":
+        return  # what `trust=True` asks for, all in one place
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):

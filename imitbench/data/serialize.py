@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 import zipfile
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from imitbench.data.demonstrations import read_trajectories
 from imitbench.data.huggingface_utils import TrajectoryDatasetSequence, trajectories_to_dataset
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trusted import decode_objects, unpickle_infos
 from imitbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,17 +49,19 @@ def save(path: AnyPath, trajectories: Sequence[Trajectory]) -> None:
     trajectories_to_dataset(trajectories).save_to_disk(os.fsdecode(path))
 
 
-def load(path: AnyPath) -> Sequence[Trajectory]:
+def load(path: AnyPath, *, trust: bool = False) -> Sequence[Trajectory]:
     """Loads trajectories.
 
     Args:
         path: A folder that `save` wrote; a folder in the layout of the hub, with
             `data/train-*.parquet`; a `.parquet` file; or an `.npz` file of older versions of
             the reference library, whose infos are pickled and therefore left out.
+        trust: Whether infos that are pickled, or written by jsonpickle, are turned into the
+            objects they were, which executes whatever code they hold.
 
     Returns:
-        The trajectories, with rewards where the file has them. Nothing in a file is ever
-        unpickled: infos that are not plain JSON are carried as text under `__opaque__`.
+        The trajectories, with rewards where the file has them. Without `trust`, infos that are
+        not plain JSON are carried as text under `__opaque__`.
 
     Raises:
         InputError: There is nothing of the kind at `path`, or it is damaged.
@@ -65,25 +69,27 @@ def load(path: AnyPath) -> Sequence[Trajectory]:
     place = Path(os.fsdecode(path))
     if not place.exists():
         raise InputError(f"{place}: no such file or folder: check the path")
-    if (place / "state.json").is_file():
-        return _load_dataset_folder(place)
     if place.suffix == ".npz":
-        return _load_npz(place)
+        return _load_npz(place, trust=trust)
+    if (place / "state.json").is_file():
+        trajectories: Sequence[Trajectory] = _load_dataset_folder(place)
+        return [decode_objects(each) for each in trajectories] if trust else trajectories
     if place.is_dir() or place.suffix == ".parquet":
-        return read_trajectories(place, with_infos=True)
+        trajectories = read_trajectories(place, with_infos=True)
+        return [decode_objects(each) for each in trajectories] if trust else trajectories
     raise InputError(
         f"{place}: unknown format '{place.suffix}': expected a folder, .parquet or .npz "
         "(pickles are never opened: convert them with the library that wrote them)"
     )
 
 
-def load_with_rewards(path: AnyPath) -> Sequence[TrajectoryWithRew]:
+def load_with_rewards(path: AnyPath, *, trust: bool = False) -> Sequence[TrajectoryWithRew]:
     """Loads trajectories as `load` does, and insists on rewards.
 
     Raises:
         InputError: As `load`, or there are no rewards.
     """
-    trajectories = load(path)
+    trajectories = load(path, trust=trust)
     if not isinstance(trajectories[0], TrajectoryWithRew):
         raise InputError(f"{os.fsdecode(path)}: no rewards there: use load, or record them")
     return cast("Sequence[TrajectoryWithRew]", trajectories)
@@ -107,26 +113,29 @@ def _load_dataset_folder(folder: Path) -> TrajectoryDatasetSequence:
         raise InputError(f"{folder}: {error}") from error
 
 
-def _load_npz(path: Path) -> list[Trajectory]:
+def _load_npz(path: Path, *, trust: bool) -> list[Trajectory]:
     """Reads arrays of all trajectories end to end, with the places where to cut them."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             names = [name for name in archive.files if name != "infos"]
             arrays = {name: archive[name] for name in names}
             has_infos = "infos" in archive.files
-        return _cut_trajectories(arrays, has_infos=has_infos, path=path)
+        trajectories = _cut_trajectories(arrays)
     except _DAMAGED_NPZ as error:
         reason = f"no array {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{path}: damaged .npz file ({reason}): fetch it again") from error
-
-
-def _cut_trajectories(
-    arrays: dict[str, npt.NDArray[Any]], *, has_infos: bool, path: Path
-) -> list[Trajectory]:
+    if has_infos and trust:
+        parts = np.split(unpickle_infos(path), arrays["indices"])
+        pairs = zip(trajectories, parts, strict=True)
+        return [dataclasses.replace(each, infos=infos) for each, infos in pairs]
     if has_infos:
         warnings.warn(
-            f"{path}: infos are pickled in this old format and are left out", stacklevel=4
+            f"{path}: infos are pickled in this old format and are left out", stacklevel=3
         )
+    return trajectories
+
+
+def _cut_trajectories(arrays: dict[str, npt.NDArray[Any]]) -> list[Trajectory]:
     cuts = arrays["indices"]
     acts = np.split(arrays["acts"], cuts)
     obs = np.split(arrays["obs"], cuts + np.arange(1, len(cuts) + 1))

@@ -55,7 +55,7 @@ class Registry(Generic[T]):
         """All names, in the order of registration."""
         return list(dict.fromkeys([*self._indirect, *self._values]))
 
-    def register(self, key: str, *, value: T | None = None, indirect: str | None = None) -> None:
+    def register(self, key: str, value: T | None = None, *, indirect: str | None = None) -> None:
         """Registers an object.
 
         Args:

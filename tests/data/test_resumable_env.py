@@ -83,7 +83,7 @@ def test_hidden_randomness_is_found_out():
     env = ResumableEnv(OwnRandomness())
     env.reset(seed=0)
     env.step(0)
-    with pytest.raises(ValueError, match="OwnRandomness.*np_random"):
+    with pytest.raises(ValueError, match=r"OwnRandomness.*np_random"):
         ResumableEnv(OwnRandomness()).restore_episode(env.episode_state())
 
 

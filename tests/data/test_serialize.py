@@ -149,6 +149,27 @@ def test_jsonpickled_infos_stay_text_and_survive_saving(tmp_path):
     assert datasets.load_from_disk(str(tmp_path / "b"))[0]["infos"] == [text]
 
 
+def test_trusted_infos_become_the_objects_they_were(tmp_path, trajectories):
+    import datasets
+    import jsonpickle
+
+    info = {"a": np.float32(0.5), "b": (1, 2)}
+    columns = {
+        "obs": [[[0.0], [1.0]]], "acts": [[0]], "infos": [[jsonpickle.encode(info)]],
+        "terminal": [True],
+    }  # fmt: skip
+    datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "a"))
+    (loaded,) = serialize.load(tmp_path / "a", trust=True)
+    assert loaded.infos.tolist() == [info]
+    assert type(loaded.infos[0]["b"]) is tuple
+
+    made = trajectories()
+    infos = np.empty(sum(map(len, made)), dtype=object)
+    infos[:] = [{"step": step} for step in range(len(infos))]
+    old = serialize.load(archive_of(tmp_path / "a.npz", made, infos=infos), trust=True)
+    assert [info["step"] for t in old for info in t.infos] == list(range(len(infos)))
+
+
 def test_damaged_folders_are_refused(tmp_path, made):
     folder = tmp_path / "a"
     serialize.save(folder, made)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from stable_baselines3 import PPO as SB3PPO
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.utils import FloatSchedule
 
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
@@ -63,12 +64,14 @@ class AdversarialLearner(Learner):
         device: str,
     ) -> None:
         """Builds environments, generator, network and trainer."""
-        options: dict[str, Any] = dict(task.hyperparameters)
+        self._options: dict[str, Any] = dict(task.hyperparameters)
+        options = self._options
         self._environments = make_training_environments(
             task.environment, options["n_envs"], task.seed
         )
         self._episodes = EpisodeLog(self._environments)
         self._rounds = 0
+        self._generator = _make_generator(self._episodes, options, task.seed, device)
         transitions = flatten_trajectories(demos)
         self._trainer = self._make_trainer(
             demonstrations=transitions,
@@ -77,7 +80,7 @@ class AdversarialLearner(Learner):
             n_disc_updates_per_round=options["n_disc_updates_per_round"],
             disc_opt_kwargs={"lr": options["disc_learning_rate"]},
             venv=self._episodes,
-            gen_algo=_make_generator(self._episodes, options, task.seed, device),
+            gen_algo=self._generator,
             gen_replay_buffer_capacity=options["replay_rounds"]
             * options["n_envs"]
             * options["n_steps"],
@@ -102,7 +105,9 @@ class AdversarialLearner(Learner):
                 f"a budget of {budget.amount} environment steps is less than a single round of "
                 f"{steps}; lower n_envs or n_steps"
             )
-        while self._rounds < budget.amount // steps:
+        rounds = budget.amount // steps
+        while self._rounds < rounds:
+            self._set_learning_rate(self._rounds / rounds)
             trainer.train_gen()
             updates = [trainer.train_disc() for _ in range(trainer.n_disc_updates_per_round)]
             trainer.logger.dump(self._rounds)
@@ -110,6 +115,16 @@ class AdversarialLearner(Learner):
             callback(self._rounds * steps, {**self._episodes.pop(), **_mean_of(updates)})
             checkpoint()
         return self._rounds * steps
+
+    def _set_learning_rate(self, spent: float) -> None:
+        """Sets PPO's step size for a round, `spent` being the share of the budget before it.
+
+        PPO itself knows of one round only, so its own schedules do not reach over the budget.
+        """
+        rate: float = self._options["learning_rate"]
+        if self._options["learning_rate_decay"] == "linear":
+            rate *= 1.0 - spent
+        self._generator.lr_schedule = FloatSchedule(rate)
 
     def policy(self) -> BasePolicy:
         """The generator's policy."""

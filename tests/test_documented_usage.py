@@ -1,0 +1,239 @@
+"""The library as its users know it: what they have written for the reference API works here.
+
+Each test is one of the usual ways to use the API, from an expert on a hub to a trained policy,
+at a small size.
+"""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch as th
+from stable_baselines3 import PPO
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.ppo import MlpPolicy
+from support.hub import serve_hub
+
+from imitbench.algorithms import bc
+from imitbench.algorithms.adversarial.airl import AIRL
+from imitbench.algorithms.adversarial.gail import GAIL
+from imitbench.algorithms.dagger import SimpleDAggerTrainer
+from imitbench.cards.catalog import suite_directory
+from imitbench.data import rollout, serialize
+from imitbench.data.wrappers import RolloutInfoWrapper
+from imitbench.policies.base import RandomPolicy
+from imitbench.policies.serialize import load_policy, policy_registry
+from imitbench.rewards.reward_nets import (
+    BasicRewardNet,
+    BasicShapedRewardNet,
+    NormalizedRewardNet,
+    RewardNet,
+    ShapedRewardNet,
+)
+from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
+from imitbench.rewards.serialize import load_reward
+from imitbench.rewards.storage import save_reward
+from imitbench.util import util
+from imitbench.util.logger import configure
+from imitbench.util.networks import RunningNorm
+from imitbench.util.util import make_vec_env
+
+CARTPOLE = "seals:seals/CartPole-v0"
+EXPERT = "ppo-seals-CartPole-v0"
+
+
+@pytest.fixture(autouse=True)
+def hub(tmp_path, monkeypatch):
+    """A hub that has the bundled expert under the usual organization."""
+    files = {
+        path.name: path.read_bytes()
+        for path in (suite_directory("classic") / "experts" / EXPERT).iterdir()
+    }
+    with serve_hub() as hub:
+        hub.point_client_here(monkeypatch, tmp_path / "cache")
+        hub.add_model(f"HumanCompatibleAI/{EXPERT}", files)
+        yield hub
+
+
+@pytest.fixture
+def env():
+    return make_vec_env(
+        CARTPOLE,
+        rng=np.random.default_rng(0),
+        n_envs=4,
+        post_wrappers=[lambda env, _: RolloutInfoWrapper(env)],
+    )
+
+
+@pytest.fixture
+def expert(env, hub):
+    return load_policy(
+        "ppo-huggingface",
+        organization="HumanCompatibleAI",
+        env_name="seals-CartPole-v0",
+        venv=env,
+    )
+
+
+def rollouts_of(expert, env, episodes=8):
+    return rollout.rollout(
+        expert,
+        env,
+        rollout.make_sample_until(min_timesteps=None, min_episodes=episodes),
+        rng=np.random.default_rng(0),
+    )
+
+
+def test_first_steps_with_behavioral_cloning(env, expert):
+    transitions = rollout.flatten_trajectories(rollouts_of(expert, env))
+    trainer = bc.BC(
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        demonstrations=transitions,
+        rng=np.random.default_rng(0),
+    )
+    before, _ = evaluate_policy(trainer.policy, env, 4)
+    trainer.train(n_epochs=8, progress_bar=False)
+    after, _ = evaluate_policy(trainer.policy, env, 4)
+    assert after > before + 100
+
+
+def test_dagger_from_an_untrained_policy(tmp_path, env, expert):
+    rng = np.random.default_rng(0)
+    trainer = SimpleDAggerTrainer(
+        venv=env,
+        scratch_dir=tmp_path,
+        expert_policy=expert,
+        bc_trainer=bc.BC(
+            observation_space=env.observation_space, action_space=env.action_space, rng=rng
+        ),
+        rng=rng,
+    )
+    trainer.train(4000, bc_train_kwargs={"progress_bar": False})
+    reward, _ = evaluate_policy(trainer.policy, env, 4)
+    assert reward > 300
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "net", "options"),
+    [
+        (GAIL, BasicRewardNet, {"ent_coef": 0.0, "learning_rate": 0.0004}),
+        (AIRL, BasicShapedRewardNet, {"clip_range": 0.1, "vf_coef": 0.1}),
+    ],
+    ids=["gail", "airl"],
+)
+def test_adversarial_training_of_a_learner(tmp_path, env, expert, algorithm, net, options):
+    learner = PPO(
+        env=env,
+        policy=MlpPolicy,
+        batch_size=64,
+        gamma=0.95,
+        n_epochs=5,
+        n_steps=128,
+        seed=42,
+        device="cpu",
+        **options,
+    )
+    trainer = algorithm(
+        demonstrations=rollouts_of(expert, env),
+        demo_batch_size=1024,
+        gen_replay_buffer_capacity=512,
+        n_disc_updates_per_round=8,
+        venv=env,
+        gen_algo=learner,
+        reward_net=net(
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            normalize_input_layer=RunningNorm,
+        ),
+        custom_logger=configure(tmp_path, ["csv"]),
+    )
+    env.seed(42)
+    before, _ = evaluate_policy(learner, env, 4, return_episode_rewards=True)
+    trainer.train(2560)  # through the end of an episode
+    env.seed(42)
+    after, _ = evaluate_policy(learner, env, 4, return_episode_rewards=True)
+    assert len(before) == len(after) == 4
+    header = (tmp_path / "progress.csv").read_text().splitlines()[0]
+    assert "mean/disc/disc_acc" in header
+    assert "mean/gen/rollout/ep_rew_wrapped_mean" in header
+
+
+def test_trajectories_on_disk(tmp_path, env, expert):
+    trajectories = rollouts_of(expert, env, episodes=2)
+    serialize.save(tmp_path / "demos", trajectories)
+    loaded = serialize.load(tmp_path / "demos")
+    assert [len(t) for t in loaded] == [len(t) for t in trajectories]
+    np.testing.assert_array_equal(loaded[0].obs, trajectories[0].obs)
+    np.testing.assert_array_equal(loaded[0].rews, trajectories[0].rews)
+
+
+def test_a_loader_of_one_s_own(env, monkeypatch):
+    monkeypatch.setattr(policy_registry, "_values", dict(policy_registry._values))
+
+    def my_loader(venv, some_param: int) -> BasePolicy:
+        assert some_param == 42
+        return RandomPolicy(venv.observation_space, venv.action_space)
+
+    policy_registry.register("my-policy", my_loader)
+    assert isinstance(load_policy("my-policy", env, some_param=42), RandomPolicy)
+
+
+class Mine(RewardNet):
+    """A reward network of one's own."""
+
+    def __init__(self, observation_space, action_space):
+        super().__init__(observation_space, action_space)
+
+    def forward(self, state, action, next_state, done):
+        return th.zeros_like(done)
+
+
+def test_a_reward_network_in_place_of_an_environment_s_reward():
+    venv = util.make_vec_env("Pendulum-v1", n_envs=3, rng=np.random.default_rng(0))
+    for net in (Mine, BasicRewardNet):
+        reward_net = net(venv.observation_space, venv.action_space)
+        wrapped = RewardVecEnvWrapper(venv, reward_net.predict_processed)
+        obs = wrapped.reset()
+        actions = np.zeros((3, 1), np.float32)
+        next_obs, rewards, dones, infos = wrapped.step(actions)
+        np.testing.assert_allclose(
+            rewards, reward_net.predict(obs, actions, next_obs, dones), rtol=1e-5
+        )
+        assert all(info["original_env_rew"] <= 0 for info in infos)
+
+
+def test_normalized_rewards_are_stored_and_evaluated_frozen(tmp_path):
+    venv = util.make_vec_env("Pendulum-v1", n_envs=3, rng=np.random.default_rng(0))
+    plain = BasicRewardNet(venv.observation_space, venv.action_space)
+    net = NormalizedRewardNet(plain, normalize_output_layer=RunningNorm)
+    batch = venv.reset(), np.zeros((3, 1), np.float32), venv.reset(), np.zeros(3, bool)
+    net.predict_processed(*batch)
+    frozen = partial(net.predict_processed, update_stats=False)
+    np.testing.assert_array_equal(frozen(*batch), frozen(*batch))
+    save_reward(net, tmp_path)
+    options = {"reward_path": tmp_path, "venv": venv}
+    normalized = load_reward(reward_type="RewardNet_normalized", **options)
+    unnormalized = load_reward(reward_type="RewardNet_unnormalized", **options)
+    learning = load_reward(reward_type="RewardNet_normalized", update_stats=True, **options)
+    np.testing.assert_allclose(normalized(*batch), frozen(*batch), rtol=1e-6)
+    np.testing.assert_allclose(unnormalized(*batch), plain.predict(*batch), rtol=1e-6)
+    before = learning(*batch)
+    other = (*batch[:2], batch[0] + 5, batch[3])
+    learning(batch[0] * 50, *other[1:])
+    assert (learning(*batch) != before).any()
+
+
+def test_a_value_function_as_potential():
+    venv = util.make_vec_env("Pendulum-v1", n_envs=2, rng=np.random.default_rng(0))
+    agent = PPO(MlpPolicy, venv, n_steps=32, batch_size=32, device="cpu")
+    base = BasicRewardNet(venv.observation_space, venv.action_space)
+    shaped = ShapedRewardNet(base=base, potential=agent.policy.predict_values, discount_factor=0.99)
+    learned = RewardVecEnvWrapper(venv, shaped.predict_processed)
+    PPO(MlpPolicy, learned, n_steps=32, batch_size=32, n_epochs=2, device="cpu").learn(64)
+    obs, acts, done = venv.reset(), np.zeros((2, 1), np.float32), np.zeros(2, bool)
+    with th.no_grad():
+        value = agent.policy.predict_values(th.as_tensor(obs)).numpy().ravel()
+    expected = base.predict(obs, acts, obs, done) + 0.99 * value - value
+    np.testing.assert_allclose(shaped.predict(obs, acts, obs, done), expected, rtol=1e-4)
