@@ -16,7 +16,7 @@ from pathlib import Path
 import comparison
 import reference
 
-MODULES = ("bc", "rollout", "dagger", "adversarial")
+MODULES = ("bc", "rollout", "dagger", "adversarial", "density", "sqil", "mce_irl")
 
 
 def main() -> int:

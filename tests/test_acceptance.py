@@ -73,3 +73,46 @@ def test_killed_at_a_random_moment_it_completes_with_the_same_numbers(
     assert document["done"] + document["already_done"] == 9
     assert numbers(document) == numbers(uninterrupted[1])
     assert len(list(tmp_path.glob("runs/*/*/*/*/result.json"))) == 9
+
+
+def test_adversarial_training_reaches_the_expert_on_cartpole(tmp_path):
+    command = [
+        *COMMAND[:4], "--algo", "gail", "--algo", "airl", "--env", "seals/CartPole-v0",
+        "--seeds", "3", "--jobs", "2", "--json", "--quiet",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    scores = {"gail": [], "airl": []}
+    for row in json.loads(done.stdout)["scores"]:
+        scores[row["algo"]].append(row["score"])
+    for name, values in scores.items():
+        assert len(values) == 3
+        assert sum(values) / 3 >= 0.9, (name, values)
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint_with_the_same_numbers(tmp_path):
+    command = [
+        *COMMAND[:4], "--algo", "gail", "--env", "Pendulum-v1", "--seeds", "1", "--budget", "quick",
+        "--checkpoint-minutes", "0", "--json", "--quiet",
+    ]  # fmt: skip
+
+    def complete(folder):
+        folder.mkdir(exist_ok=True)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        return numbers(json.loads(done.stdout))
+
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    victim = subprocess.Popen(
+        command, cwd=killed, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    while not list(killed.glob("runs/*/*/*/*/checkpoint/000003.state")):
+        assert victim.poll() is None, "it was over before it could be killed"
+        time.sleep(0.01)
+    os.killpg(victim.pid, signal.SIGKILL)
+    victim.wait()
+    [status] = killed.glob("runs/*/*/*/*/status.json")
+    os.kill(json.loads(status.read_text())["pid"], signal.SIGKILL)  # the worker itself
+    assert complete(killed) == complete(tmp_path / "whole")
+    [log] = killed.glob("runs/*/*/*/*/log.txt")
+    assert "resumed after" in log.read_text()
+    assert not list(killed.glob("runs/*/*/*/*/checkpoint"))

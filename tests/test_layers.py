@@ -17,7 +17,7 @@ LAYERS = [
     {"algorithms"},
     {"rl"},
     {"policies", "rewards"},
-    {"data", "cards", "regularization"},
+    {"data", "cards", "regularization", "testing"},
     {"util"},
     {"errors"},
 ]

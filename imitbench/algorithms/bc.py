@@ -33,6 +33,7 @@ from imitbench.algorithms.bc_loss import BCTrainingMetrics, BehaviorCloningLossC
 from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
 from imitbench.data import types
 from imitbench.policies.base import FeedForward32Policy
+from imitbench.util.fused_adam import with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating
 
@@ -115,7 +116,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
                 raise ValueError(f"policy: its {name} is {own}, not {given}")
         self.loss_calculator = BehaviorCloningLossCalculator(ent_weight, l2_weight)
         self.optimizer = optimizer_cls(
-            self._policy.parameters(), **_with_fused(optimizer_cls, optimizer_kwargs or {})
+            self._policy.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or {})
         )
         self._batches: ShuffledTransitions | TensorBatches | None = None
         super().__init__(demonstrations=demonstrations, custom_logger=custom_logger)
@@ -336,12 +337,3 @@ def _default_policy(
         lr_schedule=lambda _: th.finfo(th.float32).max,
         features_extractor_class=extractor,
     )
-
-
-def _with_fused(
-    optimizer_cls: type[th.optim.Optimizer], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Asks Adam for its fused step, which is the same update in one call."""
-    if optimizer_cls in (th.optim.Adam, th.optim.AdamW) and not {"fused", "foreach"} & set(kwargs):
-        return {"fused": True, **kwargs}
-    return dict(kwargs)

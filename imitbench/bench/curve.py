@@ -50,3 +50,8 @@ class CurveWriter(KVWriter):
 def curve_logger(writer: CurveWriter) -> HierarchicalLogger:
     """A logger whose only output is the learning curve."""
     return HierarchicalLogger(Logger(folder=None, output_formats=[writer]), format_strs=[])
+
+
+def silent_logger() -> HierarchicalLogger:
+    """A logger without outputs, for learners that record their curve themselves."""
+    return HierarchicalLogger(Logger(folder=None, output_formats=[]), format_strs=[])

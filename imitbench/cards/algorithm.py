@@ -42,12 +42,14 @@ class Needs(Card):
         expert: The expert itself, to be queried.
         true_reward: The environment's own reward; flagged in reports.
         action_spaces: Kinds of action space it can act in.
+        tabular: The model of a tabular environment.
     """
 
     demos: bool
     expert: bool = False
     true_reward: bool = False
     action_spaces: list[Literal["discrete", "box"]]
+    tabular: bool = False
 
 
 class Hyperparameter(Card):

@@ -47,20 +47,22 @@ class ExpertRecipe(Card):
 
     Attributes:
         repo: Folder under `experts/`, in hub naming: `<algo>-<environment with / as ->`.
-        algo: Reinforcement-learning algorithm of Stable-Baselines3.
-        env_steps: Training steps.
+        algo: Reinforcement-learning algorithm of Stable-Baselines3; `exact` for planning with
+            the model of a tabular environment.
+        env_steps: Training steps; 0 for planning.
         environments: Environments stepped side by side.
         seed: Training seed.
         normalize_observations: Whether the policy carries a running observation normalizer.
         normalize_rewards: Whether training rewards are scaled by their running return's spread.
         learning_rate_decay: `linear` brings the learning rate to zero at the last step.
         net_arch: Hidden layer sizes of actor and critic.
-        hyperparameters: Keyword arguments of the algorithm.
+        hyperparameters: Keyword arguments of the algorithm. For planning, `temperature`: 0 for
+            the best policy, more for one of higher causal entropy.
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
-    algo: Literal["ppo", "sac"]
-    env_steps: int = Field(ge=1)
+    algo: Literal["ppo", "sac", "exact"]
+    env_steps: int = Field(ge=0)
     environments: int = Field(default=8, ge=1)
     seed: int = 0
     normalize_observations: bool = False
@@ -68,6 +70,15 @@ class ExpertRecipe(Card):
     learning_rate_decay: Literal["none", "linear"] = "none"
     net_arch: list[int] = Field(default_factory=lambda: [64, 64])
     hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _planning_takes_no_steps(self) -> ExpertRecipe:
+        if (self.algo == "exact") != (self.env_steps == 0):
+            raise ValueError("env_steps must be 0 for algo exact, and positive for any other")
+        unknown = set(self.hyperparameters) - {"temperature"}
+        if self.algo == "exact" and unknown:
+            raise ValueError(f"hyperparameters: algo exact has no {', '.join(sorted(unknown))}")
+        return self
 
 
 class DemoSet(Card):
@@ -103,6 +114,7 @@ class EnvironmentCard(Card):
         horizon: Whether every episode has the same length.
         max_episode_steps: Length of an episode (the longest, where it varies).
         steps_per_second: Stepping alone on one core, for cost estimates.
+        tabular: Whether it is a table of states and actions whose model methods may read.
         references: `null` only until `imitbench suites measure` has run.
     """
 
@@ -113,6 +125,7 @@ class EnvironmentCard(Card):
     max_episode_steps: int = Field(ge=1)
     steps_per_second: float = Field(gt=0)
     action_space: Literal["discrete", "box"]
+    tabular: bool = False
     expert: ExpertRecipe
     demos: DemoSet
     budgets: dict[BudgetName, BudgetAmounts]
@@ -123,6 +136,12 @@ class EnvironmentCard(Card):
         absent = [name for name in BUDGET_NAMES if name not in self.budgets]
         if absent:
             raise ValueError(f"budgets lacks {', '.join(absent)}")
+        return self
+
+    @model_validator(mode="after")
+    def _planning_has_a_model(self) -> EnvironmentCard:
+        if self.expert.algo == "exact" and not self.tabular:
+            raise ValueError("expert.algo exact needs an environment with tabular: true")
         return self
 
 

@@ -86,11 +86,13 @@ def train(
     use_one_thread()
     target = to or Path("trained") / suite / "experts"
     for env_id, card in environments.items():
-        if steps is not None:
+        planned = card.expert.algo == "exact"
+        if steps is not None and not planned:
             card = card.model_copy(
                 update={"expert": card.expert.model_copy(update={"env_steps": steps})}
             )
-        note(f"{env_id}: training {card.expert.algo} for {card.expert.env_steps:,} steps")
+        what = f"training {card.expert.algo} for {card.expert.env_steps:,} steps"
+        note(f"{env_id}: {'planning with its model' if planned else what}")
         train_expert(
             env_id,
             card,

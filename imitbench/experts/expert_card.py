@@ -23,13 +23,15 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     results = json.loads((directory / "results.json").read_text())
     mean, std = results["mean_reward"], results["std_reward"]
     metric = {"type": "mean_reward", "value": f"{mean:.2f} +/- {std:.2f}", "name": "mean_reward"}
+    exact = card.expert.algo == "exact"
+    name = "Optimal" if exact else card.expert.algo.upper()
     metadata = {
         "library_name": "imitbench",
         "license": "mit",
         "tags": [env_id, "reinforcement-learning", "imitbench"],
         "model-index": [
             {
-                "name": card.expert.algo.upper(),
+                "name": name,
                 "results": [
                     {
                         "task": {"type": "reinforcement-learning"},
@@ -40,15 +42,25 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
             }
         ],
     }
+    if exact:
+        origin = (
+            f"Computed by `{training['command']}` from the environment's model: no steps were "
+            "taken. "
+        )
+        files = "Settings are in `config.yml`."
+    else:
+        origin = (
+            f"Trained by `{training['command']}`: {training['env_steps']:,} steps in "
+            f"{training['wall_s']:.0f} s on one core, seed {card.expert.seed}. "
+        )
+        files = "Hyper-parameters are in `config.yml`, the learning curve in `training.json`."
     acting = "deterministic" if results["is_deterministic"] else "stochastic"
     text = (
         f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n"
-        f"# {card.expert.algo.upper()} expert on {env_id}\n\n"
+        f"# {name} expert on {env_id}\n\n"
         f"Mean return {mean:.2f} ± {std:.2f} over {results['n_eval_episodes']} episodes of the "
         f"{acting} policy.\n\n"
-        f"Trained by `{training['command']}`: {training['env_steps']:,} steps in "
-        f"{training['wall_s']:.0f} s on one core, seed {card.expert.seed}. Hyper-parameters are "
-        "in `config.yml`, the learning curve in `training.json`.\n\n"
+        f"{origin}{files}\n\n"
         "The policy is `policy.json` (architecture) and `policy.safetensors` (weights); no file "
         "here is a pickle.\n"
     )

@@ -1,10 +1,11 @@
-"""Trains the experts of a suite by the recipes on its card."""
+"""Trains, or computes, the experts of a suite by the recipes on its card."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ import yaml
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecNormalize
 
 from imitbench import __version__
-from imitbench.bench.environments import make_training_environments
+from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
+from imitbench.experts.tabular import compute_expert
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
 from imitbench.util.files import atomic_write_text
@@ -32,18 +35,73 @@ Progress = Callable[[int, float], None]
 """Called with (environment steps so far, mean return of recent episodes)."""
 
 
+@dataclass(frozen=True)
+class Made:
+    """An expert that was made.
+
+    Attributes:
+        policy: The expert.
+        settings: What to write down beside the recipe's general part.
+        env_steps: Environment steps that it took.
+        curve: Mean returns of recent episodes on the way.
+    """
+
+    policy: BasePolicy
+    settings: dict[str, Any]
+    env_steps: int
+    curve: list[dict[str, float]]
+
+
 def train_expert(
     env_id: str, card: EnvironmentCard, directory: Path, *, command: str, progress: Progress
 ) -> None:
-    """Trains one expert and writes it, pickle-free, in the layout of a hub repository.
+    """Makes one expert and writes it, pickle-free, in the layout of a hub repository.
 
     Args:
         env_id: Gymnasium id.
         card: The environment's card, which holds the recipe.
         directory: Folder of experts; the expert goes to `<directory>/<repo>`.
         command: Command line to write down as the expert's origin.
-        progress: Told about the training some twenty times.
+        progress: Told about the training some twenty times; not about planning.
     """
+    recipe = card.expert
+    started = time.monotonic()
+    exact = recipe.algo == "exact"
+    made = _compute(env_id, card) if exact else _train(env_id, card, progress)
+    wall_s = time.monotonic() - started
+
+    target = directory / recipe.repo
+    save_policy(made.policy, target)
+    settings = {
+        "algo": recipe.algo,
+        "seed": recipe.seed,
+        "n_timesteps": recipe.env_steps,
+        **made.settings,
+        **recipe.hyperparameters,
+    }
+    atomic_write_text(target / "config.yml", yaml.safe_dump(settings, sort_keys=False))
+    atomic_write_text(target / "env_kwargs.yml", yaml.safe_dump(dict(card.kwargs)))
+    training = {
+        "command": command,
+        "imitbench": __version__,
+        "env_steps": made.env_steps,
+        "wall_s": round(wall_s, 1),
+        "curve": made.curve,
+    }
+    atomic_write_text(target / "training.json", json.dumps(training, indent=1) + "\n")
+
+
+def _compute(env_id: str, card: EnvironmentCard) -> Made:
+    """Plans with the environment's model, which takes no steps."""
+    env = make_environment(environment_spec(env_id, card))
+    temperature = float(card.expert.hyperparameters.get("temperature") or 0.0)
+    policy = compute_expert(env, temperature)
+    env.close()
+    return Made(policy, {}, 0, [])
+
+
+def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
+    """Trains with Stable-Baselines3."""
     recipe = card.expert
     seed_everything(derive_seed(recipe.seed, "expert"))
     venv = make_training_environments(
@@ -53,36 +111,18 @@ def train_expert(
     if recipe.normalize_rewards:
         gamma = float(recipe.hyperparameters.get("gamma") or 0.99)
         training_env = VecNormalize(venv, norm_obs=False, norm_reward=True, gamma=gamma)
-    started = time.monotonic()
     model = _build(recipe, training_env)
     curve = _Curve(recipe.env_steps, progress)
     model.learn(recipe.env_steps, callback=curve)
-    wall_s = time.monotonic() - started
     venv.close()
-
-    target = directory / recipe.repo
-    save_policy(model.policy, target)
     settings = {
-        "algo": recipe.algo,
-        "seed": recipe.seed,
-        "n_timesteps": recipe.env_steps,
         "n_envs": recipe.environments,
         "net_arch": recipe.net_arch,
         "normalize_observations": recipe.normalize_observations,
         "normalize_rewards": recipe.normalize_rewards,
         "learning_rate_decay": recipe.learning_rate_decay,
-        **recipe.hyperparameters,
     }
-    atomic_write_text(target / "config.yml", yaml.safe_dump(settings, sort_keys=False))
-    atomic_write_text(target / "env_kwargs.yml", yaml.safe_dump(dict(card.kwargs)))
-    training = {
-        "command": command,
-        "imitbench": __version__,
-        "env_steps": model.num_timesteps,
-        "wall_s": round(wall_s, 1),
-        "curve": curve.points,
-    }
-    atomic_write_text(target / "training.json", json.dumps(training, indent=1) + "\n")
+    return Made(model.policy, settings, model.num_timesteps, curve.points)
 
 
 def _build(recipe: ExpertRecipe, venv: Any) -> BaseAlgorithm:

@@ -17,7 +17,9 @@ from imitbench.cards.catalog import (
     suite_directory,
     suite_names,
 )
+from imitbench.cards.suite import EnvironmentCard
 from imitbench.data.demonstrations import read_demonstrations, validate_demonstrations
+from imitbench.data.tabular import TabularModel
 from imitbench.experts.demonstrations import MAX_FILE_BYTES
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
@@ -110,3 +112,45 @@ def test_bundled_demonstrations_are_whole_episodes_of_the_expert(suite, env_id):
         reference.std / np.sqrt(reference.episodes), returns.std() / np.sqrt(len(demos))
     )
     assert abs(returns.mean() - reference.mean) <= tolerance + 1e-6
+
+
+def planned(**changes):
+    """An environment card whose expert is planned, with changes to its recipe."""
+    card = load_suite("tabular").environments["seals/CliffWorld7x4-v0"]
+    document = card.model_dump(mode="json")
+    document["expert"] |= changes
+    return document
+
+
+def test_an_expert_may_be_planned_at_a_temperature():
+    card = EnvironmentCard.model_validate(planned(hyperparameters={"temperature": 0.5}))
+    assert card.expert.algo == "exact"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env_steps": 5}, "env_steps must be 0 for algo exact"),
+        ({"algo": "ppo"}, "env_steps must be 0 for algo exact, and positive for any other"),
+        ({"hyperparameters": {"gamma": 0.9}}, "algo exact has no gamma"),
+    ],
+)
+def test_a_recipe_says_either_training_or_planning(changes, message):
+    with pytest.raises(ValueError, match=message):
+        EnvironmentCard.model_validate(planned(**changes))
+
+
+def test_planning_needs_a_tabular_environment():
+    with pytest.raises(ValueError, match=r"expert\.algo exact needs an environment with tabular"):
+        EnvironmentCard.model_validate({**planned(), "tabular": False})
+
+
+@pytest.mark.parametrize(("suite", "env_id"), CELLS)
+def test_what_is_tabular_has_a_model(suite, env_id):
+    card = load_suite(suite).environments[env_id]
+    env = make_environment(environment_spec(env_id, card))
+    if card.tabular:
+        assert TabularModel.of(env).horizon == card.max_episode_steps
+    else:
+        with pytest.raises(ValueError, match="no tabular environment"):
+            TabularModel.of(env)

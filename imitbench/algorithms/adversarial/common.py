@@ -34,6 +34,7 @@ from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
 from imitbench.data import types
 from imitbench.data.buffer import Buffer
 from imitbench.rewards.reward_nets import RewardNet
+from imitbench.util.fused_adam import with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import training
 from imitbench.util.util import AnyPath, safe_to_tensor
@@ -143,7 +144,9 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             allow_variable_horizon=allow_variable_horizon,
         )
         self.gen_algo.set_logger(self.logger)
-        self._disc_opt = disc_opt_cls(self._reward_net.parameters(), **(disc_opt_kwargs or {}))
+        self._disc_opt = disc_opt_cls(
+            self._reward_net.parameters(), **with_fused(disc_opt_cls, disc_opt_kwargs or {})
+        )
         self.gen_train_timesteps = gen_train_timesteps or _timesteps_of_a_round(gen_algo)
         capacity = gen_replay_buffer_capacity or self.gen_train_timesteps
         self._gen_replay_buffer = _replay_buffer(capacity, venv)

@@ -7,28 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from stable_baselines3 import PPO as SB3PPO
-from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.utils import FloatSchedule
 
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
 from imitbench.algorithms.adversarial.gail import GAIL
+from imitbench.bench.curve import silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.ppo_policy import count_rounds, make_ppo, set_learning_rate
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.data.rollout import flatten_trajectories
-from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.rewards.reward_nets import (
     BasicRewardNet,
     BasicShapedRewardNet,
     NormalizedRewardNet,
     RewardNet,
 )
-from imitbench.rl.ppo import PPO
 from imitbench.store.records import Budget
-from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
@@ -71,7 +67,7 @@ class AdversarialLearner(Learner):
         )
         self._episodes = EpisodeLog(self._environments)
         self._rounds = 0
-        self._generator = _make_generator(self._episodes, options, task.seed, device)
+        self._generator = make_ppo(self._episodes, options, task.seed, device)
         transitions = flatten_trajectories(demos)
         self._trainer = self._make_trainer(
             demonstrations=transitions,
@@ -86,7 +82,7 @@ class AdversarialLearner(Learner):
             * options["n_steps"],
             reward_net=self._make_reward_net(task, options),
             allow_variable_horizon=task.environment.horizon == "variable",
-            custom_logger=HierarchicalLogger(Logger(folder=None, output_formats=[]), []),
+            custom_logger=silent_logger(),
             rng=rng,
         )
 
@@ -100,14 +96,9 @@ class AdversarialLearner(Learner):
         """
         trainer = self._trainer
         steps = trainer.gen_train_timesteps
-        if budget.amount < steps:
-            raise ValueError(
-                f"a budget of {budget.amount} environment steps is less than a single round of "
-                f"{steps}; lower n_envs or n_steps"
-            )
-        rounds = budget.amount // steps
+        rounds = count_rounds(budget.amount, steps)
         while self._rounds < rounds:
-            self._set_learning_rate(self._rounds / rounds)
+            set_learning_rate(self._generator, self._options, self._rounds / rounds)
             trainer.train_gen()
             updates = [trainer.train_disc() for _ in range(trainer.n_disc_updates_per_round)]
             trainer.logger.dump(self._rounds)
@@ -115,16 +106,6 @@ class AdversarialLearner(Learner):
             callback(self._rounds * steps, {**self._episodes.pop(), **_mean_of(updates)})
             checkpoint()
         return self._rounds * steps
-
-    def _set_learning_rate(self, spent: float) -> None:
-        """Sets PPO's step size for a round, `spent` being the share of the budget before it.
-
-        PPO itself knows of one round only, so its own schedules do not reach over the budget.
-        """
-        rate: float = self._options["learning_rate"]
-        if self._options["learning_rate_decay"] == "linear":
-            rate *= 1.0 - spent
-        self._generator.lr_schedule = FloatSchedule(rate)
 
     def policy(self) -> BasePolicy:
         """The generator's policy."""
@@ -184,37 +165,6 @@ class AIRLLearner(AdversarialLearner):
 
     def _make_trainer(self, **arguments: Any) -> AdversarialTrainer:
         return AIRL(**arguments)
-
-
-def _make_generator(venv: EpisodeLog, options: Mapping[str, Any], seed: int, device: str) -> SB3PPO:
-    names = (
-        "n_steps",
-        "batch_size",
-        "n_epochs",
-        "learning_rate",
-        "gamma",
-        "gae_lambda",
-        "clip_range",
-        "ent_coef",
-        "vf_coef",
-    )
-    algorithm: type[SB3PPO] = PPO if options["lean_ppo"] else SB3PPO
-    policy_kwargs: dict[str, Any] = {
-        "net_arch": [options["hidden_size"]] * options["hidden_layers"]
-    }
-    if options["normalize_observations"]:
-        policy_kwargs |= {
-            "features_extractor_class": NormalizeFeaturesExtractor,
-            "features_extractor_kwargs": {"normalize_class": RunningNorm},
-        }
-    return algorithm(
-        "MlpPolicy",
-        venv,
-        seed=seed,
-        device=device,
-        policy_kwargs=policy_kwargs,
-        **{name: options[name] for name in names},
-    )
 
 
 def _mean_of(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -7,8 +7,8 @@ from imitbench.algorithms.mce_irl import TabularRewardNet
 from imitbench.bench.artifacts import load_demos
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Task
-from imitbench.bench.learners.mce_irl import MCEIRLLearner
-from imitbench.bench.spec import Settings, environment_spec, make_spec
+from imitbench.bench.learners.mce_irl import CURVE_POINTS, MCEIRLLearner
+from imitbench.bench.spec import Settings, make_spec
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
 from imitbench.stats.tabular import policy_value_regret
 from imitbench.store.records import Budget, EnvironmentSpec
@@ -31,7 +31,7 @@ def set_up(spec=None, **settings):
 
 @pytest.mark.parametrize("tabular_reward", [True, False])
 def test_learns_to_do_as_well_as_the_expert(tabular_reward):
-    learner, env = set_up(tabular_reward=tabular_reward, learning_rate=0.05)
+    learner, env = set_up(tabular_reward=tabular_reward, learning_rate=0.02)
     points = []
     budget = Budget(name="quick", unit="batches", amount=600)
     assert learner.train(budget, lambda step, metrics: points.append((step, metrics))) == 0
@@ -39,8 +39,8 @@ def test_learns_to_do_as_well_as_the_expert(tabular_reward):
     regrets = [metrics["mce_irl/regret"] for _, metrics in points]
     card = SUITE.environments[ENV_ID].references
     assert regrets[-1] < 0.1 * (card.expert.mean - card.random.mean)
-    assert regrets[-1] < regrets[0]
-    assert points[-1][1]["mce_irl/visit_distance"] < points[0][1]["mce_irl/visit_distance"]
+    assert len(regrets) == CURVE_POINTS
+    assert points[-1][1]["mce_irl/visit_distance"] < 0.05
     assert points[-1][1]["mce_irl/reward_rank_correlation"] > 0.3
     # What is evaluated is what was learnt, on observations.
     assert policy_value_regret(env, learner.policy().pi) == pytest.approx(regrets[-1])
@@ -51,10 +51,5 @@ def test_the_reward_is_a_table_if_asked():
 
 
 def test_an_environment_without_a_model_is_told():
-    with pytest.raises(ValueError, match="task: CartPole.* is no tabular environment"):
+    with pytest.raises(ValueError, match=r"task: CartPole.* is no tabular environment"):
         set_up(EnvironmentSpec(id="CartPole-v1"))
-
-
-def test_the_specification_is_that_of_the_card():
-    card = SUITE.environments[ENV_ID]
-    assert environment_spec(ENV_ID, card).module == "imitbench.data.random_mdps"

@@ -1,0 +1,254 @@
+"""Density estimates by kernels, and the standardisation of what goes into them.
+
+Source: Parzen 1962, "On Estimation of a Probability Density Function and Mode".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+
+Array = npt.NDArray[Any]
+
+KERNELS = ("gaussian", "tophat", "epanechnikov", "exponential", "linear", "cosine")
+"""Names of the kernels; all but the Gaussian one are scikit-learn's."""
+
+# Elements of the largest intermediate result, so that it stays in the cache (2 MiB).
+_BLOCK = 2**18
+_COLUMNS = 2**14
+# Squared radius of the points, in bandwidths, up to which the product form of a distance is good
+# for 1e-7 in the log-density: it loses about (d + 1) * 2**-53 times this.
+_MAX_SQUARED_RADIUS = 1e7
+# Below this exponent, results would be subnormal numbers, which take a hundred times longer.
+_LEAST_EXPONENT = -700.0
+
+
+class DensityModel(Protocol):
+    """A probability density."""
+
+    def log_density(self, queries: Array) -> Array:
+        """Natural logarithm of the density.
+
+        Args:
+            queries: Shape (m, d).
+
+        Returns:
+            Shape (m,), float64; minus infinity where the density is zero.
+        """
+
+
+class GaussianDensity:
+    """The mean of normal densities around points, computed exactly.
+
+    The logarithm of a sum of exponentials over all points takes a matrix product and an
+    exponential per pair. Pairs are worked through in blocks, so memory does not grow with their
+    number. In the dimensions of states and actions, a tree of points rules out too few of them
+    to be worth its bookkeeping.
+
+    Args:
+        points: Shape (n, d), at least one.
+        bandwidth: Standard deviation of the normal densities.
+    """
+
+    def __init__(self, points: Array, bandwidth: float) -> None:
+        points = np.asarray(points, dtype=np.float64)
+        count, dims = points.shape
+        self._bandwidth = bandwidth
+        # Distances do not change when all points move; their rounding errors do.
+        self._centre = points.mean(axis=0)
+        scaled = (points - self._centre) / bandwidth
+        self._log_normaliser = math.log(count) + dims * (
+            0.5 * math.log(2 * math.pi) + math.log(bandwidth)
+        )
+        squares = np.einsum("ij,ij->i", scaled, scaled)
+        self._by_product = float(squares.max(initial=0.0)) <= _MAX_SQUARED_RADIUS
+        # -|x - y|² / 2 = (x, 1) · (y, -|y|² / 2) - |x|² / 2
+        rows = np.concatenate([scaled, -0.5 * squares[:, None]], axis=1).T
+        self._chunks = [
+            np.ascontiguousarray(rows[:, start : start + _COLUMNS])
+            for start in range(0, count, _COLUMNS)
+        ]
+
+    def log_density(self, queries: Array) -> Array:
+        """Natural logarithm of the density; see `DensityModel`."""
+        scaled = (np.asarray(queries, dtype=np.float64) - self._centre) / self._bandwidth
+        total = np.full(len(scaled), -np.inf)
+        columns = self._chunks[0].shape[1]
+        height = max(1, _BLOCK // columns)
+        buffer = np.empty(min(height, len(scaled)) * columns)
+        exponents = self._exponents_by_product if self._by_product else self._exponents
+        for chunk in self._chunks:
+            for start in range(0, len(scaled), height):
+                rows = slice(start, start + height)
+                part = scaled[rows]
+                block = buffer[: len(part) * chunk.shape[1]].reshape(len(part), -1)
+                exponents(part, chunk, block)
+                total[rows] = np.logaddexp(total[rows], _log_sum_exp(block))
+        if self._by_product:
+            total -= 0.5 * np.einsum("ij,ij->i", scaled, scaled)
+        return np.asarray(total - self._log_normaliser)
+
+    def _exponents_by_product(self, queries: Array, chunk: Array, out: Array) -> None:
+        """Exponents of all pairs, too great by half the square of the query."""
+        ones = np.ones((len(queries), 1))
+        inputs = th.from_numpy(np.concatenate([queries, ones], axis=1))
+        th.mm(inputs, th.from_numpy(chunk), out=th.from_numpy(out))
+
+    def _exponents(self, queries: Array, chunk: Array, out: Array) -> None:
+        """Exponents of all pairs, from differences: slower, but exact at any distance."""
+        out.fill(0.0)
+        for query, point in zip(queries.T, chunk[:-1], strict=True):
+            difference = query[:, None] - point
+            out -= np.multiply(difference, difference, out=difference)
+        out *= 0.5
+
+
+def _log_sum_exp(exponents: Array) -> Array:
+    """Logarithm of the sum of the exponentials of each row; overwrites its argument.
+
+    Torch or NumPy, whichever is faster at an operation on one thread.
+    """
+    tensor = th.from_numpy(exponents)
+    greatest = tensor.amax(dim=1, keepdim=True)
+    tensor.sub_(greatest).clamp_(min=_LEAST_EXPONENT)
+    np.exp(exponents, out=exponents)
+    return np.asarray(np.log(tensor.sum(dim=1).numpy()) + greatest.numpy()[:, 0])
+
+
+class SklearnDensity:
+    """A density with any kernel of scikit-learn.
+
+    All points are in one leaf of its tree, which makes it sum up all pairs. With more leaves it
+    adds to and subtracts from bounds, which loses all digits where the density is small.
+
+    Args:
+        points: Shape (n, d), at least one.
+        kernel: One of `KERNELS`.
+        bandwidth: Width of the kernel.
+    """
+
+    def __init__(self, points: Array, kernel: str, bandwidth: float) -> None:
+        # Imported here because it takes a second and most uses go without.
+        from sklearn.neighbors import KernelDensity
+
+        self._estimator = KernelDensity(
+            kernel=kernel, bandwidth=bandwidth, atol=0.0, rtol=0.0, leaf_size=len(points)
+        ).fit(np.asarray(points, dtype=np.float64))
+
+    def log_density(self, queries: Array) -> Array:
+        """Natural logarithm of the density; see `DensityModel`."""
+        return np.asarray(self._estimator.score_samples(np.asarray(queries, dtype=np.float64)))
+
+
+def check_kernel(kernel: str, bandwidth: float) -> None:
+    """Makes sure that there is such a kernel.
+
+    Raises:
+        ValueError: An unknown name, or a bandwidth that is not positive and finite.
+    """
+    if kernel not in KERNELS:
+        raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, not {kernel!r}")
+    if not (isinstance(bandwidth, int | float) and 0 < bandwidth < math.inf):
+        raise ValueError(f"kernel_bandwidth must be positive and finite, not {bandwidth!r}")
+
+
+def fit_density(points: Array, kernel: str, bandwidth: float) -> DensityModel:
+    """Estimates a density from points.
+
+    Args:
+        points: Shape (n, d), at least one.
+        kernel: One of `KERNELS`.
+        bandwidth: Width of the kernel.
+    """
+    if kernel == "gaussian":
+        return GaussianDensity(points, bandwidth)
+    return SklearnDensity(points, kernel, bandwidth)
+
+
+class Standardiser:
+    """Shifts and scales each column to mean zero and variance one over some rows.
+
+    Columns that do not vary, up to rounding, are shifted only.
+
+    Args:
+        rows: Shape (n, d).
+        enabled: Otherwise rows stay as they are.
+    """
+
+    def __init__(self, rows: Array, enabled: bool = True) -> None:
+        rows = np.asarray(rows, dtype=np.float64)
+        self._mean = rows.mean(axis=0) if enabled else np.zeros(rows.shape[1])
+        self._scale = np.ones(rows.shape[1])
+        if enabled:
+            variance = rows.var(axis=0)
+            # What rounding makes of the variance of a column in which all numbers are equal.
+            epsilon, count = np.finfo(np.float64).eps, len(rows)
+            noise = count * epsilon * variance + (count * self._mean * epsilon) ** 2
+            varies = variance > noise
+            self._scale[varies] = np.sqrt(variance[varies])
+
+    def __call__(self, rows: Array) -> Array:
+        """Transforms rows, shape (m, d); the result is float64."""
+        return np.asarray((rows - self._mean) / self._scale, dtype=np.float64)
+
+
+class TimedDensity:
+    """Densities of each time, or a single one of all times, over standardised rows.
+
+    Args:
+        rows_by_time: Rows to estimate from, each of shape (n, d); a single entry `None` stands
+            for all times.
+        kernel: One of `KERNELS`.
+        bandwidth: Width of the kernel.
+        standardise: Whether rows are standardised by those of all times together.
+    """
+
+    def __init__(
+        self,
+        rows_by_time: Mapping[int | None, Array],
+        kernel: str,
+        bandwidth: float,
+        standardise: bool,
+    ) -> None:
+        self._standardise = Standardiser(np.concatenate(list(rows_by_time.values())), standardise)
+        self._models = {
+            time: fit_density(self._standardise(rows), kernel, bandwidth)
+            for time, rows in rows_by_time.items()
+        }
+
+    def log_density(self, rows: Array, steps: Array | None) -> Array:
+        """Natural logarithm of the density.
+
+        Args:
+            rows: Shape (m, d).
+            steps: Time of each row, shape (m,); ignored by a single density of all times.
+
+        Returns:
+            Shape (m,), float64.
+
+        Raises:
+            ValueError: `steps` are missing, of another shape, or beyond what is known.
+        """
+        rows = self._standardise(rows)
+        if None in self._models:
+            return self._models[None].log_density(rows)
+        if steps is None:
+            raise ValueError("steps: a density that is not stationary needs them")
+        steps = np.asarray(steps)
+        if steps.shape != (len(rows),):
+            raise ValueError(f"steps has shape {steps.shape}; it needs ({len(rows)},)")
+        result = np.empty(len(rows))
+        for time in np.unique(steps).tolist():
+            if time not in self._models:
+                raise ValueError(
+                    f"steps: time {time} is beyond the demonstrations, which have "
+                    f"{len(self._models)} steps"
+                )
+            at_time = steps == time
+            result[at_time] = self._models[time].log_density(rows[at_time])
+        return result

@@ -1,0 +1,237 @@
+"""Inverse reinforcement learning by maximum causal entropy, on tabular environments.
+
+Source: Ziebart 2010, "Modeling Purposeful Adaptive Behavior with the Principle of Maximum Causal
+Entropy", chapters 9 and 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+
+from imitbench.algorithms import base
+from imitbench.algorithms.mce_demonstrations import demonstrated_occupancies
+from imitbench.algorithms.mce_planning import (
+    SoftPlanner,
+    check_discount,
+    mce_occupancy_measures,
+    mce_partition_fh,
+)
+from imitbench.algorithms.mce_rewards import (
+    TabularRewardNet,
+    encode_states,
+    make_state_rewards,
+    rewards_of_states,
+    squeeze_r,
+)
+from imitbench.data import types
+from imitbench.data.tabular import TabularModel, state_space_of
+from imitbench.policies.tabular import TabularPolicy
+from imitbench.rewards.reward_nets import RewardNet
+from imitbench.util.fused_adam import direct_step, with_fused
+from imitbench.util.logger import HierarchicalLogger
+from imitbench.util.networks import evaluating, training
+
+__all__ = [
+    "MCEIRL",
+    "TabularPolicy",
+    "TabularRewardNet",
+    "mce_occupancy_measures",
+    "mce_partition_fh",
+    "squeeze_r",
+]
+
+Floats = npt.NDArray[np.float64]
+MCEDemonstrations = npt.NDArray[Any] | base.AnyTransitions
+
+
+class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
+    """Learns a reward of states whose softly optimal policy visits states as the expert does.
+
+    The reward reads observations; the policy acts on states. Each iteration plans for the present
+    reward, compares visits, and takes an optimizer step along the gradient of the demonstrations'
+    causal log-likelihood, which is the difference of visits.
+
+    Args:
+        demonstrations: Trajectories, transitions, an iterable of batches of transitions, or the
+            expert's (discounted) visits of states, shape (states,). `None` when they are set
+            later. Observations are states, vectors with a one for the state, or those of the
+            environment.
+        env: A tabular environment, such as `seals.base_envs.TabularModelPOMDP`.
+        reward_net: Network of the state alone; `TabularRewardNet` has one parameter per state.
+        rng: Draws the policy's actions.
+        optimizer_cls: Class of the optimizer.
+        optimizer_kwargs: Its arguments.
+        discount: Discount factor, from 0 to 1. Unless it is 1, demonstrations must be
+            trajectories or visits, since transitions do not tell their step.
+        linf_eps: Training ends when visits of no state differ by more than this.
+        grad_l2_eps: Training ends when the gradient by the parameters is no longer than this.
+        log_interval: Iterations between two records in the log; `None` for none.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Attributes:
+        env: The environment.
+        reward_net: The network, trained in place.
+        optimizer: Its optimizer.
+        demo_state_om: Visits of each state by the expert, shape (states,), float64; they add up
+            to the discounted number of steps. `None` before there are demonstrations.
+
+    Raises:
+        ValueError: `env` is not tabular or has no finite horizon, `reward_net` uses more than
+            the state, `discount` is out of range, `log_interval` is not positive, or
+            demonstrations do not fit.
+    """
+
+    demo_state_om: Floats | None
+
+    def __init__(
+        self,
+        demonstrations: MCEDemonstrations | None,
+        env: Any,
+        reward_net: RewardNet,
+        rng: np.random.Generator,
+        optimizer_cls: type[th.optim.Optimizer] = th.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        discount: float = 1.0,
+        linf_eps: float = 1e-3,
+        grad_l2_eps: float = 1e-4,
+        log_interval: int | None = 100,
+        *,
+        custom_logger: HierarchicalLogger | None = None,
+    ) -> None:
+        check_discount(discount)
+        if log_interval is not None and log_interval < 1:
+            raise ValueError(f"log_interval must be positive or None, not {log_interval}")
+        self.env = env
+        self.discount = discount
+        self.reward_net = reward_net
+        self.rng = rng
+        self.linf_eps = linf_eps
+        self.grad_l2_eps = grad_l2_eps
+        self.log_interval = log_interval
+        self.demo_state_om = None
+        self._model = TabularModel.of(env)
+        self._states = encode_states(reward_net, self._model)
+        self._planner = SoftPlanner(self._model, discount)
+        self.optimizer = optimizer_cls(
+            reward_net.parameters(), **with_fused(optimizer_cls, optimizer_kwargs or {})
+        )
+        actions = self._model.actions
+        shape = (self._model.horizon, self._model.states, actions)
+        self._policy = TabularPolicy(
+            state_space_of(env), env.action_space, np.full(shape, 1 / actions), rng
+        )
+        # Visits are no `AnyTransitions`, but the base class only hands them on.
+        given = cast("base.AnyTransitions | None", demonstrations)
+        super().__init__(demonstrations=given, custom_logger=custom_logger)
+
+    @property
+    def policy(self) -> TabularPolicy:
+        """The softly optimal policy for the reward that was learnt last; uniform at first."""
+        return self._policy
+
+    def set_demonstrations(self, demonstrations: MCEDemonstrations) -> None:
+        """Replaces the demonstrations.
+
+        Args:
+            demonstrations: As in the constructor.
+
+        Raises:
+            ValueError: They are empty, hold something else than states of the environment, are
+                trajectories of another length than its horizon, or transitions though there is a
+                discount; or visits do not add up to the discounted number of steps.
+            TypeError: Demonstrations of another type.
+        """
+        self.demo_state_om = demonstrated_occupancies(demonstrations, self._model, self.discount)
+
+    def train(self, max_iter: int = 1000) -> Floats:
+        """Trains until visits match, the gradient vanishes, or iterations are spent.
+
+        Args:
+            max_iter: Most iterations.
+
+        Returns:
+            Visits of each state under the final reward, shape (states,), float64. The policy is
+            the one for this reward, too.
+
+        Raises:
+            ValueError: There are no demonstrations, or the reward stopped being finite.
+        """
+        if self.demo_state_om is None:
+            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+        if max_iter < 0:
+            raise ValueError(f"max_iter must not be negative, not {max_iter}")
+        with training(self.reward_net):
+            visits = self._iterate(self.demo_state_om, max_iter)
+        if visits is None:  # the last step changed the reward
+            visits = self._visits(self.rewards())
+        self._policy.set_pi(self._planner.policy.transpose(0, 2, 1))
+        return visits
+
+    def rewards(self) -> Floats:
+        """Learnt reward of each state, shape (states,), float64."""
+        with th.no_grad(), evaluating(self.reward_net):
+            rewards = rewards_of_states(self.reward_net, self._states).cpu().numpy()
+        return rewards.astype(np.float64)
+
+    def _iterate(self, wanted: Floats, max_iter: int) -> Floats | None:
+        """Takes steps; returns visits where training ended before the iterations were spent."""
+        source = make_state_rewards(self.reward_net, self._states)
+        compute, differentiate = source.compute, source.differentiate
+        step = None
+        for iteration in range(max_iter):
+            visits = self._visits(compute())
+            difference = visits - wanted
+            length = differentiate(difference)
+            distance = float(np.abs(difference).max())
+            if self.log_interval is not None and iteration % self.log_interval == 0:
+                self._log(iteration, distance, length)
+            if distance <= self.linf_eps or length <= self.grad_l2_eps:
+                return visits
+            step = step or direct_step(self.optimizer)  # which looks for gradients
+            step()
+        return None
+
+    def _visits(self, rewards: Floats) -> Floats:
+        try:
+            self._planner.plan(rewards)
+        except ValueError as error:
+            raise ValueError(f"reward_net: {error}; try a smaller learning rate") from error
+        return self._planner.cumulate(self._planner.occupancies())
+
+    def _log(self, iteration: int, distance: float, length: float) -> None:
+        weights = [each.detach() for each in self.reward_net.parameters()]
+        self.logger.record("iteration", iteration)
+        self.logger.record("linf_delta", distance)
+        self.logger.record("weight_norm", float(th.nn.utils.get_total_norm(weights)))
+        self.logger.record("grad_norm", length)
+        self.logger.dump(iteration)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on, and the policy.
+
+        Returns:
+            Tensors, arrays, numbers and dictionaries of them.
+        """
+        return {
+            "reward_net": self.reward_net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "rng": self.rng.bit_generator.state,
+            "pi": self._policy.pi.copy(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave; the demonstrations are set apart from it.
+
+        Raises:
+            ValueError: The state belongs to another environment.
+        """
+        self._model.check_policy(np.asarray(state["pi"]), "state: pi")
+        self.reward_net.load_state_dict(state["reward_net"])
+        self.optimizer.load_state_dict(cast(dict[str, Any], state["optimizer"]))
+        self.rng.bit_generator.state = state["rng"]
+        self._policy.set_pi(np.asarray(state["pi"]))

@@ -1,0 +1,324 @@
+"""Rewards of all states of a tabular environment, and the way back to a network's parameters."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import torch as th
+from torch import nn
+
+from imitbench.data.tabular import TabularModel
+from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
+from imitbench.util.networks import SqueezeLayer
+
+Floats = npt.NDArray[np.float64]
+_OTHER_INPUTS = ("use_action", "use_next_state", "use_done")
+
+
+class TabularRewardNet(RewardNet):
+    """One parameter per state, all of them zero at first.
+
+    Args:
+        observation_space: Space of observations; only what it is combined with needs it.
+        action_space: Space of actions.
+        observations: Observation of each state, shape (states, size), to tell states by; numbers
+            of states where the observation space is discrete.
+
+    Raises:
+        ValueError: `observations` are none of the space, or two states have the same.
+    """
+
+    observations: th.Tensor
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        observations: npt.NDArray[Any],
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        known = self._encode_state(observations, th.device("cpu"), th.float32).flatten(1)
+        if len(np.unique(known.numpy(), axis=0)) != len(known):
+            raise ValueError("observations: two states have the same; a table cannot tell them")
+        self.register_buffer("observations", known)
+        self.values = nn.Parameter(th.zeros(len(known)))
+
+    @classmethod
+    def of(cls, env: Any) -> TabularRewardNet:
+        """Makes the table of a tabular environment.
+
+        Raises:
+            ValueError: It is not tabular.
+        """
+        model = TabularModel.of(env)
+        known = np.arange(model.states) if model.observations is None else model.observations
+        return cls(env.observation_space, env.action_space, known)
+
+    def forward(
+        self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
+    ) -> th.Tensor:
+        """Rewards of states, of which observations decide; what is not the state is not used.
+
+        Raises:
+            ValueError: An observation is that of no state.
+        """
+        del action, next_state, done
+        flat = state.flatten(1)
+        known = self.observations
+        if flat.shape == known.shape and th.equal(flat, known):
+            return self.values
+        distances = th.cdist(flat, known, compute_mode="donot_use_mm_for_euclid_dist")
+        closest, index = distances.min(dim=1)
+        if bool((closest > 0).any()):
+            raise ValueError("state: holds an observation of no state")
+        return self.values[index]
+
+
+class StateRewards(ABC):
+    """Rewards of all states, as a function of a network's parameters."""
+
+    @abstractmethod
+    def compute(self) -> Floats:
+        """Rewards by the present parameters, shape (states,)."""
+
+    @abstractmethod
+    def differentiate(self, by_reward: Floats) -> float:
+        """Puts gradients into `grad` of the parameters, replacing those there.
+
+        Args:
+            by_reward: Derivative of the loss by each reward of the last `compute`, shape
+                (states,).
+
+        Returns:
+            Length of the gradient.
+        """
+
+
+class NetworkRewards(StateRewards):
+    """Through automatic differentiation, for any network.
+
+    Args:
+        net: The network.
+        states: Encoded observations of all states.
+    """
+
+    def __init__(self, net: RewardNet, states: th.Tensor) -> None:
+        self._net = net
+        self._states = states
+        self._parameters = [each for each in net.parameters() if each.requires_grad]
+        self._output = th.zeros(len(states))
+
+    def compute(self) -> Floats:
+        """Rewards by the present parameters."""
+        self._output = rewards_of_states(self._net, self._states)
+        rewards: Floats = self._output.detach().cpu().numpy().astype(np.float64)
+        return rewards
+
+    def differentiate(self, by_reward: Floats) -> float:
+        """Puts gradients into `grad` of the parameters."""
+        for parameter in self._parameters:  # in place, so that the optimizer need not look again
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+        self._output.backward(th.from_numpy(by_reward).to(self._output))  # type: ignore[no-untyped-call]
+        gradients = [each.grad for each in self._parameters if each.grad is not None]
+        return float(th.nn.utils.get_total_norm(gradients))
+
+
+class TableRewards(StateRewards):
+    """The parameters themselves, of a table on the CPU.
+
+    Args:
+        values: Reward of each state.
+    """
+
+    def __init__(self, values: nn.Parameter) -> None:
+        self._values = values.detach().numpy()
+        self._gradient = np.zeros_like(self._values)
+        values.grad = th.from_numpy(self._gradient)
+
+    def compute(self) -> Floats:
+        """Rewards by the present parameters."""
+        return self._values.astype(np.float64)
+
+    def differentiate(self, by_reward: Floats) -> float:
+        """Puts gradients into `grad` of the parameters."""
+        np.copyto(self._gradient, by_reward, casting="same_kind")
+        return math.sqrt(np.dot(self._gradient, self._gradient))
+
+
+class PerceptronRewards(StateRewards):
+    """In closed form, for linear layers with rectifiers between them, in the parameters' memory.
+
+    Args:
+        layers: The linear layers.
+        states: Encoded observations of all states, shape (states, size).
+    """
+
+    def __init__(self, layers: list[nn.Linear], states: th.Tensor) -> None:
+        count = len(states)
+        self._weights = [layer.weight.detach().numpy() for layer in layers]
+        self._biases = [layer.bias.detach().numpy() for layer in layers]
+        dtype = self._weights[0].dtype
+        # What each layer reads, and last what comes out.
+        self._values = [np.ascontiguousarray(states.flatten(1).numpy(), dtype=dtype)]
+        self._values += [np.empty((count, len(weight)), dtype) for weight in self._weights]
+        self._by_value = [np.empty_like(values) for values in self._values]
+        self._is_positive = [np.empty(values.shape, bool) for values in self._values]
+        self._ones = np.ones(count, dtype)
+        # All gradients lie in one vector, so that its length takes one call.
+        parameters = [each for layer in layers for each in (layer.weight, layer.bias)]
+        self._gradient = np.zeros(sum(each.numel() for each in parameters), dtype)
+        self._parts: list[npt.NDArray[Any]] = []
+        offset = 0
+        for parameter in parameters:
+            part = self._gradient[offset : offset + parameter.numel()]
+            self._parts.append(part.reshape(tuple(parameter.shape)))
+            parameter.grad = th.from_numpy(self._parts[-1])
+            offset += parameter.numel()
+
+    def compute(self) -> Floats:
+        """Rewards by the present parameters."""
+        last = len(self._weights) - 1
+        for index, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
+            out = self._values[index + 1]
+            np.dot(self._values[index], weight.T, out)
+            np.add(out, bias, out)
+            if index < last:
+                mask = self._is_positive[index + 1]
+                np.greater(out, 0, mask)
+                np.multiply(out, mask, out)
+        return self._values[-1][:, 0].astype(np.float64)
+
+    def differentiate(self, by_reward: Floats) -> float:
+        """Puts gradients into `grad` of the parameters."""
+        self._by_value[-1][:, 0] = by_reward
+        for index in range(len(self._weights) - 1, -1, -1):
+            by_output, read = self._by_value[index + 1], self._values[index]
+            np.dot(by_output.T, read, self._parts[2 * index])
+            self._ones.dot(by_output, self._parts[2 * index + 1])
+            if index:
+                np.dot(by_output, self._weights[index], self._by_value[index])
+                np.multiply(self._by_value[index], self._is_positive[index], self._by_value[index])
+        return math.sqrt(np.dot(self._gradient, self._gradient))
+
+
+def make_state_rewards(net: RewardNet, states: th.Tensor) -> StateRewards:
+    """Chooses the fastest way to the rewards of all states and their derivatives.
+
+    Args:
+        net: The network.
+        states: Encoded observations of all states.
+    """
+    if type(net) is TabularRewardNet and _is_plain(net):
+        return TableRewards(net.values)
+    layers = _plain_layers(net)
+    return NetworkRewards(net, states) if layers is None else PerceptronRewards(layers, states)
+
+
+def encode_states(net: RewardNet, model: TabularModel) -> th.Tensor:
+    """All states as a reward network reads them.
+
+    Args:
+        net: The network.
+        model: The environment.
+
+    Raises:
+        ValueError: The network was made for other observations, or uses more than the state.
+    """
+    for name in _OTHER_INPUTS:
+        if getattr(net, name, False):
+            raise ValueError(
+                f"reward_net: it has {name}=True, but rewards must depend on the state alone; "
+                f"make it with {name}=False"
+            )
+    if not getattr(net, "use_state", True):
+        raise ValueError("reward_net: it has use_state=False, but rewards depend on the state")
+    known = np.arange(model.states) if model.observations is None else model.observations
+    count = len(known)
+    start = int(getattr(net.action_space, "start", 0))
+    actions = np.full(count, start, dtype=np.int64)
+    try:
+        states = net.preprocess(known, actions, known, np.zeros(count, dtype=bool))[0]
+    except ValueError as error:
+        raise ValueError(
+            f"reward_net: it cannot read this environment's states: {error}"
+        ) from error
+    with th.no_grad():
+        training = net.training
+        try:
+            rewards_of_states(net.eval(), states)
+        except (TypeError, AttributeError) as error:
+            raise ValueError(
+                f"reward_net: it must need nothing but the state, as the others are None ({error})"
+            ) from error
+        finally:
+            net.train(training)
+    return states
+
+
+def rewards_of_states(net: RewardNet, states: th.Tensor) -> th.Tensor:
+    """Rewards with gradients, shape (states,).
+
+    Raises:
+        ValueError: The network gives another shape.
+    """
+    rewards = squeeze_r(net(states, None, None, None))
+    if len(rewards) != len(states):
+        raise ValueError(f"reward_net: gave {len(rewards)} rewards for {len(states)} states")
+    return rewards
+
+
+def squeeze_r(r_output: th.Tensor) -> th.Tensor:
+    """Takes away a reward's second dimension, if it has one.
+
+    Args:
+        r_output: Shape (states,) or (states, 1).
+
+    Returns:
+        Shape (states,).
+
+    Raises:
+        ValueError: Any other shape.
+    """
+    if r_output.ndim == 2 and r_output.shape[1] == 1:
+        return r_output.squeeze(1)
+    if r_output.ndim != 1:
+        raise ValueError(
+            f"r_output has shape {tuple(r_output.shape)}; it needs (states,) or (states, 1)"
+        )
+    return r_output
+
+
+def _plain_layers(net: RewardNet) -> list[nn.Linear] | None:
+    """The linear layers of a plain perceptron on the CPU; `None` for any other network."""
+    if type(net) is not BasicRewardNet or not _is_plain(net):
+        return None
+    layers = list(net.mlp)
+    if layers and type(layers[-1]) is SqueezeLayer:
+        layers.pop()
+    linear, between = layers[::2], layers[1::2]
+    plain = (
+        len(layers) % 2 == 1
+        and all(type(layer) is nn.Linear for layer in linear)
+        and all(type(layer) is nn.ReLU for layer in between)
+    )
+    return [layer for layer in linear if isinstance(layer, nn.Linear)] if plain else None
+
+
+def _is_plain(net: RewardNet) -> bool:
+    """Whether nothing but its parameters, in the CPU's memory, decides what a network does."""
+    return not any(
+        module._forward_hooks or module._forward_pre_hooks for module in net.modules()
+    ) and all(
+        each.device.type == "cpu"
+        and each.requires_grad
+        and each.is_contiguous()
+        and each.dtype in (th.float32, th.float64)
+        and not each._backward_hooks
+        for each in net.parameters()
+    )

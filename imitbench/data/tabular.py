@@ -1,0 +1,238 @@
+"""Tabular environments: their model, checked once, and states read from observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+_ATTRIBUTES = (
+    "transition_matrix",
+    "reward_matrix",
+    "initial_state_dist",
+    "horizon",
+    "state_space",
+    "action_space",
+)
+
+
+@dataclass(frozen=True)
+class TabularModel:
+    """Everything that there is to know about a tabular environment.
+
+    Attributes:
+        transitions: Probability of each next state, shape (states, actions, states), in the
+            environment's own data type.
+        rewards: Rewards, shape (states, actions, states) or a prefix of it, float64.
+        initial: Distribution of the first state, shape (states,), float64.
+        horizon: Steps of every episode.
+        observations: Observation of each state, shape (states, size); `None` where the
+            observation is the number of the state.
+    """
+
+    transitions: Array
+    rewards: Floats
+    initial: Floats
+    horizon: int
+    observations: Array | None
+
+    @classmethod
+    def of(cls, env: Any, argument: str = "env") -> TabularModel:
+        """Reads the model of an environment, through whatever wraps it.
+
+        Args:
+            env: An environment with the attributes of `seals.base_envs.TabularModelPOMDP`.
+            argument: Name of the argument that it comes from, for messages.
+
+        Raises:
+            ValueError: It is not tabular, has no finite horizon, or its probabilities are none.
+        """
+        inner = getattr(env, "unwrapped", env)
+        absent = [name for name in _ATTRIBUTES if not hasattr(inner, name)]
+        if absent:
+            raise ValueError(
+                f"{argument}: {type(inner).__name__} is no tabular environment (it has no "
+                f"{', '.join(absent)}); use one like seals.base_envs.TabularModelPOMDP"
+            )
+        horizon = inner.horizon
+        if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
+            raise ValueError(
+                f"{argument}: its horizon must be a positive whole number, not {horizon}"
+            )
+        transitions = np.asarray(inner.transition_matrix)
+        initial = np.asarray(inner.initial_state_dist, dtype=np.float64)
+        _check_distributions(transitions, f"{argument}: transition_matrix")
+        _check_distributions(initial, f"{argument}: initial_state_dist")
+        rewards = np.asarray(inner.reward_matrix, dtype=np.float64)
+        model = cls(
+            transitions,
+            rewards,
+            initial / initial.sum(),
+            int(horizon),
+            getattr(inner, "observation_matrix", None),
+        )
+        model.check_rewards(rewards, f"{argument}: reward_matrix")
+        return model
+
+    @property
+    def states(self) -> int:
+        """Number of states."""
+        return int(self.transitions.shape[0])
+
+    @property
+    def actions(self) -> int:
+        """Number of actions."""
+        return int(self.transitions.shape[1])
+
+    def check_rewards(self, rewards: Array, argument: str) -> None:
+        """Raises a `ValueError` unless rewards have a shape that fits and are finite."""
+        if not rewards.ndim or rewards.shape != self.transitions.shape[: rewards.ndim]:
+            raise ValueError(
+                f"{argument}: has shape {rewards.shape}; it needs {self.transitions.shape} or the "
+                "first one or two numbers of it (states, actions, next states)"
+            )
+        if not np.isfinite(rewards).all():
+            raise ValueError(f"{argument}: not all rewards are finite")
+
+    def check_policy(self, pi: Array, argument: str = "pi") -> None:
+        """Raises a `ValueError` unless an array is a policy for each step of an episode."""
+        expected = (self.horizon, self.states, self.actions)
+        if pi.shape != expected:
+            raise ValueError(
+                f"{argument}: has shape {pi.shape}; it needs {expected} (steps, states, actions)"
+            )
+        _check_distributions(pi, argument)
+
+    def rewards_by_action(self, rewards: Array) -> Floats:
+        """Expected rewards of actions.
+
+        Args:
+            rewards: Shape (states, actions, states) or a prefix of it.
+
+        Returns:
+            Shape (states, actions), float64; a read-only view where nothing is averaged.
+        """
+        if rewards.ndim == 3:
+            expected: Floats = np.einsum("sat,sat->sa", self.transitions, rewards, dtype=np.float64)
+            return expected
+        full = rewards if rewards.ndim == 2 else rewards[:, None]
+        return np.broadcast_to(full.astype(np.float64), (self.states, self.actions))
+
+
+class ObservationDecoder:
+    """Finds out which states observations were made in.
+
+    Args:
+        n_states: Number of states.
+        observations: Observation of each state, shape (states, size); `None` where the
+            observation is the number of the state. Those are understood in any case, and so are
+            vectors with a one for the state.
+    """
+
+    def __init__(self, n_states: int, observations: Array | None) -> None:
+        self.n_states = n_states
+        self._table = None if observations is None else np.asarray(observations, np.float64) + 0.0
+        if self._table is None:
+            return
+        # A generic direction tells all observations apart; what it finds is compared in full.
+        size = self._table.shape[1]
+        self._direction = np.random.default_rng(0).normal(size=size)
+        keys = self._table @ self._direction
+        self._order = np.argsort(keys)
+        self._keys = keys[self._order]
+
+    def __call__(self, observations: Any, argument: str = "observations") -> Ints:
+        """Decodes a batch.
+
+        Args:
+            observations: Numbers of states, shape (n,) or (n, 1); vectors with a one for the
+                state, shape (n, states); or observations, shape (n, size).
+            argument: Name of the argument that they come from, for messages.
+
+        Returns:
+            Numbers of states, shape (n,), int64.
+
+        Raises:
+            ValueError: They are nothing of the above, or observations of no state or of several.
+        """
+        array = np.asarray(observations)
+        if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1 and self._width != 1):
+            return self._numbers(array.reshape(-1), argument)
+        if array.ndim == 2 and array.shape[1] == self.n_states:
+            chosen = array.argmax(axis=1)
+            if _is_one_hot(array, chosen):
+                return self._numbers(chosen, argument)
+        if array.ndim == 2 and array.shape[1] == self._width:
+            return self._look_up(array.astype(np.float64), argument)
+        raise ValueError(
+            f"{argument}: shape {array.shape} is neither that of {self.n_states} states nor that "
+            "of the environment's observations"
+        )
+
+    @property
+    def _width(self) -> int | None:
+        return None if self._table is None else self._table.shape[1]
+
+    def _numbers(self, array: Array, argument: str) -> Ints:
+        whole = array.dtype.kind in "iu" or (
+            array.dtype.kind == "f" and bool((array == np.floor(array)).all())
+        )
+        if not whole or (len(array) and not 0 <= array.min() <= array.max() < self.n_states):
+            raise ValueError(
+                f"{argument}: holds something else than states, whole numbers from 0 to "
+                f"{self.n_states - 1}"
+            )
+        return array.astype(np.int64)
+
+    def _look_up(self, array: Floats, argument: str) -> Ints:
+        assert self._table is not None, "there is a width, so there is a table"
+        self._check_distinct(argument)
+        keys = array @ self._direction
+        right = np.searchsorted(self._keys, keys).clip(0, self.n_states - 1)
+        left = (right - 1).clip(0)
+        nearer = np.abs(self._keys[left] - keys) <= np.abs(self._keys[right] - keys)
+        found: Ints = self._order[np.where(nearer, left, right)]
+        wrong = (self._table[found] != array).any(axis=1)
+        if wrong.any():
+            raise ValueError(
+                f"{argument}: {array[wrong.argmax()]} is the observation of no state of the "
+                "environment"
+            )
+        return found
+
+    def _check_distinct(self, argument: str) -> None:
+        assert self._table is not None, "only called where there is a table"
+        same = (np.diff(self._table[self._order], axis=0) == 0).all(axis=1)
+        if same.any():
+            place = int(same.argmax())
+            first, second = sorted(self._order[place : place + 2].tolist())
+            raise ValueError(
+                f"{argument}: states {first} and {second} have the same observation; give "
+                "numbers of states instead"
+            )
+
+
+def state_space_of(env: Any) -> spaces.Discrete:
+    """Space of the states of a tabular environment."""
+    space: spaces.Discrete = getattr(env, "unwrapped", env).state_space
+    return space
+
+
+def _check_distributions(array: Array, argument: str) -> None:
+    sums = array.sum(axis=-1, dtype=np.float64)
+    if not ((array >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-5)):
+        raise ValueError(
+            f"{argument}: must be probabilities, which add up to 1 along the last axis"
+        )
+
+
+def _is_one_hot(array: Array, chosen: npt.NDArray[np.intp]) -> bool:
+    ones = array[np.arange(len(array)), chosen] == 1
+    return bool(ones.all()) and np.count_nonzero(array) == len(array)

@@ -1,0 +1,1 @@
+"""Checks that tests and notebooks of users may call."""

@@ -1,0 +1,47 @@
+"""Trajectories are told from other demonstrations, and no iterator loses an entry."""
+
+import numpy as np
+import pytest
+
+from imitbench.algorithms.demonstration_kind import split_kinds
+from imitbench.data.rollout import flatten_trajectories
+from imitbench.data.types import Trajectory
+
+TRAJECTORIES = [
+    Trajectory(obs=np.arange(steps + 1.0), acts=np.zeros(steps), infos=None, terminal=True)
+    for steps in (2, 3)
+]
+BATCHES = [{"obs": np.zeros(2), "acts": np.zeros(2)}, {"obs": np.ones(1), "acts": np.ones(1)}]
+
+
+@pytest.mark.parametrize("given", [TRAJECTORIES, tuple(TRAJECTORIES), iter(TRAJECTORIES)])
+def test_trajectories_are_kept_and_flattened(given):
+    trajectories, flat = split_kinds(given)
+    assert trajectories == TRAJECTORIES
+    assert flat == flatten_trajectories(TRAJECTORIES)
+
+
+def test_transitions_stay_what_they_are():
+    transitions = flatten_trajectories(TRAJECTORIES)
+    trajectories, rest = split_kinds(transitions)
+    assert trajectories is None
+    assert rest is transitions
+
+
+@pytest.mark.parametrize("given", [BATCHES, iter(BATCHES)])
+def test_batches_are_all_there(given):
+    trajectories, rest = split_kinds(given)
+    assert trajectories is None
+    assert list(rest) == BATCHES
+
+
+@pytest.mark.parametrize("given", [[], iter([])])
+def test_nothing_is_refused(given):
+    with pytest.raises(ValueError, match="demonstrations are empty"):
+        split_kinds(given)
+
+
+@pytest.mark.parametrize("given", [3, [3], "text"])
+def test_anything_else_is_refused(given):
+    with pytest.raises(TypeError, match="demonstrations must"):
+        split_kinds(given)

@@ -1,0 +1,101 @@
+"""GAIL and AIRL in the harness: budget, curve, the choice of PPO, and the learnt reward."""
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+import stable_baselines3
+import torch as th
+
+from imitbench.rewards.reward_nets import BasicRewardNet, ShapedRewardNet
+from imitbench.rewards.storage import load_reward_net, save_reward
+from imitbench.rl.ppo import PPO
+
+SMALL = {"n_envs": "2", "n_steps": "100", "hidden_size": "8", "demo_batch_size": "64"}
+
+
+@pytest.fixture(params=["gail", "airl"])
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def set_up(set_up):
+    return partial(set_up, **SMALL)
+
+
+@pytest.fixture
+def demos(demos_of):
+    return demos_of["Pendulum-v1"][:4]
+
+
+def test_rounds_fill_the_budget_and_never_exceed_it(set_up, train, name):
+    spent, points = train(set_up(name), 1199)
+    assert spent == 1000
+    assert [step for step, _ in points] == [200, 400, 600, 800, 1000]
+
+
+def test_a_budget_without_a_round_is_told(set_up, train, name):
+    with pytest.raises(ValueError, match=r"199 environment steps is less than .* 200"):
+        train(set_up(name), 199)
+
+
+def test_the_curve_shows_policy_and_discriminator(set_up, train, name):
+    _, points = train(set_up(name), 800)
+    for _, metrics in points:
+        assert 0 <= metrics["discriminator/accuracy"] <= 1
+        assert metrics["discriminator/loss"] > 0
+    # Both environments' episodes end with every second round; the return is the true one.
+    ended = [metrics for _, metrics in points if "rollout/return_mean" in metrics]
+    assert len(ended) == 2
+    for metrics in ended:
+        assert -2000 < metrics["rollout/return_mean"] < 0
+        assert metrics["rollout/length_mean"] == 200
+        assert metrics["rollout/termination_rate"] == 0
+
+
+@pytest.mark.parametrize(("lean", "kind"), [("true", PPO), ("false", stable_baselines3.PPO)])
+def test_ppo_is_a_matter_of_choice(set_up, train, name, lean, kind):
+    learner = set_up(name, lean_ppo=lean)
+    assert type(learner._generator) is kind
+    assert train(learner, 200)[0] == 200
+
+
+def test_few_demonstrations_make_smaller_batches(set_up, train, demos, name):
+    learner = set_up(name, demos=demos[:1], demo_batch_size="1024")
+    assert learner._trainer.demo_batch_size == 200
+    train(learner, 200)
+
+
+@pytest.mark.parametrize(("decay", "last"), [("linear", 0.001 / 4), ("none", 0.001)])
+def test_the_step_size_may_shrink_over_the_whole_budget(set_up, train, decay, last):
+    learner = set_up("gail", learning_rate="0.001", learning_rate_decay=decay)
+    train(learner, 800)
+    assert learner._generator.policy.optimizer.param_groups[0]["lr"] == pytest.approx(last)
+
+
+def test_the_learnt_reward_can_be_kept(set_up, train, demos, name, tmp_path):
+    learner = set_up(name)
+    train(learner, 200)
+    reward = learner.reward()
+    save_reward(reward, tmp_path)
+    demo = demos[0]
+    batch = demo.obs[:-1], demo.acts, demo.obs[1:], np.zeros(200, bool)
+    np.testing.assert_allclose(
+        load_reward_net(tmp_path).predict(*batch), reward.predict(*batch), rtol=1e-6
+    )
+    if name == "airl":
+        assert isinstance(reward, BasicRewardNet)
+        assert not isinstance(reward, ShapedRewardNet)
+
+
+def test_rewards_are_not_peeked_at(set_up, train, demos, name):
+    """Rewards in demonstrations change nothing."""
+    blind = [dataclasses.replace(demo, rews=np.full_like(demo.rews, np.nan)) for demo in demos]
+    results = []
+    for given in (demos, blind):
+        learner = set_up(name, demos=given)
+        train(learner, 400)
+        results.append(learner.policy().action_net.weight.detach().clone())
+    assert th.equal(*results)
