@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.bench.curve import silent_logger
-from imitbench.bench.environments import make_training_environments
-from imitbench.bench.episode_log import EpisodeLog
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.ppo_policy import count_rounds, make_ppo, set_learning_rate
-from imitbench.data.resumable_env import episode_states, restore_episodes
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.reward_learner import RewardLearner
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.rewards.reward_nets import (
     BasicRewardNet,
@@ -24,12 +21,9 @@ from imitbench.rewards.reward_nets import (
     NormalizedRewardNet,
     RewardNet,
 )
-from imitbench.store.records import Budget
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
     from imitbench.data.types import TrajectoryWithRew
 
 _CURVE = {
@@ -41,99 +35,56 @@ _CURVE = {
 }
 
 
-class AdversarialLearner(Learner):
+class AdversarialLearner(RewardLearner[AdversarialTrainer]):
     """Trains a discriminator and a PPO generator in turns."""
 
+    algorithm: type[AdversarialTrainer]
+
     @abstractmethod
-    def _make_reward_net(self, task: Task, options: Mapping[str, Any]) -> RewardNet:
+    def _make_reward_net(self, task: Task) -> RewardNet:
         """The network behind discriminator and reward."""
 
-    @abstractmethod
-    def _make_trainer(self, **arguments: Any) -> AdversarialTrainer:
-        """The algorithm."""
-
-    def setup(
-        self,
-        task: Task,
-        demos: Sequence[TrajectoryWithRew],
-        rng: np.random.Generator,
-        device: str,
-    ) -> None:
-        """Builds environments, generator, network and trainer."""
-        self._options: dict[str, Any] = dict(task.hyperparameters)
+    def _make_trainer(
+        self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
+    ) -> AdversarialTrainer:
         options = self._options
-        self._environments = make_training_environments(
-            task.environment, options["n_envs"], task.seed
-        )
-        self._episodes = EpisodeLog(self._environments)
-        self._rounds = 0
-        self._generator = make_ppo(self._episodes, options, task.seed, device)
         transitions = flatten_trajectories(demos)
-        self._trainer = self._make_trainer(
+        return self.algorithm(
             demonstrations=transitions,
             # A few demonstrations make smaller batches, not an error.
             demo_batch_size=min(options["demo_batch_size"], len(transitions)),
             n_disc_updates_per_round=options["n_disc_updates_per_round"],
             disc_opt_kwargs={"lr": options["disc_learning_rate"]},
             venv=self._episodes,
-            gen_algo=self._generator,
+            gen_algo=self._ppo,
             gen_replay_buffer_capacity=options["replay_rounds"]
             * options["n_envs"]
             * options["n_steps"],
-            reward_net=self._make_reward_net(task, options),
+            reward_net=self._make_reward_net(task),
             allow_variable_horizon=task.environment.horizon == "variable",
             custom_logger=silent_logger(),
             rng=rng,
         )
 
-    def train(
-        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
-    ) -> int:
-        """Trains for as many rounds as fit into `budget.amount` environment steps.
-
-        Raises:
-            ValueError: Not one does.
-        """
+    def _train_round(self, steps: int) -> dict[str, float]:
         trainer = self._trainer
-        steps = trainer.gen_train_timesteps
-        rounds = count_rounds(budget.amount, steps)
-        while self._rounds < rounds:
-            set_learning_rate(self._generator, self._options, self._rounds / rounds)
-            trainer.train_gen()
-            updates = [trainer.train_disc() for _ in range(trainer.n_disc_updates_per_round)]
-            trainer.logger.dump(self._rounds)
-            self._rounds += 1
-            callback(self._rounds * steps, {**self._episodes.pop(), **_mean_of(updates)})
-            checkpoint()
-        return self._rounds * steps
-
-    def policy(self) -> BasePolicy:
-        """The generator's policy."""
-        return self._trainer.policy
+        trainer.train_gen(steps)
+        updates = [trainer.train_disc() for _ in range(trainer.n_disc_updates_per_round)]
+        trainer.logger.dump(self._rounds)
+        return {**self._episodes.pop(), **_mean_of(updates)}
 
     def reward(self) -> RewardNet:
         """The reward to train other policies on; AIRL's is without shaping."""
         return self._trainer.reward_test
 
-    def state_dict(self) -> dict[str, Any]:
-        """State at the end of a round."""
-        return {
-            "trainer": self._trainer.state_dict(),
-            "environments": episode_states(self._environments),
-            "rounds": self._rounds,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
-        restore_episodes(self._environments, state["environments"])
-        self._trainer.load_state_dict(state["trainer"])
-        self._rounds = state["rounds"]
-
 
 class GAILLearner(AdversarialLearner):
     """Generative adversarial imitation learning."""
 
-    def _make_reward_net(self, task: Task, options: Mapping[str, Any]) -> RewardNet:
+    algorithm = GAIL
+
+    def _make_reward_net(self, task: Task) -> RewardNet:
+        options = self._options
         return BasicRewardNet(
             task.observation_space,
             task.action_space,
@@ -141,14 +92,14 @@ class GAILLearner(AdversarialLearner):
             normalize_input_layer=RunningNorm,
         )
 
-    def _make_trainer(self, **arguments: Any) -> AdversarialTrainer:
-        return GAIL(**arguments)
-
 
 class AIRLLearner(AdversarialLearner):
     """Adversarial inverse reinforcement learning with a shaped reward."""
 
-    def _make_reward_net(self, task: Task, options: Mapping[str, Any]) -> RewardNet:
+    algorithm = AIRL
+
+    def _make_reward_net(self, task: Task) -> RewardNet:
+        options = self._options
         sizes = [options["reward_hidden_size"]] * options["reward_hidden_layers"]
         net: RewardNet = BasicShapedRewardNet(
             task.observation_space,
@@ -162,9 +113,6 @@ class AIRLLearner(AdversarialLearner):
         if options["normalize_reward"]:
             net = NormalizedRewardNet(net, RunningNorm)
         return net
-
-    def _make_trainer(self, **arguments: Any) -> AdversarialTrainer:
-        return AIRL(**arguments)
 
 
 def _mean_of(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from imitbench.algorithms.density import DensityAlgorithm, DensityType
 from imitbench.bench.curve import silent_logger
-from imitbench.bench.environments import make_training_environments
-from imitbench.bench.episode_log import EpisodeLog
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.ppo_policy import count_rounds, make_ppo, set_learning_rate
-from imitbench.data.resumable_env import episode_states, restore_episodes
-from imitbench.store.records import Budget
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.reward_learner import RewardLearner
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
     from imitbench.data.types import TrajectoryWithRew
 
 _TYPES = {
@@ -28,27 +22,14 @@ _TYPES = {
 }
 
 
-class DensityLearner(Learner):
+class DensityLearner(RewardLearner[DensityAlgorithm]):
     """Fits a density to the demonstrations, then trains PPO on its logarithm."""
 
-    def setup(
-        self,
-        task: Task,
-        demos: Sequence[TrajectoryWithRew],
-        rng: np.random.Generator,
-        device: str,
-    ) -> None:
-        """Builds environments, PPO and the density."""
-        self._options: dict[str, Any] = dict(task.hyperparameters)
+    def _make_trainer(
+        self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
+    ) -> DensityAlgorithm:
         options = self._options
-        self._environments = make_training_environments(
-            task.environment, options["n_envs"], task.seed
-        )
-        self._episodes = EpisodeLog(self._environments)
-        self._rounds = 0
-        self._logger = silent_logger()
-        self._ppo = make_ppo(self._episodes, options, task.seed, device)
-        self._density = DensityAlgorithm(
+        density = DensityAlgorithm(
             demonstrations=demos,
             venv=self._episodes,
             rng=rng,
@@ -59,51 +40,16 @@ class DensityLearner(Learner):
             standardise_inputs=options["standardise_inputs"],
             rl_algo=self._ppo,
             allow_variable_horizon=task.environment.horizon == "variable",
-            custom_logger=self._logger,
+            custom_logger=silent_logger(),
         )
-        self._density.train()
+        density.train()
+        return density
 
-    def train(
-        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
-    ) -> int:
-        """Trains for as many rollouts as fit into `budget.amount` environment steps.
-
-        Raises:
-            ValueError: Not one does.
-        """
-        steps = self._ppo.n_steps * self._ppo.n_envs
-        rounds = count_rounds(budget.amount, steps)
-        while self._rounds < rounds:
-            set_learning_rate(self._ppo, self._options, self._rounds / rounds)
-            # Without an interval nothing is dumped, so that the newest values can be read.
-            self._density.train_policy(steps, log_interval=None)
-            self._rounds += 1
-            callback(self._rounds * steps, self._measure())
-            checkpoint()
-        return self._rounds * steps
-
-    def _measure(self) -> dict[str, float]:
-        """Episodes since the last point of the curve: their true returns, and the learnt ones."""
+    def _train_round(self, steps: int) -> dict[str, float]:
+        # Without an interval nothing is dumped, so that the newest values can be read.
+        self._trainer.train_policy(steps, log_interval=None)
         episodes = self._episodes.pop()
         if episodes:
-            learnt = self._logger.default_logger.name_to_value["rollout/ep_rew_wrapped_mean"]
-            episodes["rollout/log_density_mean"] = float(learnt)
+            logged = self._trainer.logger.default_logger.name_to_value
+            episodes["rollout/log_density_mean"] = float(logged["rollout/ep_rew_wrapped_mean"])
         return episodes
-
-    def policy(self) -> BasePolicy:
-        """PPO's policy."""
-        return self._density.policy
-
-    def state_dict(self) -> dict[str, Any]:
-        """State at the end of a rollout."""
-        return {
-            "density": self._density.state_dict(),
-            "environments": episode_states(self._environments),
-            "rounds": self._rounds,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
-        self._density.load_state_dict(state["density"])
-        restore_episodes(self._environments, state["environments"])
-        self._rounds = state["rounds"]

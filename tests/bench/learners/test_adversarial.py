@@ -58,7 +58,7 @@ def test_the_curve_shows_policy_and_discriminator(set_up, train, name):
 @pytest.mark.parametrize(("lean", "kind"), [("true", PPO), ("false", stable_baselines3.PPO)])
 def test_ppo_is_a_matter_of_choice(set_up, train, name, lean, kind):
     learner = set_up(name, lean_ppo=lean)
-    assert type(learner._generator) is kind
+    assert type(learner._ppo) is kind
     assert train(learner, 200)[0] == 200
 
 
@@ -72,7 +72,7 @@ def test_few_demonstrations_make_smaller_batches(set_up, train, demos, name):
 def test_the_step_size_may_shrink_over_the_whole_budget(set_up, train, decay, last):
     learner = set_up("gail", learning_rate="0.001", learning_rate_decay=decay)
     train(learner, 800)
-    assert learner._generator.policy.optimizer.param_groups[0]["lr"] == pytest.approx(last)
+    assert learner._ppo.policy.optimizer.param_groups[0]["lr"] == pytest.approx(last)
 
 
 def test_the_learnt_reward_can_be_kept(set_up, train, demos, name, tmp_path):

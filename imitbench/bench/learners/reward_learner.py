@@ -1,0 +1,177 @@
+"""Methods that learn a reward and train PPO on it, round by round."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from stable_baselines3 import PPO as SB3PPO
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.utils import FloatSchedule
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.bench.environments import make_training_environments
+from imitbench.bench.episode_log import EpisodeLog
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.data.resumable_env import episode_states, restore_episodes
+from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.rl.ppo import PPO
+from imitbench.store.records import Budget
+from imitbench.util.networks import RunningNorm
+
+if TYPE_CHECKING:
+    from imitbench.data.types import TrajectoryWithRew
+
+_ARGUMENTS = (
+    "n_steps",
+    "batch_size",
+    "n_epochs",
+    "learning_rate",
+    "gamma",
+    "gae_lambda",
+    "clip_range",
+    "ent_coef",
+    "vf_coef",
+)
+
+
+class _Trainer(Protocol):
+    """What GAIL, AIRL and density have in common."""
+
+    @property
+    def policy(self) -> BasePolicy: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+TrainerT = TypeVar("TrainerT", bound=_Trainer)
+
+
+class RewardLearner(Learner, Generic[TrainerT]):
+    """A learner whose policy is PPO's; the budget is spent in rounds of one rollout each."""
+
+    @abstractmethod
+    def _make_trainer(
+        self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
+    ) -> TrainerT:
+        """The algorithm, with `self._episodes` as environment and `self._ppo` as generator."""
+
+    @abstractmethod
+    def _train_round(self, steps: int) -> dict[str, float]:
+        """Trains for so many environment steps; returns what the curve shows of them."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds environments, PPO and the algorithm."""
+        self._options: dict[str, Any] = dict(task.hyperparameters)
+        self._environments = make_training_environments(
+            task.environment, self._options["n_envs"], task.seed
+        )
+        self._episodes = EpisodeLog(self._environments)
+        self._rounds = 0
+        self._ppo = make_ppo(self._episodes, self._options, task.seed, device)
+        self._trainer = self._make_trainer(task, demos, rng)
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains for as many rounds as fit into `budget.amount` environment steps.
+
+        Raises:
+            ValueError: Not one does.
+        """
+        steps = self._ppo.n_steps * self._ppo.n_envs
+        rounds = count_rounds(budget.amount, steps)
+        while self._rounds < rounds:
+            set_learning_rate(self._ppo, self._options, self._rounds / rounds)
+            metrics = self._train_round(steps)
+            self._rounds += 1
+            callback(self._rounds * steps, metrics)
+            checkpoint()
+        return self._rounds * steps
+
+    def policy(self) -> BasePolicy:
+        """PPO's policy."""
+        return self._trainer.policy
+
+    def state_dict(self) -> dict[str, Any]:
+        """State at the end of a round."""
+        return {
+            "trainer": self._trainer.state_dict(),
+            "environments": episode_states(self._environments),
+            "rounds": self._rounds,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._trainer.load_state_dict(state["trainer"])
+        restore_episodes(self._environments, state["environments"])
+        self._rounds = state["rounds"]
+
+
+def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -> SB3PPO:
+    """Builds PPO from a card's hyper-parameters.
+
+    Args:
+        venv: Where it acts.
+        options: Those that it takes by the same name; `hidden_size`, `hidden_layers` and
+            `normalize_observations` of the policy; and `lean_ppo`.
+        seed: Its seed.
+        device: `cpu` or `cuda`.
+    """
+    algorithm: type[SB3PPO] = PPO if options["lean_ppo"] else SB3PPO
+    policy_kwargs: dict[str, Any] = {
+        "net_arch": [options["hidden_size"]] * options["hidden_layers"]
+    }
+    if options["normalize_observations"]:
+        policy_kwargs |= {
+            "features_extractor_class": NormalizeFeaturesExtractor,
+            "features_extractor_kwargs": {"normalize_class": RunningNorm},
+        }
+    return algorithm(
+        "MlpPolicy",
+        venv,
+        seed=seed,
+        device=device,
+        policy_kwargs=policy_kwargs,
+        **{name: options[name] for name in _ARGUMENTS},
+    )
+
+
+def set_learning_rate(algorithm: SB3PPO, options: Mapping[str, Any], spent: float) -> None:
+    """Sets PPO's step size for a round.
+
+    PPO itself knows of one round only, so its own schedules do not reach over a whole budget.
+
+    Args:
+        algorithm: The algorithm.
+        options: `learning_rate` and `learning_rate_decay` are used.
+        spent: Share of the budget before the round.
+    """
+    rate: float = options["learning_rate"]
+    if options["learning_rate_decay"] == "linear":
+        rate *= 1.0 - spent
+    algorithm.lr_schedule = FloatSchedule(rate)
+
+
+def count_rounds(amount: int, steps: int) -> int:
+    """How many rounds of so many environment steps fit into a budget.
+
+    Raises:
+        ValueError: Not one does.
+    """
+    if amount < steps:
+        raise ValueError(
+            f"a budget of {amount} environment steps is less than a single round of {steps}; "
+            "lower n_envs or n_steps"
+        )
+    return amount // steps
