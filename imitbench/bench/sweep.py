@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from imitbench.bench import artifacts, provenance
+from imitbench.bench.interruption import Interruption, noted_interruption
 from imitbench.bench.job import CHECKPOINT_S, Job, pack_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.spec import reference_scores
@@ -91,8 +92,11 @@ def run_sweep(
         return outcome
     sweep = _Sweep(plan, executor, out, observer, outcome)
     try:
-        sweep.submit(open_runs, command=command, force=force, pack=pack, checkpoint_s=checkpoint_s)
-        sweep.watch(fail_fast=fail_fast)
+        with noted_interruption(wanted=executor.prompt) as interruption:
+            sweep.submit(
+                open_runs, command=command, force=force, pack=pack, checkpoint_s=checkpoint_s
+            )
+            sweep.watch(interruption, fail_fast=fail_fast)
     except KeyboardInterrupt:
         sweep.stop()
     except OSError as error:
@@ -166,8 +170,9 @@ class _Sweep:
                 self._stamps[run.run_id] = RunDirectory.of(self._out, run).outcome_stamp()
         self._executor.submit(list(self._jobs))
 
-    def watch(self, *, fail_fast: bool) -> None:
+    def watch(self, interruption: Interruption, *, fail_fast: bool) -> None:
         while self._jobs:
+            interruption.check()
             for event in self._executor.poll(_POLL_S):
                 self._handle(event)
             if fail_fast and self._outcome.failed:

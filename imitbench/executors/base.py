@@ -29,7 +29,12 @@ class Executor(ABC):
 
     Args:
         entry: Module of the worker, run as `python -m <entry>`.
+
+    Attributes:
+        prompt: Whether `poll` returns within its time, as where jobs run in other processes.
     """
+
+    prompt = True
 
     def __init__(self, entry: str) -> None:
         self.entry = entry

@@ -13,6 +13,8 @@ from imitbench.executors.base import Executor, JobEvent
 class InlineExecutor(Executor):
     """Each poll starts or runs one job, so that a debugger sees everything."""
 
+    prompt = False
+
     def __init__(self, entry: str) -> None:
         super().__init__(entry)
         self._waiting: deque[Path] = deque()

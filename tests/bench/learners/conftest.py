@@ -30,7 +30,7 @@ def demos_of():
 def set_up(demos_of):
     """Makes a learner by the name of its card."""
 
-    def make(name, env="Pendulum-v1", demos=None, **overrides):
+    def make(name, env="Pendulum-v1", demos=None, expert=None, **overrides):
         card, environment = load_algorithm(name), find_environment(env)
         th.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002 (Stable-Baselines3 draws from the global generator)
@@ -41,6 +41,7 @@ def set_up(demos_of):
                 action_space=evaluator.action_space,
                 hyperparameters=card.resolve(overrides),
                 seed=0,
+                expert=expert,
             )
         module, _, cls = card.implementation.partition(":")
         learner = getattr(importlib.import_module(module), cls)()

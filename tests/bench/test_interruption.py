@@ -1,0 +1,49 @@
+"""Ctrl-C is noted once, and heeded at once when pressed again."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from imitbench.bench.interruption import noted_interruption
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_first_is_noted_and_the_second_interrupts():
+    with noted_interruption() as interruption:
+        interruption.check()
+        press()
+        with pytest.raises(KeyboardInterrupt):
+            interruption.check()
+        with pytest.raises(KeyboardInterrupt):
+            press()
+
+
+def test_afterwards_all_is_as_before():
+    with noted_interruption():
+        pass
+    with pytest.raises(KeyboardInterrupt):
+        press()
+
+
+def test_it_can_be_left_to_interrupt_anywhere():
+    with noted_interruption(wanted=False), pytest.raises(KeyboardInterrupt):
+        press()
+
+
+def test_other_threads_do_without():
+    checked = []
+
+    def run():
+        with noted_interruption() as interruption:
+            interruption.check()
+            checked.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert checked == [True]
