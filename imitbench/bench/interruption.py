@@ -39,7 +39,9 @@ def noted_interruption(*, wanted: bool = True) -> Iterator[Interruption]:
         What was noted; to be checked often.
     """
     interruption = Interruption()
-    if not wanted or threading.current_thread() is not threading.main_thread():
+    # A shell starts background jobs with Ctrl-C ignored, and so it stays.
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if not wanted or ignored or threading.current_thread() is not threading.main_thread():
         yield interruption
         return
     previous = signal.signal(signal.SIGINT, interruption._note)

@@ -9,6 +9,14 @@ import pytest
 from imitbench.bench.interruption import noted_interruption
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Whoever started the tests in the background had Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press():
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -33,6 +41,14 @@ def test_afterwards_all_is_as_before():
 def test_it_can_be_left_to_interrupt_anywhere():
     with noted_interruption(wanted=False), pytest.raises(KeyboardInterrupt):
         press()
+
+
+def test_where_it_is_ignored_it_stays_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with noted_interruption() as interruption:
+        press()
+        interruption.check()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_other_threads_do_without():

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -264,7 +265,9 @@ def test_two_sweeps_at_once_both_finish_and_nothing_is_done_twice(tmp_path, plan
 
 
 def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
-    process = run_command(tmp_path)
+    # In the background, where tests may be run, Ctrl-C is ignored from the start.
+    restore = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = run_command(tmp_path, preexec_fn=restore)
     while not list(tmp_path.rglob("status.json")):  # a worker has begun
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
