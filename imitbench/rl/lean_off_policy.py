@@ -10,6 +10,8 @@ from gymnasium import spaces
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.preprocessing import is_image_space
 
+from imitbench.rl.lean_switch import LeanSwitch
+
 
 class Updater(Protocol):
     """Computes updates of a policy."""
@@ -18,7 +20,7 @@ class Updater(Protocol):
         """Whether it was made for the algorithm's present policy and optimizers."""
 
 
-class LeanOffPolicy(OffPolicyAlgorithm):
+class LeanOffPolicy(LeanSwitch, OffPolicyAlgorithm):
     """An off-policy algorithm that computes its updates itself wherever it can.
 
     Args:
@@ -30,28 +32,9 @@ class LeanOffPolicy(OffPolicyAlgorithm):
         ValueError: `lean` was asked for where it is not possible.
     """
 
-    _lean_wanted: bool | None = None
     _updater: Updater | None = None
 
-    def __init__(self, *args: Any, lean: bool | None = None, **kwargs: Any) -> None:
-        self._lean_wanted = lean
-        super().__init__(*args, **kwargs)
-        if lean and kwargs.get("_init_setup_model", True):
-            reason = self.why_not_lean()
-            if reason is not None:
-                raise ValueError(f"lean: {reason}")
-
-    @property
-    def lean(self) -> bool:
-        """Whether updates are computed without torch's graphs."""
-        return self.why_not_lean() is None
-
-    def why_not_lean(self) -> str | None:
-        """Why updates are left to Stable-Baselines3; `None` if they are not."""
-        if self._lean_wanted is False:
-            return "it was switched off"
-        if self.use_sde:
-            return "exploration depends on the state (use_sde)"
+    def _why_not_possible(self) -> str | None:
         space = self.observation_space
         if not isinstance(space, spaces.Box) or is_image_space(space):
             return f"observations are {space}, not vectors"

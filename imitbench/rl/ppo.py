@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.rl.adam import why_not_plain
 from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
 from imitbench.rl.gae import estimate_advantages
+from imitbench.rl.lean_switch import LeanSwitch
 from imitbench.rl.policy_twin import PolicyTwin, why_no_twin
 from imitbench.rl.ppo_update import Samples, Updater, UpdateSettings
 from imitbench.rl.rollout import RewardFn, Rollout, RolloutRecorder
@@ -31,7 +32,7 @@ __all__ = ["PPO", "RewardFn", "Rollout"]
 Array = npt.NDArray[Any]
 
 
-class PPO(stable_baselines3.PPO):
+class PPO(LeanSwitch, stable_baselines3.PPO):
     """Stable-Baselines3's PPO, computing in NumPy where it can.
 
     For actor-critic policies of linear layers with Tanh or ReLU, on vectors of observations, with
@@ -60,29 +61,10 @@ class PPO(stable_baselines3.PPO):
 
     reward_fn: RewardFn | None = None
     last_rollout: Rollout | None = None
-    _lean_wanted: bool | None = None
     _updater: Updater | None = None
     _unsaved: ClassVar[list[str]] = ["reward_fn", "last_rollout", "_updater"]
 
-    def __init__(self, *args: Any, lean: bool | None = None, **kwargs: Any) -> None:
-        self._lean_wanted = lean
-        super().__init__(*args, **kwargs)
-        if lean and kwargs.get("_init_setup_model", True):
-            reason = self.why_not_lean()
-            if reason is not None:
-                raise ValueError(f"lean: {reason}")
-
-    @property
-    def lean(self) -> bool:
-        """Whether rollouts and updates are computed in NumPy."""
-        return self.why_not_lean() is None
-
-    def why_not_lean(self) -> str | None:
-        """Why rollouts and updates are left to Stable-Baselines3; `None` if they are not."""
-        if self._lean_wanted is False:
-            return "it was switched off"
-        if self.use_sde:
-            return "exploration depends on the state (use_sde)"
+    def _why_not_possible(self) -> str | None:
         if type(self.rollout_buffer) is not RolloutBuffer:
             return f"the rollout buffer is a {type(self.rollout_buffer).__name__}"
         reason = why_no_twin(self.policy)
