@@ -13,6 +13,7 @@ LAYERS = [
     {"cli"},
     {"experts", "report"},
     {"bench"},
+    {"hub"},
     {"store", "executors", "stats"},
     {"algorithms"},
     {"rl"},

@@ -1,0 +1,1 @@
+"""Experts, demonstrations and results on the Hugging Face hub: in and out, as data only."""
