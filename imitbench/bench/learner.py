@@ -102,6 +102,18 @@ class Learner(ABC):
         """The learnt reward, for methods that learn one."""
         return None
 
+    def measures(self) -> dict[str, float]:
+        """What else the method can say about its result, by name; asked after training."""
+        return {}
+
+    def transfer_policy(self) -> BasePolicy | None:
+        """A policy trained from scratch on the learnt reward, which learns no more.
+
+        It tells a reward that explains the expert from one that only drove this training.
+        `None` for methods without a reward, and where that was not asked for.
+        """
+        return None
+
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on.

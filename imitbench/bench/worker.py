@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import os
 import socket
 import sys
@@ -28,6 +29,7 @@ from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.errors import InputError
+from imitbench.stats.references import normalize
 from imitbench.store.records import RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
 from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
@@ -115,6 +117,7 @@ class _Run:
                 )
                 for choice in (False, True)
             )
+            measures = {**learner.measures(), **self._transfer(learner, evaluator)}
         self._enter("save")
         self._save(learner, stochastic, deterministic)
         return RunResult(
@@ -131,7 +134,23 @@ class _Run:
             finished_at=provenance.now(),
             references=self.job.references,
             provenance=provenance.describe(self.job.command, spec.device),
+            measures={name: value for name, value in measures.items() if math.isfinite(value)},
         )
+
+    def _transfer(self, learner: Learner, evaluator: Evaluator) -> dict[str, float]:
+        """What the learnt reward teaches an agent that starts from scratch."""
+        policy = learner.transfer_policy()
+        if policy is None:
+            return {}
+        protocol, references = self.spec.protocol, self.job.references
+        episodes = evaluator.evaluate(
+            policy, episodes=protocol.episodes, seed=self.spec.seed, deterministic=False
+        )
+        mean = float(episodes.returns.mean())
+        return {
+            "transfer_return": mean,
+            "transfer_score": normalize(mean, references.random, references.expert),
+        }
 
     def _train(self, learner: Learner) -> int:
         """Trains from the start, or from where an interrupted attempt left a checkpoint."""

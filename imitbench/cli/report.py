@@ -50,6 +50,7 @@ def report(
             database.read_scores(connection),
             database.read_failures(connection),
             database.read_references(connection),
+            database.read_measures(connection),
             replicates=replicates,
         )
     text = render_csv(built) if format is ReportFormat.csv else render_markdown(built)

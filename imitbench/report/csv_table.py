@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from imitbench.report.model import AlgorithmResult, Cell, Method, Report, Section
+from imitbench.report.model import AlgorithmResult, Cell, Measured, Method, Report, Section
 from imitbench.stats.bootstrap import Interval
 
 COLUMNS = (
@@ -35,6 +35,10 @@ COLUMNS = (
     "score_iqm_high",
     "score_deterministic_mean",
     "mean_length",
+    "uses_reward",
+    "measure",
+    "measure_mean",
+    "measure_std",
     "reference_random",
     "reference_expert",
     "reference_version",
@@ -51,8 +55,9 @@ Value: TypeAlias = str | int | float | None
 def render_csv(report: Report) -> str:
     """Writes the report as CSV with the header `COLUMNS`.
 
-    `row` is `cell` for one algorithm on one environment and `aggregate` for one algorithm over
-    the environments it covers (`environment` is empty then). `kind` tells whether the numbers
+    `row` is `cell` for one algorithm on one environment, `aggregate` for one algorithm over the
+    environments it covers (`environment` is empty then), and `measure` for a further
+    measurement, which has only the columns of that name. `kind` tells whether the numbers
     come from completed runs (`run`), from the suite's references (`reference`), or do not exist
     (`missing`). `score_mean` is over seeds in cells and over environments in aggregates; the
     intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
@@ -77,6 +82,8 @@ def render_csv(report: Report) -> str:
 def _field(value: Value) -> str:
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return format(value, ".10g") if isinstance(value, float) else str(value)
 
 
@@ -104,7 +111,9 @@ def _rows(section: Section, method: Method) -> Iterator[dict[str, Value]]:
                 "reference_version": reference.version,
             }
         for result in section.algorithms:
-            yield {**shared, **anchors, **_cell(result.algorithm, result.cells[position])}
+            yield {**shared, **anchors, **_cell(result, result.cells[position])}
+    for measured in section.measured:
+        yield {**shared, **_measured(measured)}
 
 
 def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
@@ -119,6 +128,7 @@ def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
         "failed": result.failures,
         "environments_covered": len(result.covered),
         "environments_total": len(result.cells),
+        "uses_reward": result.uses_reward,
         **_interval("score_mean", result.mean),
         **_interval("score_iqm", result.iqm),
     }
@@ -133,10 +143,22 @@ def _interval(column: str, interval: Interval | None) -> dict[str, Value]:
     return {**point, f"{column}_low": interval.low, f"{column}_high": interval.high}
 
 
-def _cell(algorithm: str, cell: Cell) -> dict[str, Value]:
+def _measured(measured: Measured) -> dict[str, Value]:
+    return {
+        "row": "measure",
+        "algorithm": measured.algorithm,
+        "environment": measured.environment,
+        "runs": measured.runs,
+        "measure": measured.measure,
+        "measure_mean": measured.mean,
+        "measure_std": measured.std,
+    }
+
+
+def _cell(result: AlgorithmResult, cell: Cell) -> dict[str, Value]:
     return {
         "row": "cell",
-        "algorithm": algorithm,
+        "algorithm": result.algorithm,
         "environment": cell.environment,
         "kind": cell.kind,
         "seeds_min": cell.seeds,
@@ -148,4 +170,5 @@ def _cell(algorithm: str, cell: Cell) -> dict[str, Value]:
         "score_mean": cell.score,
         "score_deterministic_mean": cell.score_deterministic,
         "mean_length": cell.mean_length,
+        "uses_reward": result.uses_reward,
     }

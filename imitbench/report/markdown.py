@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from imitbench.report import text
+from imitbench.report.measures import MEANINGS
 from imitbench.report.model import AlgorithmResult, Cell, Report, Section
 from imitbench.store.records import FailureRow
 
@@ -63,6 +64,8 @@ def _section(section: Section, report: Report) -> list[str]:
         _cells(section),
         f"Raw return: mean ± sample standard deviation over seeds. {caption}",
     ]
+    if section.measured:
+        blocks += ["### Further measurements", _measured(section), _meanings(section)]
     if section.references:
         blocks += ["### References", _references(section)]
     if section.notes:
@@ -74,7 +77,7 @@ def _aggregates(section: Section) -> str:
     header = ("Algorithm", "Environments", "Seeds", "Mean score", "IQM score", "Failed runs")
     rows = [
         (
-            _label(result.algorithm, result.kind == "reference"),
+            _label(result, result.kind == "reference"),
             text.coverage(result),
             text.seeds(result),
             text.interval(result.mean, result),
@@ -108,7 +111,7 @@ def _cells(section: Section) -> str:
 def _cell(result: AlgorithmResult, cell: Cell) -> tuple[str, ...]:
     return (
         escape(cell.environment),
-        _label(result.algorithm, cell.kind == "reference"),
+        _label(result, cell.kind == "reference"),
         "reference" if cell.kind == "reference" else str(cell.seeds),
         text.raw_spread(cell),
         text.score(cell.score),
@@ -118,8 +121,30 @@ def _cell(result: AlgorithmResult, cell: Cell) -> tuple[str, ...]:
     )
 
 
-def _label(algorithm: str, is_reference: bool) -> str:
-    return f"{escape(algorithm)} (reference)" if is_reference else escape(algorithm)
+def _label(result: AlgorithmResult, is_reference: bool) -> str:
+    name = escape(text.label(result))
+    return f"{name} (reference)" if is_reference else name
+
+
+def _measured(section: Section) -> str:
+    header = ("Environment", "Algorithm", "Measure", "Runs", "Mean")
+    rows = [
+        (
+            escape(measured.environment),
+            escape(measured.algorithm),
+            escape(measured.measure),
+            str(measured.runs),
+            text.measured_spread(measured),
+        )
+        for measured in section.measured
+    ]
+    return _table(header, rows, names=3)
+
+
+def _meanings(section: Section) -> str:
+    names = sorted({measured.measure for measured in section.measured} & set(MEANINGS))
+    sentences = [f"{escape(name)}: {MEANINGS[name]}." for name in names]
+    return " ".join(["Mean ± sample standard deviation over runs.", *sentences])
 
 
 def _references(section: Section) -> str:

@@ -78,6 +78,25 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What an algorithm measured beside its policy's return, on one environment.
+
+    Attributes:
+        measure: Name, see `imitbench.report.measures`.
+        runs: Runs that measured it.
+        mean: Mean over these.
+        std: Sample standard deviation over these (ddof 1); `None` for fewer than two.
+    """
+
+    environment: str
+    algorithm: str
+    measure: str
+    runs: int
+    mean: float
+    std: float | None
+
+
+@dataclass(frozen=True)
 class AlgorithmResult:
     """One algorithm over the environments of a section.
 
@@ -85,12 +104,14 @@ class AlgorithmResult:
         cells: One per environment of the section, in its order.
         mean: Mean score over the cells of `kind`; `None` if none or not finite.
         iqm: Interquartile mean likewise.
+        uses_reward: Whether the algorithm learns from the environment's own reward.
     """
 
     algorithm: str
     cells: tuple[Cell, ...]
     mean: Interval | None
     iqm: Interval | None
+    uses_reward: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -131,6 +152,7 @@ class Section:
         algorithms: By IQM, best first; the anchors last.
         references: Returns that map to 0 and 1, by environment and version.
         notes: Sentences on whatever the tables alone would hide.
+        measured: Further measurements by environment, algorithm and name.
     """
 
     suite: str
@@ -139,6 +161,7 @@ class Section:
     algorithms: tuple[AlgorithmResult, ...]
     references: tuple[ReferenceRow, ...]
     notes: tuple[str, ...]
+    measured: tuple[Measured, ...] = ()
 
     @property
     def title(self) -> str:

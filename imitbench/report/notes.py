@@ -27,7 +27,13 @@ def section_notes(
     Returns:
         Whole sentences in plain text.
     """
-    notes = [note for result in results for note in _coverage_notes(result)]
+    notes = [
+        f"{result.algorithm} learns from the environment's own reward, which the other methods do "
+        "not see."
+        for result in results
+        if result.uses_reward
+    ]
+    notes += [note for result in results for note in _coverage_notes(result)]
     notes += [note for result in results for note in _run_notes(result)]
     notes += _reference_notes(rows, references)
     if any(_few_seeds(result) for result in results):

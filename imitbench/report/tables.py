@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from imitbench.report.measures import summarize
 from imitbench.report.model import (
     ANCHORS,
     EXPERT,
@@ -23,7 +24,7 @@ from imitbench.report.model import (
 from imitbench.report.notes import section_notes
 from imitbench.stats.aggregates import interquartile_mean, mean
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
-from imitbench.store.records import FailureRow, Protocol, ReferenceRow, ScoreRow
+from imitbench.store.records import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 
 LEVEL = 0.95
 BUDGET_ORDER = ("quick", "default", "full")
@@ -33,6 +34,7 @@ def build_report(
     scores: Sequence[ScoreRow],
     failures: Sequence[FailureRow],
     references: Sequence[ReferenceRow],
+    measures: Sequence[MeasureRow] = (),
     *,
     replicates: int = 50_000,
     seed: int = 0,
@@ -43,12 +45,14 @@ def build_report(
     Runs are averaged only if they share suite, budget, number of demonstrations and source; each
     such group is a section of its own. The anchors `random` and `expert` do not train, so they
     stand in every section of their suite (the expert only beside runs of its own source). Where
-    an anchor was not run, its reference stands in: 0 and 1 by definition.
+    an anchor was not run, its reference stands in: 0 and 1 by definition. Methods that use
+    neither demonstrations nor an expert stand beside all others of their budget.
 
     Args:
         scores: Completed runs.
         failures: Failed runs.
         references: References of the environments.
+        measures: Further measurements of the completed runs.
         replicates: Bootstrap replicates of each interval.
         seed: Seed of the bootstrap. Every algorithm starts from it, so that its interval does
             not depend on what else is in the report.
@@ -71,6 +75,7 @@ def build_report(
             [row for row in rows if row.suite == suite],
             [row for row in failed if row.suite == suite],
             [row for row in references if row.suite == suite],
+            [row for row in measures if row.suite == suite],
             method,
         )
     ]
@@ -82,18 +87,17 @@ def _suite_sections(
     rows: list[ScoreRow],
     failures: list[FailureRow],
     references: list[ReferenceRow],
+    measures: list[MeasureRow],
     method: Method,
 ) -> list[Section]:
     """One section per group of runs that may be averaged."""
     sections = []
     for group in _groups([*rows, *failures]):
         failed = Counter(
-            (row.algo, row.env)
-            for row in failures
-            if row.algo in ANCHORS or _group_of(row) == group
+            (row.algo, row.env) for row in failures if row.algo in ANCHORS or _belongs(row, group)
         )
         anchors = _anchor_runs(rows, group)
-        runs = [row for row in rows if row.algo not in ANCHORS and _group_of(row) == group]
+        runs = [row for row in rows if row.algo not in ANCHORS and _belongs(row, group)]
         native = [row for row in anchors if group.budget in (None, row.budget)]
         environments = sorted({row.env for row in [*runs, *native]} | {env for _, env in failed})
         inside = sorted(
@@ -125,6 +129,9 @@ def _suite_sections(
                     [*runs, *anchors],
                     inside,
                 ),
+                measured=summarize(
+                    [row for row in measures if row.algo in ANCHORS or _belongs(row, group)]
+                ),
             )
         )
     return sections
@@ -135,13 +142,24 @@ def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
     return *run, row.phase, row.error_type, row.message
 
 
-def _group_of(row: ScoreRow | FailureRow) -> Group:
+def _group_of(row: RunRow) -> Group:
     return Group(row.budget, "all" if row.all_demos else row.n_demos, row.source)
+
+
+def _belongs(row: RunRow, group: Group) -> bool:
+    """Whether a run may be averaged with, or shown beside, those of a group.
+
+    A method that uses neither demonstrations nor an expert is the same under any of them.
+    """
+    own = _group_of(row)
+    return own == group or own == Group(group.budget, None, None)
 
 
 def _groups(rows: Sequence[ScoreRow | FailureRow]) -> list[Group]:
     """Groups of the runs that trained or tried to; without any, one for each source of experts."""
     trained = {_group_of(row) for row in rows if row.algo not in ANCHORS}
+    taught = {group.budget for group in trained if group != Group(group.budget, None, None)}
+    trained -= {Group(budget, None, None) for budget in taught}
     experts = {Group(None, None, row.source) for row in rows if row.algo == EXPERT}
     return sorted(trained or experts or {Group(None, None, None)}, key=_group_order)
 
@@ -187,11 +205,12 @@ def _algorithm_result(
         for env, runs in by_environment.items()
     )
     scores = {env: [row.score for row in runs] for env, runs in by_environment.items() if runs}
+    uses_reward = any(row.uses_reward for row in rows)
     if not scores and any(cell.kind == "reference" for cell in cells):
         by_definition = Interval(0.0 if name == RANDOM else 1.0, math.nan, math.nan, method.level)
         return AlgorithmResult(name, cells, by_definition, by_definition)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
-        return AlgorithmResult(name, cells, None, None)
+        return AlgorithmResult(name, cells, None, None, uses_reward)
     intervals = stratified_bootstraps(
         scores,
         {"mean": mean, "iqm": interquartile_mean},
@@ -199,7 +218,7 @@ def _algorithm_result(
         level=method.level,
         rng=np.random.default_rng(method.seed),
     )
-    return AlgorithmResult(name, cells, intervals["mean"], intervals["iqm"])
+    return AlgorithmResult(name, cells, intervals["mean"], intervals["iqm"], uses_reward)
 
 
 def _cell(

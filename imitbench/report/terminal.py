@@ -29,7 +29,7 @@ def render_short(report: Report) -> str:
 def _section(section: Section) -> str:
     rows = [
         (
-            text.one_line(result.algorithm),
+            text.one_line(text.label(result)),
             text.coverage(result),
             text.seeds(result),
             text.score(result.mean.point if result.mean else None),

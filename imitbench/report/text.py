@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+from imitbench.report.model import AlgorithmResult, Cell, Measured, Report, Section
 from imitbench.stats.bootstrap import Interval
 
 NOTHING = "n/a"
@@ -53,6 +53,13 @@ def raw_spread(cell: Cell) -> str:
     return f"{raw(cell.raw_mean)} ± {fixed(cell.raw_std, raw_digits(cell.raw_mean))}"
 
 
+def measured_spread(measured: Measured) -> str:
+    """A further measurement: mean ± standard deviation over runs."""
+    digits = max(SCORE_DIGITS, raw_digits(measured.mean))
+    spread = "" if measured.std is None else f" ± {fixed(measured.std, digits)}"
+    return fixed(measured.mean, digits) + spread
+
+
 def interval(value: Interval | None, result: AlgorithmResult) -> str:
     """A point estimate with its interval, or why there is none."""
     if value is None:
@@ -69,6 +76,11 @@ def seeds(result: AlgorithmResult) -> str:
         return "reference"
     fewest, most = result.seeds
     return str(fewest) if fewest == most else f"{fewest}-{most}"
+
+
+def label(result: AlgorithmResult) -> str:
+    """An algorithm's name, marked if it learns from what others may not see."""
+    return f"{result.algorithm} (uses reward)" if result.uses_reward else result.algorithm
 
 
 def coverage(result: AlgorithmResult) -> str:

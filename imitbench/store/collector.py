@@ -20,7 +20,7 @@ from imitbench.store.run_dir import RunDirectory
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_TABLES = ("runs", "curves", "episodes", "failures", "ingested")
+_TABLES = ("runs", "curves", "measures", "episodes", "failures", "ingested")
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,7 @@ def _read_run(directory: RunDirectory) -> dict[str, list[dict[str, Any]]]:
         "n_demos": demos.count if demos else None,
         "all_demos": demos.count == demos.available if demos else None,
         "source": spec.source,
+        "uses_reward": spec.uses_reward,
     }
     if not directory.is_done:
         failure = directory.read_failure()
@@ -138,7 +139,9 @@ def _read_run(directory: RunDirectory) -> dict[str, list[dict[str, Any]]]:
     row = identity | {
         "budget_unit": spec.budget.unit,
         "budget_amount": spec.budget.amount,
-        **result.model_dump(exclude={"schema_version", "run_id", "references", "provenance"}),
+        **result.model_dump(
+            exclude={"schema_version", "run_id", "references", "provenance", "measures"}
+        ),
         **_reference_columns(result.references),
         "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
         "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
@@ -147,6 +150,10 @@ def _read_run(directory: RunDirectory) -> dict[str, list[dict[str, Any]]]:
         "runs": [row],
         "episodes": _read_episodes(directory, spec.run_id),
         "curves": _read_curve(directory, spec.run_id),
+        "measures": [
+            {"run_id": spec.run_id, "measure": name, "value": value}
+            for name, value in result.measures.items()
+        ],
     }
 
 

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, TypeVar
 import duckdb
 
 from imitbench.errors import InputError
-from imitbench.store.records import FailureRow, Record, ReferenceRow, ScoreRow
+from imitbench.store.records import FailureRow, MeasureRow, Record, ReferenceRow, ScoreRow
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 DATABASE_FILE = "imitbench.duckdb"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 CREATE TABLE runs (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
     budget VARCHAR, budget_unit VARCHAR, budget_amount BIGINT, n_demos BIGINT, all_demos BOOLEAN,
-    source VARCHAR,
+    source VARCHAR, uses_reward BOOLEAN,
     raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE, mean_length DOUBLE,
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
@@ -37,6 +37,7 @@ CREATE TABLE runs (
     spec VARCHAR, provenance VARCHAR
 );
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
+CREATE TABLE measures (run_id VARCHAR, measure VARCHAR, value DOUBLE);
 CREATE TABLE episodes (
     run_id VARCHAR, episode BIGINT, deterministic BOOLEAN, raw_return DOUBLE, length BIGINT,
     terminated BOOLEAN, truncated BOOLEAN
@@ -44,7 +45,7 @@ CREATE TABLE episodes (
 CREATE TABLE failures (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
     budget VARCHAR, n_demos BIGINT, all_demos BOOLEAN,
-    source VARCHAR,
+    source VARCHAR, uses_reward BOOLEAN,
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE
 );
@@ -56,7 +57,7 @@ CREATE VIEW "references" AS
     UNION
     SELECT suite, env, reference_version, reference_random, reference_expert FROM failures;
 CREATE VIEW scores AS
-    SELECT run_id, suite, env, algo, seed, budget, n_demos, all_demos, source,
+    SELECT run_id, suite, env, algo, seed, budget, n_demos, all_demos, source, uses_reward,
            raw_return,
            (raw_return - reference_random) / (reference_expert - reference_random) AS score,
            (deterministic_return - reference_random) / (reference_expert - reference_random)
@@ -181,6 +182,12 @@ def reader(out: Path) -> Iterator[DuckDBPyConnection]:
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
     """The newest completed run of every cell and seed."""
     return _read(connection, ScoreRow, "latest", _RUN_ORDER)
+
+
+def read_measures(connection: DuckDBPyConnection) -> list[MeasureRow]:
+    """Further measurements of the runs that `read_scores` gives."""
+    source = "latest JOIN measures USING (run_id)"
+    return _read(connection, MeasureRow, source, f"{_RUN_ORDER}, measure")
 
 
 def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:

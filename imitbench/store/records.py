@@ -106,6 +106,9 @@ class RunSpec(Record):
     Attributes:
         implementation_digest: Source digest of an algorithm from outside this package; `None`
             for built-in ones, whose behaviour `schema_version` and the card stand for.
+        variant: Label for hyper-parameters that differ from the card's. It and `uses_reward`
+            follow from the rest, and are no part of the identity.
+        uses_reward: Whether the method learns from the environment's own reward.
     """
 
     schema_version: Literal[1] = 1
@@ -122,11 +125,12 @@ class RunSpec(Record):
     protocol: Protocol = Protocol()
     device: Literal["cpu", "cuda"] = "cpu"
     variant: str = ""
+    uses_reward: bool = False
 
     @property
     def run_id(self) -> str:
         """Short content hash; equal specifications have equal ids on every machine."""
-        identity = self.model_dump(mode="json", exclude={"variant"})
+        identity = self.model_dump(mode="json", exclude={"variant", "uses_reward"})
         return canonical_digest(identity)[:RUN_ID_LENGTH]
 
     @property
@@ -186,6 +190,7 @@ class RunResult(Record):
         train_s: Seconds of training.
         wall_s: Seconds of the whole run, evaluation included.
         started_at: ISO 8601 time in UTC, as is `finished_at`.
+        measures: What the method measured beside its policy's return, by name.
     """
 
     schema_version: Literal[1] = 1
@@ -202,6 +207,7 @@ class RunResult(Record):
     finished_at: str
     references: ReferenceScores
     provenance: Provenance
+    measures: dict[str, float] = Field(default_factory=dict)
 
 
 class RunFailure(Record):
@@ -232,6 +238,7 @@ class RunRow(Record):
         n_demos: Demonstrations used; `None` where none were.
         all_demos: Whether these are all that the source has for the environment.
         source: Where experts and demonstrations came from; `None` where neither was used.
+        uses_reward: Whether the method learns from the environment's own reward.
     """
 
     run_id: str
@@ -243,6 +250,7 @@ class RunRow(Record):
     n_demos: int | None
     all_demos: bool | None
     source: str | None
+    uses_reward: bool
 
 
 class ScoreRow(RunRow):
@@ -260,6 +268,13 @@ class ScoreRow(RunRow):
     env_steps: int
     wall_s: float
     finished_at: str
+
+
+class MeasureRow(RunRow):
+    """One further measurement of a completed run as the `measures` table shows it."""
+
+    measure: str
+    value: float
 
 
 class FailureRow(RunRow):

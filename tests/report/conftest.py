@@ -9,12 +9,13 @@ import pytest
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
 from imitbench.stats.references import normalize
-from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
+from imitbench.store.records import FailureRow, MeasureRow, ReferenceRow, RunRow, ScoreRow
 
 REFERENCES = {"CartPole": (20.0, 500.0), "Pendulum": (-1200.0, -200.0), "Reacher": (-43.2, -3.7)}
 
 MakeScore = Callable[..., ScoreRow]
 MakeFailure = Callable[..., FailureRow]
+MakeMeasure = Callable[..., MeasureRow]
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def make_score() -> MakeScore:
             "n_demos": None if anchor else 10,
             "all_demos": None if anchor else False,
             "source": None if algo == "random" else "bundled",
+            "uses_reward": False,
             "raw_return": raw_return,
             "score": normalize(raw_return, random, expert),
             "score_deterministic": normalize(raw_return + 1, random, expert),
@@ -68,11 +70,27 @@ def make_failure() -> MakeFailure:
             "n_demos": 10,
             "all_demos": False,
             "source": "bundled",
+            "uses_reward": False,
             "phase": "train",
             "error_type": "FloatingPointError",
             "message": "loss is nan",
         }
         return FailureRow.model_validate({**fields, **changes})
+
+    return make
+
+
+@pytest.fixture
+def make_measure(make_score: MakeScore) -> MakeMeasure:
+    """A further measurement of the run that `make_score` makes from the same arguments."""
+
+    def make(
+        algo: str, env: str, seed: int, measure: str, value: float, **changes: object
+    ) -> MeasureRow:
+        run = make_score(algo, env, seed, 0.0, **changes).model_dump(
+            include=set(RunRow.model_fields)
+        )
+        return MeasureRow.model_validate({**run, "measure": measure, "value": value})
 
     return make
 

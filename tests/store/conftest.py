@@ -12,7 +12,7 @@ REFERENCES = ReferenceScores(random=-100.0, expert=100.0, version="1")
 
 @pytest.fixture
 def finished(tmp_path):
-    def write(spec, raw_return=0.0, at="2026-01-01T00:00:00.000+00:00"):
+    def write(spec, raw_return=0.0, at="2026-01-01T00:00:00.000+00:00", measures=None):
         directory = RunDirectory.of(tmp_path, spec)
         with directory.claim(wait=False):
             directory.begin(spec)
@@ -40,6 +40,7 @@ def finished(tmp_path):
                     finished_at=at,
                     references=REFERENCES,
                     provenance=provenance.describe("imitbench run", "cpu"),
+                    measures=measures or {},
                 )
             )
         return directory

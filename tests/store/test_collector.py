@@ -12,7 +12,7 @@ from imitbench.errors import InputError
 from imitbench.store import database
 from imitbench.store.collector import Collected, collect
 
-TABLES = ("runs", "curves", "episodes", "failures", '"references"', "scores", "latest")
+TABLES = ("runs", "curves", "measures", "episodes", "failures", '"references"', "scores", "latest")
 
 
 def dump(out):
@@ -42,6 +42,22 @@ def test_finished_runs_become_rows(tmp_path, finished):
         (0, False, 50.0, 200, False, True),
         (1, True, 50.0, 200, True, False),
     ]
+
+
+def test_further_measurements_become_rows_of_the_newest_run(tmp_path, finished):
+    spec = make_spec()
+    finished(spec, measures={"reward_correlation": 0.5, "transfer_score": 0.25})
+    collect(tmp_path)
+    with database.reader(tmp_path) as connection:
+        rows = database.read_measures(connection)
+    assert [(row.run_id, row.measure, row.value) for row in rows] == [
+        (spec.run_id, "reward_correlation", 0.5),
+        (spec.run_id, "transfer_score", 0.25),
+    ]
+    finished(spec, measures={})
+    collect(tmp_path)
+    with database.reader(tmp_path) as connection:
+        assert database.read_measures(connection) == []
 
 
 def test_failures_become_rows_until_the_run_succeeds(tmp_path, finished, failed):

@@ -1,0 +1,51 @@
+"""What methods measure beside returns: means over runs, and what the names stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from imitbench.report.model import Measured
+from imitbench.store.records import MeasureRow
+
+MEANINGS = {
+    "reward_correlation": (
+        "Spearman's rank correlation of learnt and true returns over episodes that training "
+        "never saw"
+    ),
+    "preference_accuracy": (
+        "share of fragment pairs from such episodes that the learnt reward orders as the true "
+        "one does"
+    ),
+    "transfer_return": (
+        "mean return of an agent that started from scratch on the learnt reward, which learnt no "
+        "more"
+    ),
+    "transfer_score": "the score of that agent",
+}
+"""What the measurements of bundled methods are; others are shown by name alone."""
+
+
+def summarize(rows: Sequence[MeasureRow]) -> tuple[Measured, ...]:
+    """Averages measurements over runs.
+
+    Args:
+        rows: Measurements of runs that may be averaged, in any order.
+
+    Returns:
+        One entry for each environment, algorithm and measure, sorted.
+    """
+    values: dict[tuple[str, str, str], list[tuple[int, str, float]]] = {}
+    for row in rows:
+        place = values.setdefault((row.env, row.algo, row.measure), [])
+        place.append((row.seed, row.run_id, row.value))
+    summaries = []
+    for (environment, algorithm, measure), found in sorted(values.items()):
+        # In one order, so that rounding does not depend on that of the rows.
+        column = np.array([value for _, _, value in sorted(found)])
+        std = float(column.std(ddof=1)) if len(column) > 1 else None
+        summaries.append(
+            Measured(environment, algorithm, measure, len(column), float(column.mean()), std)
+        )
+    return tuple(summaries)
