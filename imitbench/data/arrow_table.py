@@ -8,25 +8,72 @@ their offsets; no element becomes a Python object.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from imitbench.data.arrow_numbers import arrow_view, numpy_view
 from imitbench.data.infos import decode_infos, encode_infos
 from imitbench.data.observations import DictObs
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
 
+COLUMNS = ("obs", "acts", "infos", "terminal", "rews")
+"""Of a table of trajectories; the reference library and the hub name them so."""
+
 _LONGEST_LIST = 2**31 - 1  # Arrow's `list` has 32-bit offsets
+_LARGEST_ENTRY = 2**28  # numbers in one observation; a type that declares more is a trap
 
 
-def trajectories_to_table(trajectories: Sequence[Trajectory], *, compact: bool = False) -> pa.Table:
+class Row(NamedTuple):
+    """A row of a table as it stands there, whether or not it makes a trajectory.
+
+    Attributes:
+        obs: Observations, one array.
+        acts: Actions.
+        terminal: Whether the episode ended.
+        rews: Rewards; None where the table has none.
+    """
+
+    obs: Array
+    acts: Array
+    terminal: bool
+    rews: Array | None
+
+    def trajectory(self, *, infos: Array | None, where: str, number: int) -> Trajectory:
+        """Makes the trajectory.
+
+        Args:
+            infos: One dictionary per step, or None.
+            where: What to call the table in errors.
+            number: Of the row, for errors.
+
+        Returns:
+            A `TrajectoryWithRew` if there are rewards; integer rewards become float64.
+
+        Raises:
+            InputError: The parts do not fit together.
+        """
+        try:
+            if self.rews is None:
+                return Trajectory(self.obs, self.acts, infos, self.terminal)
+            rews = self.rews if self.rews.dtype.kind == "f" else self.rews.astype(float)
+            return TrajectoryWithRew(self.obs, self.acts, infos, self.terminal, rews)
+        except ValueError as error:
+            raise InputError(f"{where}, row {number}: {error}; remove the row") from error
+
+
+def trajectories_to_table(
+    trajectories: Sequence[Trajectory], *, compact: bool = False, infos: pa.Array | None = None
+) -> pa.Table:
     """Lays trajectories out as a table.
 
     Args:
@@ -34,6 +81,8 @@ def trajectories_to_table(trajectories: Sequence[Trajectory], *, compact: bool =
             of one shape.
         compact: Whether to store float64 observations and actions as float32 where that loses
             nothing, and integer actions as int64. Otherwise data types stay as they are.
+        infos: Texts to store as they are in place of the trajectories' infos, as `infos_texts`
+            gives them.
 
     Returns:
         The table. Its metadata tell Hugging Face `datasets` the features.
@@ -64,7 +113,7 @@ def trajectories_to_table(trajectories: Sequence[Trajectory], *, compact: bool =
     columns = {
         "obs": nested_lists("obs", obs),
         "acts": nested_lists("acts", acts),
-        "infos": _infos_column(trajectories),
+        "infos": _infos_column(trajectories) if infos is None else infos,
         "terminal": pa.array([bool(trajectory.terminal) for trajectory in trajectories]),
     }
     if with_rewards[0]:
@@ -94,27 +143,86 @@ def table_to_trajectories(
     Raises:
         InputError: The table is not of that layout.
     """
+    rows = table_rows(table, where=where, first_row=first_row)
+    infos: Iterator[Array | None] = (None for _ in rows)
+    texts = infos_texts(table, where=where, first_row=first_row) if with_infos else None
+    if texts is not None:
+        infos = (decode_infos(row.as_py()) for row in texts)
+    return [
+        row.trajectory(infos=decoded, where=where, number=first_row + place)
+        for place, (row, decoded) in enumerate(zip(rows, infos, strict=True))
+    ]
+
+
+def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Row]:
+    """Reads the numbers of a table, without asking whether its rows make trajectories.
+
+    Args:
+        table: As for `table_to_trajectories`.
+        where: What to call the table in errors.
+        first_row: Number of the table's first row in errors.
+
+    Returns:
+        A row each. The arrays are writable copies; all of one column share one block of memory.
+
+    Raises:
+        InputError: A column is missing or of another kind, or its lists are ragged.
+    """
     check_columns(table.schema, where=where)
-    obs = lists_to_arrays(table["obs"], "obs", where=where, first_row=first_row)
-    acts = lists_to_arrays(table["acts"], "acts", where=where, first_row=first_row)
-    rews = None
+    place: dict[str, Any] = {"where": where, "first_row": first_row}
+    obs = lists_to_arrays(table["obs"], "obs", **place)
+    acts = lists_to_arrays(table["acts"], "acts", **place)
+    rews: Sequence[Array | None] = [None] * len(obs)
     if "rews" in table.column_names:
-        rews = lists_to_arrays(table["rews"], "rews", where=where, first_row=first_row)
+        rews = lists_to_arrays(table["rews"], "rews", **place)
     terminal = table["terminal"]
-    if not pa.types.is_boolean(terminal.type) or terminal.null_count:
-        raise InputError(f"{where}: column 'terminal' is not purely true and false: rewrite it")
-    infos = _read_infos(table, where, first_row) if with_infos else [None] * len(obs)
-    trajectories: list[Trajectory] = []
-    for row, (o, a, i, end) in enumerate(zip(obs, acts, infos, terminal.to_pylist(), strict=True)):
-        try:
-            if rews is None:
-                trajectories.append(Trajectory(o, a, i, end))
-            else:
-                reward = rews[row] if rews[row].dtype.kind == "f" else rews[row].astype(float)
-                trajectories.append(TrajectoryWithRew(o, a, i, end, reward))
-        except ValueError as error:
-            raise InputError(f"{where}, row {first_row + row}: {error}; remove the row") from error
-    return trajectories
+    if not pa.types.is_boolean(terminal.type):
+        raise InputError(
+            f"{where}: column 'terminal' holds {one_line(terminal.type)}, not true and false: "
+            "rewrite it"
+        )
+    if terminal.null_count:
+        row = first_row + _first_null(terminal)
+        raise InputError(f"{where}, row {row}: 'terminal' is missing: remove the row")
+    return [Row(*row) for row in zip(obs, acts, terminal.to_pylist(), rews, strict=True)]
+
+
+def infos_texts(table: pa.Table, *, where: str, first_row: int = 0) -> pa.Array | None:
+    """The infos of a table as the texts they are, none of them decoded.
+
+    Args:
+        table: As for `table_to_trajectories`.
+        where: What to call the table in errors.
+        first_row: Number of the table's first row in errors.
+
+    Returns:
+        An array of type `list<string>` with a row each, or None if the table has no infos.
+
+    Raises:
+        InputError: The column holds something else, or texts are missing.
+    """
+    if "infos" not in table.column_names:
+        return None
+    column = table["infos"]
+    if not _is_list(column.type) or not (
+        pa.types.is_string(column.type.value_type)
+        or pa.types.is_large_string(column.type.value_type)
+    ):
+        raise InputError(
+            f"{where}: column 'infos' holds {one_line(column.type)}, not lists of text: remove it"
+        )
+    texts = column.combine_chunks()
+    try:
+        texts.validate(full=True)  # text that is no UTF-8 would fail later, without a row
+    except pa.ArrowInvalid as error:
+        row = first_row + _first_invalid(texts)
+        raise InputError(f"{where}, row {row}: infos are no text: remove the row") from error
+    for missing, row_of in ((texts, None), (texts.flatten(), pc.list_parent_indices(texts))):
+        if missing.null_count:
+            entry = _first_null(missing)
+            row = first_row + (entry if row_of is None else row_of[entry].as_py())
+            raise InputError(f"{where}, row {row}: infos are missing: remove the row")
+    return texts.cast(pa.list_(pa.string()))
 
 
 def check_columns(schema: pa.Schema, *, where: str, rewards: bool = False) -> None:
@@ -126,14 +234,34 @@ def check_columns(schema: pa.Schema, *, where: str, rewards: bool = False) -> No
         rewards: Whether there have to be rewards.
 
     Raises:
-        InputError: A column is missing.
+        InputError: A column is missing or there twice, or its type declares entries larger
+            than any observation.
     """
     needed = ["obs", "acts", "terminal"] + ["rews"] * rewards
     missing = [name for name in needed if name not in schema.names]
     if missing:
+        names = one_line(", ".join(schema.names)) or "none"
         raise InputError(
-            f"{where}: no column {', '.join(missing)} among {', '.join(schema.names) or 'none'}: "
+            f"{where}: no column {', '.join(missing)} among {names}: "
             "trajectories have the columns obs, acts, infos, terminal, rews"
+        )
+    for name in COLUMNS:
+        if schema.names.count(name) > 1:
+            raise InputError(f"{where}: column '{name}' is there twice: write it again")
+        if name in schema.names:
+            _check_entry_size(schema.field(name).type, name, where)
+
+
+def _check_entry_size(kind: pa.DataType, name: str, where: str) -> None:
+    """Refuses fixed-size lists that would take gigabytes for a single missing entry."""
+    size = 1
+    while _is_list(kind := _storage_type(kind)):
+        size *= kind.list_size if pa.types.is_fixed_size_list(kind) else 1
+        kind = kind.value_type
+    if size > _LARGEST_ENTRY:
+        raise InputError(
+            f"{where}: column '{name}' declares entries of {size} numbers, more than "
+            f"{_LARGEST_ENTRY}: the file is damaged or a trap; fetch it again"
         )
 
 
@@ -153,11 +281,11 @@ def nested_lists(name: str, arrays: Sequence[Array]) -> pa.Array:
             f"column '{name}' would hold {joined.size} numbers, more than {_LONGEST_LIST}: "
             "write the trajectories to several shards"
         )
-    column = pa.array(joined.ravel())
+    column = arrow_view(joined.ravel())
     for depth in range(joined.ndim - 1, 0, -1):
         count, size = int(np.prod(joined.shape[:depth])), joined.shape[depth]
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(size)
-        column = pa.ListArray.from_arrays(pa.array(offsets), column)
+        column = pa.ListArray.from_arrays(arrow_view(offsets), column)
     return pa.ListArray.from_arrays(_offsets([len(array) for array in arrays]), column)
 
 
@@ -188,44 +316,72 @@ def lists_to_arrays(
 def _chunk_to_arrays(chunk: pa.Array, name: str, where: str, first_row: int) -> Iterator[Array]:
     level = _storage(chunk)
     if not _is_list(level.type):
-        raise InputError(f"{where}: column '{name}' holds {level.type}, not lists of numbers")
-    lengths = _lengths(level, name, where)
+        raise InputError(
+            f"{where}: column '{name}' holds {one_line(level.type)}, not lists of numbers"
+        )
+    _refuse_missing(level, lambda entry: first_row + entry, name, where)
+    lengths = _lengths(level)
     ends = np.cumsum(lengths)
     level = _storage(level.flatten())
     rest: list[int] = []
+
+    def row_of(entry: int) -> int:
+        """Row of an entry of the present level."""
+        step = entry // max(math.prod(rest), 1)
+        return first_row + int(np.searchsorted(ends, step, side="right"))
+
     while _is_list(level.type):
-        sizes = _lengths(level, name, where)
+        _refuse_missing(level, row_of, name, where)
+        sizes = _lengths(level)
         size = int(sizes[0]) if len(sizes) else 0
         odd = np.flatnonzero(sizes != size)
         if len(odd):
-            entry = int(odd[0]) // int(np.prod(rest))
-            row = first_row + int(np.searchsorted(ends, entry, side="right"))
             raise InputError(
-                f"{where}, row {row}: column '{name}' holds entries of length {size} and of "
-                f"length {sizes[odd[0]]}: remove the row, or pad its entries"
+                f"{where}, row {row_of(int(odd[0]))}: column '{name}' holds entries of length "
+                f"{size} and of length {sizes[odd[0]]}: remove the row, or pad its entries"
             )
         rest.append(size)
         level = _storage(level.flatten())
     kind = level.type
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise InputError(f"{where}: column '{name}' holds {kind}, not numbers")
-    if level.null_count:
-        raise InputError(f"{where}: column '{name}' has missing numbers: remove those rows")
-    numbers = np.array(level.to_numpy(zero_copy_only=False))
-    joined = numbers.reshape(int(lengths.sum()), *rest)
+        raise InputError(f"{where}: column '{name}' holds {one_line(kind)}, not numbers")
+    _refuse_missing(level, row_of, name, where)
+    joined = numpy_view(level).copy().reshape(int(lengths.sum()), *rest)
     return (joined[end - length : end] for length, end in zip(lengths, ends, strict=True))
 
 
-def _lengths(lists: pa.Array, name: str, where: str) -> npt.NDArray[np.int64]:
-    if lists.null_count:
-        raise InputError(f"{where}: column '{name}' has missing entries: remove those rows")
-    sizes: Array = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
-    return sizes.astype(np.int64)
+def _refuse_missing(level: pa.Array, row_of: Callable[[int], int], name: str, where: str) -> None:
+    if level.null_count:
+        what = "entries" if _is_list(level.type) else "numbers"
+        row = row_of(_first_null(level))
+        raise InputError(f"{where}, row {row}: column '{name}' has missing {what}: remove the row")
+
+
+def _first_null(values: pa.Array | pa.ChunkedArray) -> int:
+    return int(pc.index(pc.is_null(values), True).as_py())
+
+
+def _first_invalid(texts: pa.Array) -> int:
+    """First row whose texts are damaged; rows are told apart only once something is wrong."""
+    for row in range(len(texts)):
+        try:
+            texts.slice(row, 1).to_pylist()
+        except (UnicodeDecodeError, pa.ArrowException):
+            return row
+    return 0
+
+
+def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
+    return numpy_view(pc.list_value_length(lists)).astype(np.int64)
 
 
 def _storage(array: pa.Array) -> pa.Array:
     """What lies under an extension type, such as the fixed-shape arrays of `datasets`."""
     return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+
+
+def _storage_type(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -258,7 +414,7 @@ def _compact(arrays: list[Array]) -> list[Array]:
 
 
 def _offsets(lengths: Sequence[int]) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    return arrow_view(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
 
 def _infos_column(trajectories: Sequence[Trajectory]) -> pa.Array:
@@ -273,29 +429,6 @@ def _infos_column(trajectories: Sequence[Trajectory]) -> pa.Array:
             raise InputError(f"trajectory {row}: {error}") from error
     lengths = [len(trajectory) for trajectory in trajectories]
     return pa.ListArray.from_arrays(_offsets(lengths), pa.array(texts, pa.string()))
-
-
-def _read_infos(table: pa.Table, where: str, first_row: int) -> list[Array | None]:
-    if "infos" not in table.column_names:
-        return [None] * len(table)
-    column = table["infos"]
-    if not _is_list(column.type) or not (
-        pa.types.is_string(column.type.value_type)
-        or pa.types.is_large_string(column.type.value_type)
-    ):
-        raise InputError(f"{where}: column 'infos' holds {column.type}, not lists of text")
-    infos: list[Array | None] = []
-    for row, texts in enumerate(column):
-        try:
-            values = texts.as_py()
-        except UnicodeDecodeError:
-            values = None
-        if values is None or None in values:
-            raise InputError(
-                f"{where}, row {first_row + row}: infos are missing or no text: remove the row"
-            )
-        infos.append(decode_infos(values))
-    return infos
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from imitbench.data.arrow_table import Row
 from imitbench.data.observations import DictObs
 from imitbench.data.trajectories import TrajectoryWithRew
 from imitbench.errors import InputError
@@ -42,31 +43,83 @@ def validate_demonstrations(
     if not trajectories:
         raise InputError(f"{where}: no trajectories: record or fetch demonstrations first")
     for row, trajectory in enumerate(trajectories):
-        problem = (
-            _length_problem(trajectory)
-            or _space_problem("observations", trajectory.obs, observation_space)
-            or _space_problem("actions", trajectory.acts, action_space)
-            or _finite_problem("rewards", trajectory.rews)
-        )
+        problem = row_problem(trajectory, observation_space, action_space)
         if problem:
             raise InputError(f"{where}, row {row}: {problem}")
 
 
-def _length_problem(trajectory: TrajectoryWithRew) -> str | None:
-    steps = len(trajectory.acts)
+def row_problem(
+    row: Row | TrajectoryWithRew,
+    observation_space: gym.Space[Any] | None = None,
+    action_space: gym.Space[Any] | None = None,
+) -> str | None:
+    """Says what is wrong with one row.
+
+    Args:
+        row: To be checked; rewards of None are right.
+        observation_space: As for `validate_demonstrations`; None leaves shape and kind open.
+        action_space: Likewise.
+
+    Returns:
+        The first problem and how to mend it; None if there is none.
+    """
+    return (
+        _length_problem(row)
+        or _values_problem("observations", row.obs, observation_space)
+        or _values_problem("actions", row.acts, action_space)
+        or (None if row.rews is None else _finite_problem("rewards", row.rews))
+    )
+
+
+def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | None:
+    """Says where values leave the bounds of a box by more than rounding.
+
+    That alone makes no demonstration wrong, see `validate_demonstrations`; but many such rows
+    speak for another version of the environment, or for actions that were rescaled.
+
+    Args:
+        name: Of the values, for the message.
+        values: Shape `(n, *space.shape)`.
+        space: Only boxes are looked at.
+
+    Returns:
+        The first value outside; None if there is none.
+    """
+    if not isinstance(space, spaces.Box) or values.shape[1:] != space.shape:
+        return None
+    slack = 1e-4 * np.maximum(1.0, np.abs(values))
+    outside = (values < space.low - slack) | (values > space.high + slack)
+    if not outside.any():
+        return None
+    place = tuple(np.argwhere(outside)[0])
+    low, high = space.low[place[1:]], space.high[place[1:]]
+    return (
+        f"{name} leave the bounds of the environment: {values[place]:g} at step {place[0]}, "
+        f"bounds {low:g} to {high:g}"
+    )
+
+
+def _length_problem(row: Row | TrajectoryWithRew) -> str | None:
+    steps = len(row.acts)
     if steps == 0:
         return "no steps: remove the row"
-    if len(trajectory.obs) != steps + 1:
+    if len(row.obs) != steps + 1:
         return (
-            f"{len(trajectory.obs)} observations for {steps} actions: there has to be one more "
+            f"{len(row.obs)} observations for {steps} actions: there has to be one more "
             "than actions; record it again or remove the row"
         )
-    if trajectory.rews.shape != (steps,):
+    if row.rews is not None and row.rews.shape != (steps,):
         return (
-            f"rewards of shape {trajectory.rews.shape} for {steps} actions: there has to be one "
+            f"rewards of shape {row.rews.shape} for {steps} actions: there has to be one "
             "each; record it again or remove the row"
         )
     return None
+
+
+def _values_problem(name: str, values: Array | DictObs, space: gym.Space[Any] | None) -> str | None:
+    if space is not None:
+        return _space_problem(name, values, space)
+    return None if isinstance(values, DictObs) else _finite_problem(name, values)
 
 
 def _space_problem(name: str, values: Array | DictObs, space: gym.Space[Any]) -> str | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from imitbench.data.arrow_table import check_columns, table_to_trajectories, trajectories_to_table
+from imitbench.data.arrow_table import table_rows, table_to_trajectories, trajectories_to_table
 from imitbench.data.demonstration_checks import validate_demonstrations
+from imitbench.data.parquet_source import ParquetSource, parquet_files, read_whole
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.util.files import atomic_write_bytes
@@ -22,7 +24,14 @@ __all__ = [
     "write_demonstrations",
 ]
 
-_SHARD = re.compile(r"-(\d+)-of-(\d+)")
+PARQUET_OPTIONS: dict[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": ["infos.list.element"],
+    "write_page_checksum": True,
+}
+"""How files of demonstrations are written; every byte follows from the numbers in them."""
+
+_NUMBERS = ["obs", "acts", "terminal", "rews"]
 
 
 def write_demonstrations(
@@ -52,31 +61,33 @@ def write_demonstrations(
             raise InputError(f"trajectory {row} has no rewards: record them with the rollout")
     table = trajectories_to_table(trajectories, compact=True)
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        sink,
-        compression="zstd",
-        use_dictionary=["infos.list.element"],
-        write_page_checksum=True,
-    )
+    pq.write_table(table, sink, **PARQUET_OPTIONS)
     path = directory / "data" / f"{shard}.parquet"
     atomic_write_bytes(path, sink.getvalue().to_pybytes())
     return path
 
 
-def read_demonstrations(directory_or_file: Path) -> list[TrajectoryWithRew]:
+def read_demonstrations(
+    directory_or_file: Path, *, rows: Sequence[int] | None = None
+) -> list[TrajectoryWithRew]:
     """Reads demonstrations with their rewards and without their infos.
 
     Args:
         directory_or_file: A folder with `data/train-*.parquet`, or one `.parquet` file.
+        rows: Which trajectories to read, in increasing order, counted from 0 over all shards;
+            None for all. What is not wanted is not read, as far as the files' row groups allow.
 
     Returns:
         A trajectory per row, in the data types of the file, `infos` None.
 
     Raises:
-        InputError: Nothing there, files missing or damaged, or not demonstrations.
+        InputError: Nothing there, files missing or damaged, or not demonstrations; or there
+            are no such rows.
     """
-    trajectories = read_trajectories(directory_or_file, with_infos=False, rewards=True)
+    if rows is not None:
+        trajectories = _read_rows(directory_or_file, rows)
+    else:
+        trajectories = read_trajectories(directory_or_file, with_infos=False, rewards=True)
     return [t for t in trajectories if isinstance(t, TrajectoryWithRew)]
 
 
@@ -96,46 +107,28 @@ def read_trajectories(
     Raises:
         InputError: As for `read_demonstrations`.
     """
-    files = _parquet_files(directory_or_file)
+    columns = _NUMBERS + ["infos"] * with_infos
     trajectories: list[Trajectory] = []
-    for file in files:
-        table = _read_table(file, with_infos=with_infos, rewards=rewards)
+    for file in parquet_files(directory_or_file):
+        table = read_whole(file, columns, rewards=rewards)
         trajectories += table_to_trajectories(table, where=str(file), with_infos=with_infos)
     if not trajectories:
         raise InputError(f"{directory_or_file}: no trajectories in it: record or fetch it again")
     return trajectories
 
 
-def _read_table(file: Path, *, with_infos: bool, rewards: bool) -> pa.Table:
-    wanted = ["obs", "acts", "terminal", "rews"] + ["infos"] * with_infos
-    try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
-            schema = parquet.schema_arrow
-            check_columns(schema, where=str(file), rewards=rewards)
-            return parquet.read(columns=[name for name in wanted if name in schema.names])
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
+def _read_rows(place: Path, rows: Sequence[int]) -> list[Trajectory]:
+    source = ParquetSource(place, rewards=True)
+    if any(b <= a for a, b in pairwise(rows)) or (rows and not 0 <= rows[0] <= rows[-1]):
+        raise ValueError("rows: have to be increasing numbers from 0")
+    if rows and rows[-1] >= len(source):
         raise InputError(
-            f"{file}: not readable as Parquet ({reason}): fetch or write it again"
-        ) from error
-
-
-def _parquet_files(place: Path) -> list[Path]:
-    if place.is_file():
-        return [place]
-    if not place.is_dir():
-        raise InputError(f"{place}: no such file or folder: check the path")
-    files = sorted((place / "data").glob("train-*.parquet"))
-    if not files:
-        raise InputError(f"{place}: no file data/train-*.parquet in it: is it a data set folder?")
-    numbers = [match for file in files if (match := _SHARD.search(file.name))]
-    totals = {int(match[2]) for match in numbers}
-    if len(numbers) == len(files) and (
-        len(totals) > 1 or [int(match[1]) for match in numbers] != list(range(*totals))
-    ):
-        names = ", ".join(file.name for file in files)
-        raise InputError(
-            f"{place / 'data'}: the shards are not one whole set ({names}): fetch the missing ones "
-            "or remove those of another set"
+            f"{place}: has {len(source)} trajectories, so there is no row {rows[-1]}: ask for fewer"
         )
-    return files
+    trajectories: list[Trajectory] = []
+    for table in source.read_rows(rows, _NUMBERS):
+        numbered = rows[len(trajectories) :]
+        for place_in_table, row in enumerate(table_rows(table, where=str(place))):
+            number = numbered[place_in_table]
+            trajectories.append(row.trajectory(infos=None, where=str(place), number=number))
+    return trajectories

@@ -45,6 +45,11 @@ class EpisodeBuffer:
             self._obs[key][0] = value
 
     @property
+    def running_steps(self) -> Array:
+        """Steps of the running episodes that were not cut out yet, shape `(n_envs,)`, int64."""
+        return self._row - self._start
+
+    @property
     def any_active(self) -> bool:
         """Whether some environment is still being recorded."""
         return bool(self._active.any())
@@ -83,6 +88,8 @@ class EpisodeBuffer:
             self._rewards_kind = rews.dtype if rews.dtype.kind == "f" else np.dtype(float)
         if self._row + 1 == len(self._acts):
             self._make_room()
+        if acts.dtype != self._acts.dtype or acts.shape != self._acts.shape[1:]:
+            self._fit_actions(acts)
         row = self._row
         self._acts[row] = acts
         self._rews[row] = rews
@@ -96,26 +103,92 @@ class EpisodeBuffer:
         self._start[dones] = row + 1
         return finished
 
+    def cut_running(self, env: int) -> TrajectoryWithRew:
+        """Cuts out what is there of a running episode; the next trajectory goes on from there.
+
+        Args:
+            env: Whose episode; at least one step of it is there.
+        """
+        part = self._slice(env, terminal=None)
+        self._start[env] = self._row
+        return part
+
     def _cut(self, env: int) -> TrajectoryWithRew:
         """Copies out the episode that ends with the newest step of `env`."""
+        terminal = _by_key(maybe_unwrap_dictobs(self._infos[-1][env]["terminal_observation"]))
+        return self._slice(env, terminal)
+
+    def _slice(self, env: int, terminal: Mapping[str, Any] | None) -> TrajectoryWithRew:
+        """Copies out the running steps of `env`.
+
+        Args:
+            env: Which environment.
+            terminal: Last observation of the episode, by key, whose place the first one of the
+                next episode has taken already; `None` for an episode that goes on.
+        """
         start, end = int(self._start[env]), self._row
         infos = np.empty(end - start, dtype=object)
         infos[:] = [infos_of_step[env] for infos_of_step in self._infos[start:end]]
-        terminal = _by_key(maybe_unwrap_dictobs(infos[-1]["terminal_observation"]))
         parts = {}
         for key, rows in self._obs.items():
             parts[key] = rows[start : end + 1, env].copy()
-            parts[key][-1] = terminal[key]
+            if terminal is not None:
+                parts[key][-1] = terminal[key]
         return TrajectoryWithRew(
             obs=DictObs(parts) if self._keyed else parts[""],
             acts=self._acts[start:end, env].copy(),
             infos=infos,
-            terminal=True,
+            terminal=terminal is not None,
             rews=self._rews[start:end, env].astype(self._rewards_kind),
         )
 
+    def state_dict(self) -> dict[str, Any]:
+        """The running episodes, without their infos."""
+        oldest = self._oldest()
+        rewards_kind = self._rewards_kind
+        return {
+            "obs": {key: rows[oldest : self._row + 1].copy() for key, rows in self._obs.items()},
+            "keyed": self._keyed,
+            "acts": self._acts[oldest : self._row].copy(),
+            "rews": self._rews[oldest : self._row].copy(),
+            "rewards_kind": None if rewards_kind is None else rewards_kind.str,
+            "start": self._start - oldest,
+            "active": self._active.copy(),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> EpisodeBuffer:
+        """A buffer that goes on where `state_dict` was taken; earlier infos are empty."""
+        obs, acts, rews = state["obs"], state["acts"], state["rews"]
+        first = {key: rows[0] for key, rows in obs.items()}
+        buffer = cls(first if state["keyed"] else first[""], np.zeros(acts.shape[1:], acts.dtype))
+        rows = len(acts)
+        size = max(_FIRST_ROWS, 2 * rows)
+        buffer._obs = {key: _moved(value, slice(0, rows + 1), size) for key, value in obs.items()}
+        buffer._acts = _moved(acts, slice(0, rows), size)
+        buffer._rews = _moved(rews, slice(0, rows), size)
+        buffer._infos = [[{} for _ in range(buffer._n_envs)] for _ in range(rows)]
+        buffer._row = rows
+        buffer._start[:] = state["start"]
+        buffer._active[:] = state["active"]
+        kind = state["rewards_kind"]
+        buffer._rewards_kind = None if kind is None else np.dtype(kind)
+        return buffer
+
+    def _fit_actions(self, acts: Array) -> None:
+        """Makes the rows of actions hold another kind, without loss for those that are there."""
+        if self._row == 0:
+            self._acts = np.empty((len(self._acts), *acts.shape), dtype=acts.dtype)
+            return
+        kind = np.promote_types(self._acts.dtype, acts.dtype)
+        self._acts = self._acts.astype(kind, copy=False)
+
+    def _oldest(self) -> int:
+        """First row that is still needed."""
+        return int(self._start[self._active].min()) if self.any_active else self._row
+
     def _make_room(self) -> None:
-        oldest = int(self._start[self._active].min()) if self.any_active else self._row
+        oldest = self._oldest()
         used = slice(oldest, self._row + 1)
         rows = len(self._acts)
         if oldest < rows // 2:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy.typing as npt
 
-from imitbench.data.observations import Observation, values_equal
+from imitbench.data.observations import (
+    Observation,
+    maybe_unwrap_dictobs,
+    maybe_wrap_in_dictobs,
+    values_equal,
+)
 
 Array = npt.NDArray[Any]
 
@@ -87,6 +93,27 @@ class TrajectoryWithRew(Trajectory):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_rewards(self.rews, len(self.acts))
+
+
+def trajectory_state(trajectory: TrajectoryWithRew) -> dict[str, Any]:
+    """A trajectory as plain arrays, for a checkpoint; without its infos, which hold anything."""
+    return {
+        "obs": maybe_unwrap_dictobs(trajectory.obs),
+        "acts": trajectory.acts,
+        "rews": trajectory.rews,
+        "terminal": trajectory.terminal,
+    }
+
+
+def trajectory_from_state(state: Mapping[str, Any]) -> TrajectoryWithRew:
+    """Restores what `trajectory_state` gave; `infos` is `None`."""
+    return TrajectoryWithRew(
+        obs=maybe_wrap_in_dictobs(state["obs"]),
+        acts=state["acts"],
+        infos=None,
+        terminal=state["terminal"],
+        rews=state["rews"],
+    )
 
 
 def check_rewards(rews: Array, steps: int) -> None:

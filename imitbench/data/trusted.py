@@ -1,4 +1,4 @@
-"""Infos as the objects they were, from files whose makers the user trusts.
+"""What only a pickle or jsonpickle holds, from files whose makers the user trusts.
 
 This is the one module that builds objects from what a file says. Nothing calls it unless the user
 passes `trust=True`.
@@ -7,6 +7,7 @@ passes `trust=True`.
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.data.infos import OPAQUE
-from imitbench.data.trajectories import Trajectory
+from imitbench.data.observations import DictObs
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
 
 
 def decode_objects(trajectory: Trajectory) -> Trajectory:
@@ -56,3 +59,174 @@ def unpickle_infos(path: Path) -> npt.NDArray[Any]:
     if infos.ndim != 1 or not all(isinstance(info, Mapping) for info in infos):
         raise InputError(f"{path}: infos is no list of dictionaries")
     return infos
+
+
+class _Holder:
+    """Stands for an object of the reference library: keeps its fields, runs none of its code."""
+
+
+class _Opaque:
+    """Stands for an object of any other class, whatever the pickle does to it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs
+
+    def __setstate__(self, state: Any) -> None:
+        del state
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        del key, value
+
+    def append(self, item: Any) -> None:
+        del item
+
+    def extend(self, items: Any) -> None:
+        del items
+
+
+_HELD = {
+    ("imitation.algorithms.preference_comparisons", "PreferenceDataset"),
+    ("imitation.data.types", "TrajectoryWithRew"),
+    ("imitation.data.types", "DictObs"),
+}
+# NumPy's own ways to rebuild arrays, under the names that its versions before and after 2 write.
+_ARRAY_MAKERS: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    **{
+        (f"numpy.{core}.{module}", name): maker
+        for core in ("core", "_core")
+        for module, name, maker in (
+            ("multiarray", "_reconstruct", np.zeros(0).__reduce__()[0]),
+            ("multiarray", "scalar", np.float64(0).__reduce__()[0]),
+            ("numeric", "_frombuffer", np.zeros(1).__reduce_ex__(5)[0]),
+        )
+    },
+}
+
+
+class _ComparisonsUnpickler(pickle.Unpickler):
+    """Builds arrays, and stand-ins for everything else, so that no function is called."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What stands for the class or function of that name."""
+        if (module, name) in _HELD:
+            return type(name, (_Holder,), {})
+        return _ARRAY_MAKERS.get((module, name), _Opaque)
+
+
+def unpickle_comparisons(
+    path: Path,
+) -> tuple[list[TrajectoryWithRew], list[TrajectoryWithRew], npt.NDArray[np.float32], int | None]:
+    """A pickled `PreferenceDataset` of the reference library.
+
+    Returns:
+        First fragments, second fragments (without infos), preferences, and `max_size`.
+
+    Raises:
+        InputError: It is no such pickle, or damaged.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = _ComparisonsUnpickler(stream).load()
+        first = [_fragment(held) for held in content.fragments1]
+        second = [_fragment(held) for held in content.fragments2]
+        preferences = np.asarray(content.preferences, dtype=np.float32)
+        max_size = None if content.max_size is None else int(content.max_size)
+    except Exception as error:  # a pickle can make its reader raise anything
+        raise InputError(
+            f"{path}: no pickled preference data set of the reference library ({one_line(error)})"
+        ) from error
+    return first, second, preferences, max_size
+
+
+def _fragment(held: Any) -> TrajectoryWithRew:
+    obs = held.obs
+    obs = DictObs(vars(obs)["_d"]) if isinstance(obs, _Holder) else np.asarray(obs)
+    return TrajectoryWithRew(obs, np.asarray(held.acts), None, bool(held.terminal), held.rews)
+
+
+_TRAJECTORY_NAMES = {"Trajectory", "TrajectoryWithRew", "DictObs"}
+
+
+class _TrajectoriesUnpickler(_ComparisonsUnpickler):
+    """As its parent, for trajectories under any module name that they have had."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What stands for the class or function of that name."""
+        if module.split(".")[0] == "imitation" and name in _TRAJECTORY_NAMES:
+            return type(name, (_Holder,), {})
+        if (module, name) == ("_codecs", "encode"):  # bytes, in protocol 2 and before
+            return _bytes_of
+        return super().find_class(module, name)
+
+
+def _bytes_of(text: str, encoding: str) -> bytes:
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"bytes written as {encoding}")
+    return text.encode("latin1")
+
+
+def unpickle_trajectories(path: Path) -> list[Trajectory]:
+    """A pickled sequence of trajectories, as old versions of the reference library saved them.
+
+    Arrays and dictionaries are rebuilt; whatever else the infos hold is left out.
+
+    Returns:
+        At least one trajectory, with rewards where they have them.
+
+    Raises:
+        InputError: It is no such pickle, or damaged.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = _TrajectoriesUnpickler(stream).load()
+        if not isinstance(content, list | tuple):
+            raise TypeError(f"it holds no list of trajectories but a {type(content).__name__}")
+    except Exception as error:  # a pickle can make its reader raise anything
+        raise InputError(
+            f"{path}: no pickled trajectories of the reference library ({one_line(error)})"
+        ) from error
+    if not content:
+        raise InputError(f"{path}: no trajectories in it: record or fetch it again")
+    trajectories = []
+    for row, held in enumerate(content):
+        try:
+            trajectories.append(_trajectory(held))
+        except Exception as error:  # fields are anything
+            raise InputError(
+                f"{path}, row {row}: no trajectory ({one_line(error)}); remove the row"
+            ) from error
+    return trajectories
+
+
+def _trajectory(held: Any) -> Trajectory:
+    if not isinstance(held, _Holder):
+        raise TypeError(f"a {type(held).__name__}")
+    fields = vars(held)
+    obs = fields["obs"]
+    if isinstance(obs, _Holder):
+        obs = DictObs(vars(obs)["_d"])
+    infos = fields.get("infos")
+    infos = None if infos is None else _plain_infos(infos)
+    # Before `terminal` was recorded, only whole episodes were.
+    terminal = bool(fields.get("terminal", True))
+    acts = np.asarray(fields["acts"])
+    if fields.get("rews") is None:
+        return Trajectory(obs, acts, infos, terminal)
+    rews = np.asarray(fields["rews"], dtype=float)
+    return TrajectoryWithRew(obs, acts, infos, terminal, rews)
+
+
+def _plain_infos(infos: Any) -> npt.NDArray[Any]:
+    """Infos without what would have had to be built by code of the file's."""
+    kept = np.empty(len(infos), dtype=object)
+    kept[:] = [
+        {
+            key: value
+            for key, value in dict(info).items()
+            if isinstance(key, str) and not isinstance(value, _Opaque | _Holder | type)
+        }
+        for info in infos
+    ]
+    return kept

@@ -10,15 +10,14 @@ import numpy as np
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
-from imitbench.data.accumulator import TrajectoryAccumulator
-from imitbench.data.observations import (
-    DictObs,
-    Observation,
-    maybe_wrap_in_dictobs,
-    stack_maybe_dictobs,
-)
+from imitbench.data.episode_buffer import EpisodeBuffer
+from imitbench.data.observations import Observation, maybe_wrap_in_dictobs, stack_maybe_dictobs
 from imitbench.data.rollout import flatten_trajectories_with_rew
-from imitbench.data.trajectories import TrajectoryWithRew
+from imitbench.data.trajectories import (
+    TrajectoryWithRew,
+    trajectory_from_state,
+    trajectory_state,
+)
 from imitbench.data.types import TransitionsWithRew
 
 
@@ -79,23 +78,24 @@ class BufferingWrapper(VecEnvWrapper):
             has collected.
 
     Attributes:
-        n_transitions: Steps recorded and not yet collected; `None` before the first reset.
+        n_transitions: Steps recorded since the last pop or reset; `None` before the first reset.
     """
 
     def __init__(self, venv: VecEnv, error_on_premature_reset: bool = True) -> None:
         super().__init__(venv)
         self.error_on_premature_reset = error_on_premature_reset
         self.n_transitions: int | None = None
+        self._running: EpisodeBuffer | None = None
         self._forget()
 
     def _forget(self) -> None:
         self._finished: list[TrajectoryWithRew] = []
         self._lengths: list[int] = []
-        self._running = TrajectoryAccumulator()
-        self._steps = np.zeros(self.num_envs, dtype=np.int64)
+        self._time = 0
+        self._began = np.zeros(self.num_envs, dtype=np.int64)
 
     def reset(self) -> VecEnvObs:
-        """Resets all environments.
+        """Resets all environments. What is there of running episodes is dropped.
 
         Raises:
             RuntimeError: Steps that nobody has collected would be lost.
@@ -108,8 +108,9 @@ class BufferingWrapper(VecEnvWrapper):
         obs = self.venv.reset()
         self._forget()
         self.n_transitions = 0
-        for env in range(self.num_envs):
-            self._running.add_step({"obs": _of_env(obs, env)}, key=env)
+        space = self.action_space
+        acts_like = np.zeros((self.num_envs, *(space.shape or ())), dtype=space.dtype)
+        self._running = EpisodeBuffer(maybe_wrap_in_dictobs(obs), acts_like)  # type: ignore[arg-type]
         return obs
 
     def step_async(self, actions: np.ndarray[Any, Any]) -> None:
@@ -118,7 +119,7 @@ class BufferingWrapper(VecEnvWrapper):
         Raises:
             RuntimeError: The environment was not reset.
         """
-        if self.n_transitions is None:
+        if self._running is None:
             raise RuntimeError("call reset() before the first step")
         self._actions = np.array(actions)
         self.venv.step_async(actions)
@@ -126,27 +127,27 @@ class BufferingWrapper(VecEnvWrapper):
     def step_wait(self) -> VecEnvStepReturn:
         """Finishes the step and records it."""
         obs, rews, dones, infos = self.venv.step_wait()
-        wrapped = maybe_wrap_in_dictobs(obs)  # type: ignore[arg-type]
-        self._finished += self._running.add_steps_and_auto_finish(
-            self._actions, wrapped, rews, dones, infos
-        )
-        self._steps += 1
-        self._lengths += self._steps[dones].tolist()
-        self._steps[dones] = 0
-        assert self.n_transitions is not None, "a step comes after a reset"
-        self.n_transitions += self.num_envs
+        assert self._running is not None, "step_async made sure of it"
+        finished = self._running.add(self._actions, obs, rews, dones, infos)  # type: ignore[arg-type]
+        self._time += 1
+        if finished:
+            self._finished += finished
+            self._lengths += (self._time - self._began[dones]).tolist()
+            self._began[dones] = self._time
+        self.n_transitions = (self.n_transitions or 0) + self.num_envs
         return obs, rews, dones, infos
 
     def pop_finished_trajectories(self) -> tuple[Sequence[TrajectoryWithRew], Sequence[int]]:
-        """Collects what belongs to episodes that have ended.
+        """Collects what belongs to episodes that have ended, and lets running ones go on.
 
         Returns:
             Trajectories, whose beginning is missing where an earlier pop collected it, and the
-            lengths of the whole episodes.
+            lengths of the whole episodes; in the order in which they ended.
         """
         trajectories, lengths = self._finished, self._lengths
         self._finished, self._lengths = [], []
-        self.n_transitions = sum(self._partial_length(env) for env in range(self.num_envs))
+        if self.n_transitions is not None:
+            self.n_transitions = 0
         return trajectories, lengths
 
     def pop_trajectories(self) -> tuple[Sequence[TrajectoryWithRew], Sequence[int]]:
@@ -157,14 +158,10 @@ class BufferingWrapper(VecEnvWrapper):
             end is missing (`terminal` is false) where the episode goes on; and the lengths of
             the episodes that have ended.
         """
-        if not self.n_transitions:
-            return [], []
         partial = []
-        for env in range(self.num_envs):
-            if self._partial_length(env):
-                part = self._running.finish_trajectory(env, terminal=False)
-                self._running.add_step({"obs": part.obs[-1]}, key=env)
-                partial.append(part)
+        if self._running is not None:
+            running = np.flatnonzero(self._running.running_steps).tolist()
+            partial = [self._running.cut_running(env) for env in running]
         trajectories, lengths = self.pop_finished_trajectories()
         return [*trajectories, *partial], lengths
 
@@ -174,40 +171,34 @@ class BufferingWrapper(VecEnvWrapper):
         Raises:
             RuntimeError: There is nothing to collect.
         """
-        if not self.n_transitions:
-            raise RuntimeError("no transitions were recorded since the last pop")
         trajectories, _ = self.pop_trajectories()
+        if not trajectories:
+            raise RuntimeError("no transitions were recorded since the last pop")
         return flatten_trajectories_with_rew(trajectories)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the running episodes stand, once every step was collected.
+        """Everything recorded and not collected, and where the running episodes stand.
 
-        Raises:
-            RuntimeError: There are steps that nobody has collected.
+        Infos are not part of it: they can hold anything. In trajectories that wait they are
+        `None` after `load_state_dict`, in running ones they are empty up to there.
         """
-        if self.n_transitions:
-            raise RuntimeError(f"pop the {self.n_transitions} recorded transitions first")
-        running = self._running.partial_trajectories
-        obs = [running[env]["obs"][-1] for env in range(self.num_envs)] if running else None
-        return {"obs": obs, "steps": self._steps.copy()}
+        return {
+            "running": None if self._running is None else self._running.state_dict(),
+            "finished": [trajectory_state(trajectory) for trajectory in self._finished],
+            "lengths": list(self._lengths),
+            "steps": self._time - self._began,
+            "n_transitions": self.n_transitions,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave; the environments' own state is the caller's."""
         self._forget()
-        if state["obs"] is not None:
-            self.n_transitions = 0
-            for env, obs in enumerate(state["obs"]):
-                self._running.add_step({"obs": obs}, key=env)
-        self._steps[:] = state["steps"]
-
-    def _partial_length(self, env: int) -> int:
-        return len(self._running.partial_trajectories.get(env, {}).get("acts", ()))
-
-
-def _of_env(obs: Any, env: int) -> Observation:
-    if isinstance(obs, dict):
-        return DictObs({key: np.array(value[env]) for key, value in obs.items()})
-    return np.array(obs[env])
+        running = state["running"]
+        self._running = None if running is None else EpisodeBuffer.from_state(running)
+        self._finished = [trajectory_from_state(each) for each in state["finished"]]
+        self._lengths = list(state["lengths"])
+        self._began -= state["steps"]
+        self.n_transitions = state["n_transitions"]
 
 
 def _keep(obs: Any) -> Observation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,18 @@ class ExplorationWrapper:
         if self.rng.random() < self.switch_prob:
             self._draw()
         return actions, following
+
+    def state_dict(self) -> dict[str, Any]:
+        """Who acts now, and the source of random actions; `rng` is the caller's to keep."""
+        return {
+            "acts_randomly": self._acts_randomly,
+            "random_actions": self._random_actions.np_random.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._acts_randomly = state["acts_randomly"]
+        self._random_actions.np_random.bit_generator.state = state["random_actions"]
 
     def _draw(self) -> None:
         self._acts_randomly = bool(self.rng.random() < self.random_prob)

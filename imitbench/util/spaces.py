@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+
+# A file may claim any shape; the bounds of a space this large would fill the memory.
+_MAX_NUMBERS = 2**26
 
 Json = dict[str, Any]
 
@@ -55,6 +59,8 @@ def space_from_json(document: Json) -> gym.Space[Any]:
         if kind == "Box":
             dtype = np.dtype(document["dtype"])
             shape = tuple(document["shape"])
+            if math.prod(shape) > _MAX_NUMBERS:
+                raise ValueError(f"a space of shape {shape} is larger than any observation")
             low = _bounds_from_json(document["low"], shape, dtype)
             high = _bounds_from_json(document["high"], shape, dtype)
             return spaces.Box(low, high, shape=shape, dtype=dtype.type)

@@ -146,8 +146,8 @@ def test_rows_that_are_no_trajectories_are_named():
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("terminal", [1], "'terminal' is not purely true and false"),
-        ("terminal", [None], "'terminal' is not purely true and false"),
+        ("terminal", [1], "'terminal' holds int64"),
+        ("terminal", [None], "row 0: 'terminal' is missing"),
         ("infos", [[1]], "not lists of text"),
         ("infos", [[None]], "row 0: infos are missing"),
         ("infos", [["{}", "{}"]], "row 0: .*2 infos for 1 actions"),

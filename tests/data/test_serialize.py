@@ -106,11 +106,12 @@ def test_pickles_are_never_opened(tmp_path, trajectories):
     path = archive_of(tmp_path / "a.npz", trajectories(), infos=bombs)
     with pytest.warns(UserWarning, match="left out"):
         assert serialize.load(path) == trajectories()
-    archive = archive_of(tmp_path / "b.npz", trajectories(), extra=bombs)
-    with pytest.raises(InputError, match="damaged"):
-        serialize.load(archive)
+    assert serialize.load(archive_of(tmp_path / "b.npz", trajectories(), extra=bombs))
+    np.savez(tmp_path / "d.npz", obs=bombs, acts=np.zeros(1), terminal=[True], indices=[0])
+    with pytest.raises(InputError, match="'obs' holds object, not numbers"):
+        serialize.load(tmp_path / "d.npz")
     (tmp_path / "c.pkl").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(InputError, match="pickles are never opened"):
+    with pytest.raises(InputError, match="can run any program"):
         serialize.load(tmp_path / "c.pkl")
 
 
@@ -128,12 +129,14 @@ def test_damaged_archives_are_refused(tmp_path, trajectories):
     with pytest.raises(InputError, match=r"damaged \.npz file"):
         serialize.load(path)
     np.savez(path, obs=np.zeros((2, 1)))
-    with pytest.raises(InputError, match="no array 'indices'"):
+    with pytest.raises(InputError, match="no array 'acts, terminal, indices'"):
         serialize.load(path)
     np.savez(
         path, obs=np.zeros((2, 1)), acts=np.zeros(3), terminal=[True], indices=np.array([], int)
     )
-    with pytest.raises(InputError, match="2 observations and 3 actions"):
+    with pytest.raises(
+        InputError, match="'obs' has 2 entries for 3 actions in 1 trajectories, not 4"
+    ):
         serialize.load(path)
 
 

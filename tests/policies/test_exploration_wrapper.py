@@ -56,6 +56,18 @@ def test_the_same_generator_gives_the_same_actions(venv):
     assert not np.array_equal(first, actions_of(venv, 0.5, 0.5, steps=100, seed=1))
 
 
+def test_a_restored_wrapper_goes_on_alike(venv):
+    rngs = [np.random.default_rng(seed) for seed in (0, 1)]
+    one, two = (ExplorationWrapper(constant, venv, 0.5, 0.3, rng) for rng in rngs)
+    obs = venv.reset()
+    for _ in range(50):
+        one(obs)
+    two.load_state_dict(one.state_dict())
+    rngs[1].bit_generator.state = rngs[0].bit_generator.state
+    acted = [[wrapper(obs)[0] for _ in range(100)] for wrapper in (one, two)]
+    np.testing.assert_array_equal(*acted)
+
+
 def test_it_collects_rollouts(venv):
     rng = np.random.default_rng(0)
     wrapper = ExplorationWrapper(None, venv, 0.5, 0.5, rng)

@@ -29,11 +29,12 @@ from imitbench.algorithms.adversarial.discriminator import (
     given_batches,
     log_action_probability,
 )
-from imitbench.algorithms.adversarial.generator import check_generator, make_generator
+from imitbench.algorithms.adversarial.generator import make_generator
 from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
 from imitbench.data import types
 from imitbench.data.buffer import Buffer
 from imitbench.rewards.reward_nets import RewardNet
+from imitbench.rl.continued import check_algorithm
 from imitbench.util.fused_adam import with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import training
@@ -114,7 +115,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         if isinstance(venv.observation_space, spaces.Dict):
             raise ValueError("venv: dictionary observations are not supported by reward networks")
         check_action_space(venv.action_space)
-        check_generator(gen_algo, venv)
+        check_algorithm(gen_algo, venv, "gen_algo")
         base.check_batch_size(demo_batch_size, "demo_batch_size")
         minibatch_size = demo_minibatch_size or demo_batch_size
         if demo_batch_size % minibatch_size:

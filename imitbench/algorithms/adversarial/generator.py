@@ -24,6 +24,8 @@ from imitbench.data.wrappers import BufferingWrapper
 from imitbench.rewards.reward_function import RewardFn
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
+from imitbench.rl.continued import continue_learning
+from imitbench.rl.learnt_returns import LearntReturns
 from imitbench.rl.ppo import PPO, Rollout
 
 Array = npt.NDArray[Any]
@@ -70,13 +72,6 @@ class Generator(ABC):
             **learn_kwargs: Passed on to the algorithm's `learn`.
         """
 
-    def _learn(
-        self, timesteps: int, callback: BaseCallback | None, learn_kwargs: Mapping[str, Any]
-    ) -> None:
-        callbacks = [c for c in (callback, learn_kwargs.get("callback")) if c is not None]
-        options = {**learn_kwargs, "callback": callbacks or None}
-        self.algorithm.learn(total_timesteps=timesteps, reset_num_timesteps=False, **options)
-
     def state_dict(self) -> dict[str, Any]:
         """State of the algorithm; that of the environments is the caller's."""
         return {"algorithm": algorithm_state(self.algorithm), **self._own_state()}
@@ -117,7 +112,7 @@ class RewardPerStep(Generator):
 
     def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
         """Trains, then collects what the wrapper recorded."""
-        self._learn(timesteps, self._callback, learn_kwargs)
+        continue_learning(self.algorithm, timesteps, self._callback, learn_kwargs)
         trajectories, lengths = self._recorder.pop_trajectories()
         flat = flatten_trajectories_with_rew(trajectories)
         return Experience(
@@ -160,30 +155,21 @@ class RewardPerRollout(Generator):
 
     def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
         """Trains, gathering each rollout as it is completed."""
-        self._learn(timesteps, self._recorder, learn_kwargs)
+        continue_learning(self.algorithm, timesteps, self._recorder, learn_kwargs)
         return self._recorder.pop()
 
     def _own_state(self) -> dict[str, Any]:
-        recorder = self._recorder
-        return {"steps": recorder.steps.copy(), "returns": recorder.returns.copy()}
+        return self._recorder.state_dict()
 
     def _load_own_state(self, state: Mapping[str, Any]) -> None:
-        self._recorder.steps[:] = state["steps"]
-        self._recorder.returns[:] = state["returns"]
+        self._recorder.load_state_dict(state)
 
 
-class _RolloutRecorder(BaseCallback):
-    """Keeps rollouts, and counts the steps and learnt returns of running episodes.
-
-    Attributes:
-        steps: Steps of the running episodes, shape (n_envs,).
-        returns: Their learnt rewards so far, shape (n_envs,).
-    """
+class _RolloutRecorder(LearntReturns):
+    """Keeps rollouts, and follows their episodes."""
 
     def __init__(self, n_envs: int, log_returns: bool) -> None:
-        super().__init__()
-        self.steps = np.zeros(n_envs, dtype=np.int64)
-        self.returns = np.zeros(n_envs, dtype=np.float64)
+        super().__init__(n_envs)
         self._log_returns = log_returns
         self._forget()
 
@@ -198,67 +184,25 @@ class _RolloutRecorder(BaseCallback):
         self._forget()
         return experience
 
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_rollout_end(self) -> None:
-        assert isinstance(self.model, PPO), "this callback belongs to the lean PPO"
-        rollout = self.model.last_rollout
-        assert rollout is not None, "the lean PPO leaves its rollout before this call"
+    def _follow(self, rollout: Rollout) -> list[int]:
         self._transitions.append(
             {
                 name: _flatten(getattr(rollout, name))
                 for name in ("obs", "acts", "next_obs", "dones")
             }
         )
-        finished = self._follow_episodes(rollout)
-        if finished and self._log_returns:
-            self.logger.record("rollout/ep_rew_wrapped_mean", float(np.mean(finished)))
+        lengths = super()._follow(rollout)
+        self._lengths += lengths
+        return lengths
 
-    def _follow_episodes(self, rollout: Rollout) -> list[float]:
-        """Learnt returns of the episodes that ended in a rollout."""
-        finished: list[float] = []
-        before = 0
-        for end in (np.flatnonzero(rollout.dones.any(axis=1)) + 1).tolist():
-            self._advance(rollout, before, end)
-            over = rollout.dones[end - 1]
-            self._lengths += self.steps[over].tolist()
-            finished += self.returns[over].tolist()
-            self.steps[over] = 0
-            self.returns[over] = 0.0
-            before = end
-        self._advance(rollout, before, len(rollout.dones))
-        return finished
-
-    def _advance(self, rollout: Rollout, start: int, end: int) -> None:
-        self.steps += end - start
-        self.returns += rollout.rews[start:end].sum(axis=0, dtype=np.float64)
+    def _log(self) -> None:
+        if self._log_returns:
+            super()._log()
 
 
 def _flatten(array: Array) -> Array:
     """Joins time and environments: (T, n, …) to (T * n, …)."""
     return array.reshape(-1, *array.shape[2:])
-
-
-def check_generator(algorithm: BaseAlgorithm, venv: VecEnv) -> None:
-    """Makes sure that an algorithm can act in an environment.
-
-    Raises:
-        ValueError: It is no algorithm of Stable-Baselines3, or was made for other spaces or
-            another number of environments.
-    """
-    if not isinstance(algorithm, BaseAlgorithm):
-        raise ValueError(
-            f"gen_algo must be an algorithm of Stable-Baselines3, not a {type(algorithm).__name__}"
-        )
-    for name in ("observation_space", "action_space"):
-        own, given = getattr(algorithm, name), getattr(venv, name)
-        if own != given:
-            raise ValueError(f"gen_algo has {name} {own}, but venv has {given}")
-    if algorithm.n_envs != venv.num_envs:
-        raise ValueError(
-            f"gen_algo was made for {algorithm.n_envs} environments, but venv has {venv.num_envs}"
-        )
 
 
 def make_generator(

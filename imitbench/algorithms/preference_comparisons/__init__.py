@@ -1,4 +1,72 @@
 """Deep reinforcement learning from human preferences: a reward learnt from comparisons.
 
-Christiano et al., https://arxiv.org/abs/1706.03741.
+Christiano et al. 2017, https://arxiv.org/abs/1706.03741. A round of `PreferenceComparisons` goes
+through the modules in this order: `trajectory_generators` and `agent_trainer` act,
+`fragmenters` and `active_selection` choose pairs of fragments, `gatherers` and `human_gatherer`
+say which is better, `dataset` keeps the answers, `reward_trainers` fits the network through
+`preference_model` and `losses`, and the agent is trained on it.
 """
+
+from imitbench.algorithms.preference_comparisons.active_selection import ActiveSelectionFragmenter
+from imitbench.algorithms.preference_comparisons.agent_trainer import AgentTrainer
+from imitbench.algorithms.preference_comparisons.algorithm import PreferenceComparisons
+from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
+from imitbench.algorithms.preference_comparisons.fragmenters import Fragmenter, RandomFragmenter
+from imitbench.algorithms.preference_comparisons.gatherers import (
+    PreferenceGatherer,
+    SyntheticGatherer,
+)
+from imitbench.algorithms.preference_comparisons.human_gatherer import (
+    GatheringStoppedError,
+    SynchronousHumanGatherer,
+)
+from imitbench.algorithms.preference_comparisons.losses import (
+    CrossEntropyRewardLoss,
+    LossAndMetrics,
+    RewardLoss,
+)
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    PreferenceModel,
+    get_base_model,
+)
+from imitbench.algorithms.preference_comparisons.query_schedule import QUERY_SCHEDULES, Round
+from imitbench.algorithms.preference_comparisons.reward_trainers import (
+    BasicRewardTrainer,
+    EnsembleTrainer,
+    RewardTrainer,
+    make_reward_trainer,
+    preference_collate_fn,
+)
+from imitbench.algorithms.preference_comparisons.trajectory_generators import (
+    TrajectoryDataset,
+    TrajectoryGenerator,
+    TrajectoryMixture,
+)
+
+__all__ = [
+    "QUERY_SCHEDULES",
+    "ActiveSelectionFragmenter",
+    "AgentTrainer",
+    "BasicRewardTrainer",
+    "CrossEntropyRewardLoss",
+    "EnsembleTrainer",
+    "Fragmenter",
+    "GatheringStoppedError",
+    "LossAndMetrics",
+    "PreferenceComparisons",
+    "PreferenceDataset",
+    "PreferenceGatherer",
+    "PreferenceModel",
+    "RandomFragmenter",
+    "RewardLoss",
+    "RewardTrainer",
+    "Round",
+    "SynchronousHumanGatherer",
+    "SyntheticGatherer",
+    "TrajectoryDataset",
+    "TrajectoryGenerator",
+    "TrajectoryMixture",
+    "get_base_model",
+    "make_reward_trainer",
+    "preference_collate_fn",
+]

@@ -1,0 +1,165 @@
+"""Asking about those pairs of fragments on which an ensemble disagrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch as th
+
+from imitbench.algorithms.preference_comparisons.fragmenters import Fragmenter
+from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
+from imitbench.data.types import TrajectoryWithRew, TrajectoryWithRewPair
+from imitbench.util.logger import HierarchicalLogger
+
+_SUPPORTED = ("logit", "probability", "label")
+
+
+class ActiveSelectionFragmenter(Fragmenter):
+    """Takes more pairs from another fragmenter than asked for, and keeps the most uncertain.
+
+    How uncertain a pair is, is the variance over the ensemble's members of
+
+    - `logit`: the difference of the (discounted) returns, not clipped;
+    - `probability`: the probability that the first fragment is preferred;
+    - `label`: whether that probability is above ½, `p (1 - p)` for a share `p` of the members.
+
+    Of equally uncertain pairs the earlier are kept. Networks are evaluated in evaluation mode,
+    so that asking changes no statistics.
+
+    Source: Christiano et al. 2017, "Deep Reinforcement Learning from Human Preferences", §2.2.4;
+    Lee et al. 2021, "B-Pref", §4.2.
+
+    Args:
+        preference_model: A model of an ensemble.
+        base_fragmenter: Where pairs come from.
+        fragment_sample_factor: How many times as many pairs to take as are asked for, at least 1.
+        uncertainty_on: `logit`, `probability` or `label`.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Raises:
+        ValueError: The model is not of an ensemble, the factor is below 1, or `uncertainty_on`
+            is something else.
+    """
+
+    def __init__(
+        self,
+        preference_model: PreferenceModel,
+        base_fragmenter: Fragmenter,
+        fragment_sample_factor: float,
+        uncertainty_on: str = "logit",
+        custom_logger: HierarchicalLogger | None = None,
+    ) -> None:
+        if preference_model.ensemble_model is None:
+            raise ValueError(
+                "preference_model: active selection needs that of a RewardEnsemble, whose members "
+                f"can disagree, not of a {type(preference_model.model).__name__}"
+            )
+        if not 1 <= fragment_sample_factor < float("inf"):
+            raise ValueError(
+                f"fragment_sample_factor must be at least 1, not {fragment_sample_factor}: there "
+                "must be as many pairs to choose from as are asked for"
+            )
+        self.preference_model = preference_model
+        self.base_fragmenter = base_fragmenter
+        self.fragment_sample_factor = fragment_sample_factor
+        self._uncertainty_on = uncertainty_on
+        if uncertainty_on not in _SUPPORTED:
+            self.raise_uncertainty_on_not_supported()
+        super().__init__(custom_logger)
+
+    @property
+    def logger(self) -> HierarchicalLogger:
+        """Where this fragmenter and the one inside log."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, value: HierarchicalLogger) -> None:
+        self._logger = value
+        self.base_fragmenter.logger = value
+
+    @property
+    def uncertainty_on(self) -> str:
+        """What the variance is taken of."""
+        return self._uncertainty_on
+
+    def raise_uncertainty_on_not_supported(self) -> NoReturn:
+        """Says which values `uncertainty_on` may have.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            f"uncertainty_on: {self.uncertainty_on!r} is not supported; use "
+            + ", ".join(_SUPPORTED[:-1])
+            + f" or {_SUPPORTED[-1]}"
+        )
+
+    def __call__(
+        self,
+        trajectories: Sequence[TrajectoryWithRew],
+        fragment_length: int,
+        num_pairs: int,
+    ) -> Sequence[TrajectoryWithRewPair]:
+        """Makes pairs of fragments.
+
+        Args:
+            trajectories: Where the fragments are cut from.
+            fragment_length: Steps in each fragment.
+            num_pairs: How many pairs.
+
+        Returns:
+            `num_pairs` pairs, the most uncertain first.
+
+        Raises:
+            ValueError: A predicted return is not finite, or as the fragmenter inside.
+        """
+        pairs = self.base_fragmenter(
+            trajectories=trajectories,
+            fragment_length=fragment_length,
+            num_pairs=int(self.fragment_sample_factor * num_pairs),
+        )
+        if not pairs:
+            return []
+        returns1, returns2 = self.preference_model.predicted_returns(pairs)
+        variances = self._variances(returns1 - returns2).cpu().numpy()
+        # Stable, so that ties are settled in the same way everywhere.
+        chosen = np.argsort(-variances, kind="stable")[:num_pairs]
+        return [pairs[index] for index in chosen]
+
+    def variance_estimate(self, rews1: th.Tensor, rews2: th.Tensor) -> float:
+        """How uncertain a pair is.
+
+        Args:
+            rews1: What all members say of the first fragment, shape `(fragment_length, members)`.
+            rews2: What they say of the second, same shape.
+
+        Returns:
+            The variance.
+
+        Raises:
+            ValueError: Shapes differ.
+        """
+        difference = self.preference_model.return_difference(rews1, rews2)
+        return self._variances(difference.unsqueeze(0)).item()
+
+    def _variances(self, differences: th.Tensor) -> th.Tensor:
+        """Variances, shape `(n,)`, from differences of returns, shape `(n, members)`."""
+        if self.uncertainty_on == "logit":
+            return differences.var(dim=1)
+        if self.uncertainty_on == "probability":
+            probabilities = self.preference_model.probability_of_difference(differences)
+            return probabilities.var(dim=1, correction=0)
+        if self.uncertainty_on != "label":
+            self.raise_uncertainty_on_not_supported()
+        share = (differences > 0).to(differences.dtype).mean(dim=1)
+        return share * (1 - share)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the fragmenter inside; the model belongs to whoever trains it."""
+        return {"base_fragmenter": self.base_fragmenter.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self.base_fragmenter.load_state_dict(state["base_fragmenter"])

@@ -1,0 +1,279 @@
+"""An agent that is trained on the learnt reward, and whose trajectories are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
+
+from imitbench.algorithms.preference_comparisons.trajectory_generators import (
+    TrajectoryGenerator,
+    first_with_steps,
+)
+from imitbench.data import rollout
+from imitbench.data.policy_callable import (
+    PolicyCallable,
+    States,
+    policy_to_callable,
+    seeded_sampling,
+)
+from imitbench.data.types import TrajectoryWithRew
+from imitbench.data.wrappers import BufferingWrapper
+from imitbench.policies.exploration_wrapper import ExplorationWrapper
+from imitbench.rewards.reward_function import RewardFn
+from imitbench.rewards.reward_nets import RewardNet
+from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
+from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
+from imitbench.rl.continued import check_algorithm, continue_learning
+from imitbench.rl.lean_actor import LeanActor, can_act
+from imitbench.rl.learnt_returns import LearntReturns
+from imitbench.rl.ppo import PPO
+from imitbench.util import logger as imit_logger
+
+Array = npt.NDArray[Any]
+
+
+class AgentTrainer(TrajectoryGenerator):
+    """Trains an algorithm on any reward function, and gives its trajectories with true rewards.
+
+    With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout; other algorithms of
+    Stable-Baselines3 act in an environment wrapped to give them at each step. Sampling computes
+    no learnt rewards at all: only what the agent was trained on counts in
+    `rollout/ep_rew_wrapped_mean`, and in the statistics of rewards that normalize themselves.
+
+    Args:
+        algorithm: The algorithm. Its environment is replaced, and its logger.
+        reward_fn: A function, or a reward network, of which `predict_processed` is used.
+        venv: Where to act; it is reset. Images may have their channels last.
+        rng: Source of what is explored and sampled.
+        exploration_frac: Share of the steps of a sample in which random actions are mixed in,
+            in [0, 1].
+        switch_prob: Probability at each exploratory step of drawing anew who acts.
+        random_prob: Probability at each of these draws that actions are random.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Attributes:
+        algorithm: As given.
+        reward_fn: The function that rewards come from.
+        buffering_wrapper: The environment with a memory of what happened, with true rewards.
+        venv: The environment with learnt rewards.
+        reward_venv_wrapper: The same.
+        log_callback: Logs the mean learnt return while the algorithm is trained.
+        exploration_wrapper: The policy that explores.
+        exploration_frac: As given.
+        rng: As given.
+
+    Raises:
+        ValueError: The algorithm or the network was made for other spaces or another number of
+            environments, observations are dictionaries, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        algorithm: BaseAlgorithm,
+        reward_fn: RewardFn | RewardNet,
+        venv: VecEnv,
+        rng: np.random.Generator,
+        exploration_frac: float = 0.0,
+        switch_prob: float = 0.5,
+        random_prob: float = 0.5,
+        custom_logger: imit_logger.HierarchicalLogger | None = None,
+    ) -> None:
+        if not 0 <= exploration_frac <= 1:
+            raise ValueError(f"exploration_frac must lie in [0, 1], not {exploration_frac}")
+        if isinstance(venv.observation_space, spaces.Dict):
+            raise ValueError("venv: dictionary observations are not supported by rewards")
+        check_algorithm(algorithm, venv, "algorithm", transposed=True)
+        if isinstance(reward_fn, RewardNet):
+            _check_spaces(reward_fn, venv)
+            reward_fn = reward_fn.predict_processed
+        self.algorithm = algorithm
+        self.reward_fn: RewardFn = reward_fn
+        self.exploration_frac = exploration_frac
+        self.rng = rng
+        # Below everything else, so that it sees true rewards, and images as the network does.
+        self.buffering_wrapper = BufferingWrapper(venv)
+        self.reward_venv_wrapper = RewardVecEnvWrapper(
+            self.buffering_wrapper, _FiniteRewards(reward_fn)
+        )
+        self.venv = self.reward_venv_wrapper
+        self.log_callback: BaseCallback = self._attach()
+        self._lean_actor = LeanActor(algorithm)
+        self._acting: PolicyCallable | None = None
+        self.exploration_wrapper = ExplorationWrapper(
+            policy=self._act,
+            venv=self.buffering_wrapper,
+            random_prob=random_prob,
+            switch_prob=switch_prob,
+            rng=rng,
+        )
+        # Last, because it passes the logger on to the algorithm.
+        super().__init__(custom_logger)
+
+    def _attach(self) -> BaseCallback:
+        """Gives the algorithm its environment and its rewards, and makes the callback for both."""
+        if isinstance(self.algorithm, PPO) and self.algorithm.lean:
+            self.algorithm.reward_fn = self.reward_fn
+            self.algorithm.set_env(self.buffering_wrapper)
+            return LearntReturns(self.buffering_wrapper.num_envs)
+        self.algorithm.set_env(self.reward_venv_wrapper)
+        return self.reward_venv_wrapper.make_log_callback()
+
+    def train(self, steps: int, **kwargs: Any) -> None:
+        """Trains the agent on the reward function.
+
+        Args:
+            steps: Environment steps; on-policy algorithms complete their last rollout.
+            **kwargs: Passed on to the algorithm's `learn`.
+
+        Raises:
+            RuntimeError: `sample` was not called since the last training.
+            ValueError: A reward is not finite.
+        """
+        waiting = self.buffering_wrapper.n_transitions
+        if waiting:
+            raise RuntimeError(
+                f"the last training left {waiting} transitions that nobody has collected: call "
+                "AgentTrainer.sample() before training on"
+            )
+        continue_learning(self.algorithm, steps, self.log_callback, kwargs)
+
+    def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
+        """Gives what the agent did in training, the newest first, and lets it act for the rest.
+
+        An exploratory share of the steps comes last. Acting begins with a reset of the
+        environments, and so does the training after it.
+
+        Args:
+            steps: Least number of steps.
+
+        Returns:
+            Whole episodes with true rewards.
+        """
+        exploratory = int(self.exploration_frac * steps)
+        if self.exploration_frac > 0 and exploratory == 0 < steps:
+            self.logger.warn(
+                f"exploration_frac is {self.exploration_frac}, but nothing will be explored: of "
+                f"{steps} steps that is less than one"
+            )
+        wanted = steps - exploratory
+        finished, _ = self.buffering_wrapper.pop_finished_trajectories()
+        trajectories = list(reversed(finished))
+        available = sum(map(len, trajectories))
+        if available < wanted:
+            missing = wanted - available
+            self.logger.log(
+                f"Requested {wanted} transitions but only {available} in buffer. "
+                f"Sampling {missing} additional transitions."
+            )
+            trajectories += self._collect(self._act, missing)
+        chosen = list(first_with_steps(trajectories, wanted))
+        if exploratory > 0:
+            self.logger.log(f"Sampling {exploratory} exploratory transitions.")
+            explored = self._collect(self.exploration_wrapper, exploratory)
+            chosen += first_with_steps(explored, exploratory)
+        return chosen
+
+    def _collect(self, policy: PolicyCallable, steps: int) -> Sequence[TrajectoryWithRew]:
+        """Collects whole episodes in the environment as it is, in random order."""
+        self._acting = self._current_policy()
+        # A policy on another device samples there, which a function would not tell.
+        with seeded_sampling(self.algorithm, self.rng):
+            collected = rollout.generate_trajectories(
+                policy,
+                self.buffering_wrapper.venv,
+                rollout.make_min_timesteps(steps),
+                self.rng,
+            )
+        self._start_training_anew()
+        return collected
+
+    def _current_policy(self) -> PolicyCallable:
+        """The agent's stochastic policy, for observations of `venv` as it was given."""
+        if can_act(self.algorithm):
+            return self._lean_actor.policy()
+        env = self.algorithm.get_env()
+        assert env is not None, "the constructor gave it one"
+        policy = policy_to_callable(self.algorithm, env, rng=self.rng)
+        if not isinstance(env, VecTransposeImage):
+            return policy
+        transpose = env.transpose_observations
+        return lambda obs, state, starts: policy(transpose(obs), state, starts)
+
+    def _act(
+        self, obs: Array | dict[str, Array], state: States, starts: Array | None
+    ) -> tuple[Array, States]:
+        """Acts as the agent was at the beginning of the present sample."""
+        assert self._acting is not None, "_collect set it"
+        return self._acting(obs, state, starts)
+
+    def _start_training_anew(self) -> None:
+        """Makes the next training begin with a reset, because the environments went on."""
+        self.algorithm._last_obs = None
+        if isinstance(self.log_callback, LearntReturns):
+            self.log_callback.restart()
+
+    @property
+    def logger(self) -> imit_logger.HierarchicalLogger:
+        """Where the trainer and its algorithm log."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, value: imit_logger.HierarchicalLogger) -> None:
+        self._logger = value
+        self.algorithm.set_logger(value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training and sampling depend on, trajectories that wait included.
+
+        Their infos are not, see `BufferingWrapper.state_dict`. The environments' own state,
+        that of the reward, and torch's and NumPy's global generators are the caller's to keep.
+        """
+        return {
+            "algorithm": algorithm_state(self.algorithm),
+            "buffer": self.buffering_wrapper.state_dict(),
+            "returns": self._returns.state_dict(),
+            "exploration": self.exploration_wrapper.state_dict(),
+            "rng": self.rng.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave to a trainer with the same arguments."""
+        load_algorithm_state(self.algorithm, state["algorithm"])
+        self.buffering_wrapper.load_state_dict(state["buffer"])
+        self._returns.load_state_dict(state["returns"])
+        self.exploration_wrapper.load_state_dict(state["exploration"])
+        self.rng.bit_generator.state = state["rng"]
+
+    @property
+    def _returns(self) -> LearntReturns | RewardVecEnvWrapper:
+        """Who adds up learnt rewards."""
+        if isinstance(self.log_callback, LearntReturns):
+            return self.log_callback
+        return self.reward_venv_wrapper
+
+
+class _FiniteRewards:
+    """A reward function that refuses to give what nothing can be learnt from."""
+
+    def __init__(self, reward_fn: RewardFn) -> None:
+        self._reward_fn = reward_fn
+
+    def __call__(self, state: Array, action: Array, next_state: Array, done: Array) -> Array:
+        rewards = self._reward_fn(state, action, next_state, done)
+        if not np.isfinite(rewards).all():
+            raise ValueError("reward_fn gave rewards that are not finite")
+        return rewards
+
+
+def _check_spaces(net: RewardNet, venv: VecEnv) -> None:
+    for name in ("observation_space", "action_space"):
+        own, given = getattr(net, name), getattr(venv, name)
+        if own != given:
+            raise ValueError(f"reward_fn is a network for {name} {own}, but venv has {given}")

@@ -1,0 +1,295 @@
+"""Preference comparisons: ask, learn the reward, train the agent on it, and again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+
+from imitbench.algorithms.base import BaseImitationAlgorithm
+from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
+from imitbench.algorithms.preference_comparisons.fragmenters import Fragmenter, RandomFragmenter
+from imitbench.algorithms.preference_comparisons.gatherers import (
+    PreferenceGatherer,
+    SyntheticGatherer,
+)
+from imitbench.algorithms.preference_comparisons.losses import CrossEntropyRewardLoss
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    PreferenceModel,
+    accuracies,
+)
+from imitbench.algorithms.preference_comparisons.query_schedule import (
+    Round,
+    Schedule,
+    find_schedule,
+    plan_comparisons,
+    plan_rounds,
+)
+from imitbench.algorithms.preference_comparisons.reward_trainers import (
+    RewardTrainer,
+    make_reward_trainer,
+)
+from imitbench.algorithms.preference_comparisons.trajectory_generators import TrajectoryGenerator
+from imitbench.data.types import TrajectoryWithRewPair
+from imitbench.rewards.base import RewardNet, frozen
+from imitbench.util.logger import HierarchicalLogger
+
+_FINAL = "reward/final/train/"
+
+
+class PreferenceComparisons(BaseImitationAlgorithm):
+    """Learns a reward from comparisons of trajectory fragments, and an agent on that reward.
+
+    Christiano et al. 2017, "Deep reinforcement learning from human preferences",
+    https://arxiv.org/abs/1706.03741.
+
+    Args:
+        trajectory_generator: Gives trajectories, and trains an agent if it has one. It and all
+            other parts log to this algorithm's logger.
+        reward_model: The reward to learn.
+        num_iterations: Rounds among which `query_schedule` spreads the comparisons.
+        fragmenter: Makes pairs of fragments; `RandomFragmenter` by default.
+        preference_gatherer: Says which fragment is better; by default `SyntheticGatherer`, which
+            reads the environment's own reward.
+        reward_trainer: Trains `reward_model`; by default with `CrossEntropyRewardLoss`.
+        comparison_queue_size: Comparisons kept for training, the newest; `None` for all.
+        fragment_length: Steps of each fragment.
+        transition_oversampling: Transitions sampled for each that the fragments need; more than
+            1 keeps a transition from being in too many of them.
+        initial_comparison_frac: Share of all comparisons in a round before the scheduled ones,
+            with an agent that was not trained yet.
+        initial_epoch_multiplier: How much longer the reward is trained in the first round.
+        custom_logger: Where to log; a new logger when `None`.
+        allow_variable_horizon: Whether episodes of different length are accepted. Where an
+            episode ends tells about the reward, and that can decide a comparison of methods.
+        rng: Source of randomness for those parts that are made here; to be given if there are
+            any, and only then.
+        query_schedule: `constant`, `hyperbolic`, `inverse_quadratic`, or a function that maps
+            the share of the rounds passed, in [0, 1], to an unnormalized number of comparisons.
+
+    Attributes:
+        model: The reward.
+        dataset: The comparisons gathered so far.
+
+    Raises:
+        ValueError: An argument is out of its range, `query_schedule` is unknown, or `rng` is
+            missing or of no use.
+    """
+
+    def __init__(
+        self,
+        trajectory_generator: TrajectoryGenerator,
+        reward_model: RewardNet,
+        num_iterations: int,
+        fragmenter: Fragmenter | None = None,
+        preference_gatherer: PreferenceGatherer | None = None,
+        reward_trainer: RewardTrainer | None = None,
+        comparison_queue_size: int | None = None,
+        fragment_length: int = 100,
+        transition_oversampling: float = 1,
+        initial_comparison_frac: float = 0.1,
+        initial_epoch_multiplier: float = 200.0,
+        custom_logger: HierarchicalLogger | None = None,
+        allow_variable_horizon: bool = False,
+        rng: np.random.Generator | None = None,
+        query_schedule: str | Schedule = "hyperbolic",
+    ) -> None:
+        super().__init__(custom_logger=custom_logger, allow_variable_horizon=allow_variable_horizon)
+        _check_range("num_iterations", num_iterations, 1)
+        _check_range("fragment_length", fragment_length, 1)
+        _check_range("initial_comparison_frac", initial_comparison_frac, 0, 1)
+        given = (fragmenter, preference_gatherer, reward_trainer)
+        if rng is None and None in given:
+            raise ValueError(
+                "rng: give numpy.random.default_rng(seed), or else fragmenter, "
+                "preference_gatherer and reward_trainer with seeds of their own"
+            )
+        if rng is not None and None not in given:
+            raise ValueError(
+                "rng would not be used: fragmenter, preference_gatherer and reward_trainer are "
+                "given and have their own; leave rng out"
+            )
+        self.model = reward_model
+        self.num_iterations = num_iterations
+        self.fragment_length = fragment_length
+        self.transition_oversampling = transition_oversampling
+        self.initial_comparison_frac = initial_comparison_frac
+        self.initial_epoch_multiplier = initial_epoch_multiplier
+        self.query_schedule = find_schedule(query_schedule)
+        self.rng = rng
+        # A generator that no part needs serves no default either.
+        generator = rng if rng is not None else np.random.default_rng()
+        self.fragmenter = fragmenter or RandomFragmenter(generator)
+        self.preference_gatherer = preference_gatherer or SyntheticGatherer(rng=generator)
+        if reward_trainer is None:
+            reward_trainer = make_reward_trainer(
+                PreferenceModel(reward_model), CrossEntropyRewardLoss(), generator
+            )
+        self.reward_trainer = reward_trainer
+        self.trajectory_generator = trajectory_generator
+        self.dataset = PreferenceDataset(max_size=comparison_queue_size)
+        self._preference_model = PreferenceModel(reward_model)
+        self._iteration = 0
+        self._share_logger()
+
+    @property
+    def _parts(
+        self,
+    ) -> dict[str, TrajectoryGenerator | Fragmenter | PreferenceGatherer | RewardTrainer]:
+        return {
+            "trajectory_generator": self.trajectory_generator,
+            "fragmenter": self.fragmenter,
+            "preference_gatherer": self.preference_gatherer,
+            "reward_trainer": self.reward_trainer,
+        }
+
+    def _share_logger(self) -> None:
+        for part in self._parts.values():
+            part.logger = self.logger
+
+    def plan(self, total_timesteps: int, total_comparisons: int) -> list[Round]:
+        """The rounds that `train` goes through; what they spend adds up to exactly the totals.
+
+        Args:
+            total_timesteps: Environment steps of the agent's training.
+            total_comparisons: Comparisons to gather.
+
+        Raises:
+            ValueError: There are too few comparisons for the rounds.
+        """
+        comparisons = plan_comparisons(
+            total_comparisons,
+            self.num_iterations,
+            self.initial_comparison_frac,
+            self.query_schedule,
+        )
+        return plan_rounds(comparisons, total_timesteps, self.initial_epoch_multiplier)
+
+    def train(
+        self,
+        total_timesteps: int,
+        total_comparisons: int,
+        callback: Callable[[int], None] | None = None,
+    ) -> Mapping[str, Any]:
+        """Trains the reward, and the agent if there is one.
+
+        Args:
+            total_timesteps: Environment steps of the agent's training. Sampling for comparisons
+                takes steps beside them, and algorithms train in whole rollouts.
+            total_comparisons: Comparisons to gather.
+            callback: Called after each round with its number, counted over all calls.
+
+        Returns:
+            `reward_loss` and `reward_accuracy` of the last round's last epoch.
+
+        Raises:
+            ValueError: There are too few comparisons for the rounds, episodes differ in length,
+                or no trajectory is as long as a fragment.
+        """
+        rounds = self.plan(total_timesteps, total_comparisons)
+        self.logger.log(f"Query schedule: {[step.comparisons for step in rounds]}")
+        metrics: Mapping[str, Any] = {}
+        for step in rounds:
+            metrics = self.run_round(step)
+            if callback is not None:
+                callback(self._iteration - 1)
+        return {key: metrics[key] for key in ("reward_loss", "reward_accuracy")}
+
+    def run_round(self, step: Round) -> dict[str, float]:
+        """Gathers comparisons, trains the reward on all there are, then the agent.
+
+        Args:
+            step: What to spend.
+
+        Returns:
+            `reward_loss` and `reward_accuracy`, those of the reward's last epoch, and
+            `held_out_accuracy`: how often the reward agreed with the new answers before it was
+            trained on them, ties counting half.
+
+        Raises:
+            ValueError: Episodes differ in length, or no trajectory is as long as a fragment.
+        """
+        self._share_logger()
+        held_out_accuracy = self._gather(step.comparisons)
+        self.reward_trainer.train(self.dataset, epoch_multiplier=step.epoch_multiplier)
+        prefix = self.logger.get_accumulate_prefixes() + _FINAL
+        logged = self.logger.default_logger.name_to_value
+        metrics = {
+            "reward_loss": float(logged[prefix + "loss"]),
+            "reward_accuracy": float(logged[prefix + "accuracy"]),
+            "held_out_accuracy": held_out_accuracy,
+        }
+        with self.logger.accumulate_means("agent"):
+            self.logger.log(f"Training agent for {step.timesteps} timesteps")
+            self.trajectory_generator.train(steps=step.timesteps)
+        self.logger.dump(self._iteration)
+        self._iteration += 1
+        return metrics
+
+    def transitions_for(self, comparisons: int) -> int:
+        """Transitions that are sampled to make so many pairs of fragments."""
+        return math.ceil(self.transition_oversampling * 2 * comparisons * self.fragment_length)
+
+    def _gather(self, comparisons: int) -> float:
+        """Adds comparisons to the dataset; returns how well the reward foresaw the answers."""
+        transitions = self.transitions_for(comparisons)
+        self.logger.log(f"Collecting {2 * comparisons} fragments ({transitions} transitions)")
+        trajectories = self.trajectory_generator.sample(transitions)
+        # Beginnings are never missing, but an episode's end may be.
+        self._check_fixed_horizon(len(whole) for whole in trajectories if whole.terminal)
+        self.logger.log("Creating fragment pairs")
+        pairs = self.fragmenter(trajectories, self.fragment_length, comparisons)
+        with self.logger.accumulate_means("preferences"):
+            self.logger.log("Gathering preferences")
+            preferences = self.preference_gatherer(pairs)
+            accuracy = self._agreement(pairs, preferences)
+            self.logger.record("held_out_accuracy", accuracy)
+        self.dataset.push(pairs, preferences)
+        self.logger.log(f"Dataset now contains {len(self.dataset)} comparisons")
+        return accuracy
+
+    def _agreement(
+        self, pairs: Sequence[TrajectoryWithRewPair], preferences: npt.NDArray[np.float32]
+    ) -> float:
+        answered = np.flatnonzero(~np.isnan(preferences)).tolist()
+        if not answered:
+            return math.nan
+        with frozen(self.model):
+            differences, _ = self._preference_model.return_differences(
+                [pairs[index] for index in answered]
+            )
+        target = th.as_tensor(preferences[answered], device=differences.device)
+        return float(accuracies(differences, target).mean())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on, at the end of a round.
+
+        The environments' own state and the global generators are the caller's to keep.
+
+        """
+        return {
+            "model": self.model.state_dict(),
+            "dataset": self.dataset.state_dict(),
+            "iteration": self._iteration,
+            "horizon": self._horizon,
+            **{name: part.state_dict() for name, part in self._parts.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self.model.load_state_dict(state["model"])
+        self.dataset.load_state_dict(state["dataset"])
+        self._iteration = state["iteration"]
+        self._horizon = state["horizon"]
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
+
+
+def _check_range(name: str, value: float, least: float, most: float = math.inf) -> None:
+    if not least <= value <= most:
+        bounds = f"from {least} to {most}" if most < math.inf else f"at least {least}"
+        raise ValueError(f"{name} must be {bounds}, not {value}")

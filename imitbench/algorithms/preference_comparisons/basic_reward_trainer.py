@@ -1,0 +1,304 @@
+"""Training of a reward network on comparisons."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch as th
+from tqdm.auto import tqdm
+
+from imitbench.algorithms.base import check_batch_size
+from imitbench.algorithms.preference_comparisons.losses import LossAndMetrics, RewardLoss
+from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
+from imitbench.algorithms.preference_comparisons.training_data import (
+    Array,
+    ComparisonDataset,
+    TrainingData,
+)
+from imitbench.regularization.regularizers import Regularizer, RegularizerFactory
+from imitbench.rewards.base import frozen
+from imitbench.util.fused_adam import with_fused
+from imitbench.util.logger import HierarchicalLogger, configure
+from imitbench.util.networks import training
+
+Metrics = dict[str, float]
+
+
+class RewardTrainer(ABC):
+    """Base of what trains a reward network on comparisons.
+
+    Gathering trajectories and preferences and training the agent are done elsewhere, see
+    `PreferenceComparisons`.
+
+    Args:
+        preference_model: The model whose network is trained.
+        custom_logger: Where to log; a new logger when `None`.
+    """
+
+    def __init__(
+        self, preference_model: PreferenceModel, custom_logger: HierarchicalLogger | None = None
+    ) -> None:
+        self._preference_model = preference_model
+        self._logger = custom_logger or configure()
+
+    @property
+    def logger(self) -> HierarchicalLogger:
+        """Where training is logged."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, custom_logger: HierarchicalLogger) -> None:
+        self._logger = custom_logger
+
+    def train(self, dataset: ComparisonDataset, epoch_multiplier: float = 1.0) -> None:
+        """Trains the network, in training mode; then its parts have their own modes again.
+
+        Args:
+            dataset: The comparisons, usually a `PreferenceDataset`.
+            epoch_multiplier: How much longer than usual.
+
+        Raises:
+            ValueError: The dataset is empty or has bad values, or there is no time for an epoch.
+        """
+        with training(self._preference_model):
+            self._train(dataset, epoch_multiplier)
+
+    @abstractmethod
+    def _train(self, dataset: ComparisonDataset, epoch_multiplier: float) -> None:
+        """Trains the network, see `train`."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on; here the network, subclasses add theirs."""
+        return {"preference_model": self._preference_model.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._preference_model.load_state_dict(state["preference_model"])
+
+
+class BasicRewardTrainer(RewardTrainer):
+    """Trains a reward network with AdamW.
+
+    In each epoch every comparison is used once, in a new order. `epoch-{i}/train/{loss,
+    accuracy, gt_reward_loss}` is logged under `reward`, each a mean over the comparisons of the
+    epoch, with a validation split `epoch-{i}/val/…`, too; those of the last epoch are also
+    logged as `reward/final/…`.
+
+    Args:
+        preference_model: The model whose network is trained.
+        loss: The loss, a mean over pairs.
+        rng: Source of the order of comparisons, and of the validation split.
+        batch_size: Pairs for each step of the optimizer. The gradient of a last, smaller batch
+            is smaller in proportion.
+        minibatch_size: Pairs in one pass through the network, whose gradients are added up to
+            those of a batch. Saves memory. A divisor of `batch_size`, which is the default.
+        epochs: Passes over the comparisons in each training.
+        lr: Learning rate.
+        custom_logger: Where to log; a new logger when `None`.
+        regularizer_factory: Makes a regularizer, see `imitbench.regularization`. It acts once
+            per step of the optimizer. If its strength follows a validation loss, each training
+            splits its comparisons anew; the validation loss is measured after each epoch, in
+            evaluation mode.
+
+    Attributes:
+        optim: The optimizer.
+        regularizer: The regularizer, or `None`.
+
+    Raises:
+        ValueError: A number is not positive, or `batch_size` is no multiple of `minibatch_size`.
+    """
+
+    regularizer: Regularizer[Any] | None
+
+    def __init__(
+        self,
+        preference_model: PreferenceModel,
+        loss: RewardLoss,
+        rng: np.random.Generator,
+        batch_size: int = 32,
+        minibatch_size: int | None = None,
+        epochs: int = 1,
+        lr: float = 1e-3,
+        custom_logger: HierarchicalLogger | None = None,
+        regularizer_factory: RegularizerFactory[Any] | None = None,
+    ) -> None:
+        super().__init__(preference_model, custom_logger)
+        self.loss = loss
+        self.batch_size = batch_size
+        self.minibatch_size = batch_size if minibatch_size is None else minibatch_size
+        check_batch_size(self.batch_size)
+        check_batch_size(self.minibatch_size, "minibatch_size")
+        if self.batch_size % self.minibatch_size:
+            raise ValueError(
+                f"batch_size {batch_size} is no multiple of minibatch_size {minibatch_size}"
+            )
+        if epochs < 1:
+            raise ValueError(f"epochs must be at least 1, not {epochs}")
+        self.epochs = epochs
+        self.rng = rng
+        options = with_fused(th.optim.AdamW, {"lr": lr})
+        self.optim = th.optim.AdamW(preference_model.parameters(), **options)
+        self.regularizer = (
+            regularizer_factory(optimizer=self.optim, logger=self.logger)
+            if regularizer_factory is not None
+            else None
+        )
+
+    @property
+    def logger(self) -> HierarchicalLogger:
+        """Where training is logged."""
+        return self._logger
+
+    @logger.setter
+    def logger(self, custom_logger: HierarchicalLogger) -> None:
+        self._logger = custom_logger
+        if self.regularizer is not None:
+            self.regularizer.logger = custom_logger
+
+    @property
+    def requires_regularizer_update(self) -> bool:
+        """Whether the regularizer's strength follows the loss on a validation split."""
+        return self.regularizer is not None and self.regularizer.val_split is not None
+
+    def _train(self, dataset: ComparisonDataset, epoch_multiplier: float = 1.0) -> None:
+        epochs = round(self.epochs * epoch_multiplier)
+        if epochs < 1:
+            raise ValueError(
+                f"epoch_multiplier {epoch_multiplier} leaves no epoch of {self.epochs}; it must "
+                f"be at least {1 / self.epochs:g}"
+            )
+        data = TrainingData.of(dataset)
+        held_out: TrainingData | None = None
+        if self.regularizer is not None and self.regularizer.val_split is not None:
+            data, held_out = data.split(self.regularizer.val_split, self.rng)
+        metrics: dict[str, Metrics] = {}
+        with self.logger.accumulate_means("reward"):
+            for epoch in tqdm(range(epochs), desc="Training reward model", disable=None):
+                with self.logger.add_key_prefix(f"epoch-{epoch}"):
+                    metrics = self._run_epoch(data, held_out)
+        self._record_final(epochs - 1, metrics)
+
+    def _run_epoch(self, data: TrainingData, held_out: TrainingData | None) -> dict[str, Metrics]:
+        """One pass; returns metrics of training and, if there are such data, of validation."""
+        metrics = {"train": self._fit(data)}
+        self._record("train", metrics["train"])
+        if held_out is not None and self.regularizer is not None:
+            metrics["val"] = self._validate(held_out)
+            self._record("val", metrics["val"])
+            self.regularizer.update_params(metrics["train"]["loss"], metrics["val"]["loss"])
+        return metrics
+
+    def _fit(self, data: TrainingData) -> Metrics:
+        """The inner loop: backward on each minibatch, a step after each batch."""
+        means = _Means()
+        parameters = [each for group in self.optim.param_groups for each in group["params"]]
+        self.optim.zero_grad()
+        for batch in data.batches(self.batch_size, self.rng.permutation(len(data))):
+            earlier = 0.0
+            parts = list(data.batches(self.minibatch_size, batch))
+            for part in parts:
+                output = self._evaluate(data, part)
+                means.add(output, len(part))
+                share = len(part) / self.batch_size
+                loss = output.loss if share == 1 else output.loss * share
+                if self.regularizer is None or part is not parts[-1]:
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    earlier += loss.item()
+                else:  # once per step, so that minibatches change nothing
+                    self.regularizer.regularize_and_backward(loss + earlier)
+            self.optim.step()
+            for parameter in parameters:  # as zero_grad() does, without its bookkeeping
+                parameter.grad = None
+        return means.result()
+
+    def _validate(self, data: TrainingData) -> Metrics:
+        means = _Means()
+        with frozen(self._preference_model):
+            for part in data.batches(self.minibatch_size, np.arange(len(data))):
+                means.add(self._evaluate(data, part), len(part))
+        return means.result()
+
+    def _evaluate(self, data: TrainingData, part: Array) -> LossAndMetrics:
+        output: LossAndMetrics = self.loss(
+            data.pairs.take(part), data.preferences[part], self._preference_model
+        )
+        return output
+
+    def _record(self, split: str, metrics: Metrics) -> None:
+        with self.logger.add_key_prefix(split):
+            for name, value in metrics.items():
+                self.logger.record(name, value)
+
+    def _record_final(self, epoch: int, metrics: dict[str, Metrics]) -> None:
+        """Repeats the last epoch's numbers under a name that does not depend on its number."""
+        base = f"{self.logger.get_accumulate_prefixes()}reward/"
+        prefix = f"mean/{base}epoch-{epoch}/"
+        # The regularizer logs numbers of its own, which are known to the logger alone.
+        final = {
+            key.removeprefix(prefix): value
+            for key, value in self.logger.default_logger.name_to_value.items()
+            if key.startswith(prefix)
+        }
+        for split, values in metrics.items():
+            final |= {f"{split}/{name}": value for name, value in values.items()}
+        for name, value in final.items():
+            self.logger.record(f"{base}final/{name}", value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on, the network included."""
+        return {
+            **super().state_dict(),
+            "rng": self.rng.bit_generator.state,
+            **self._optimization_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave.
+
+        Raises:
+            ValueError: It was made with a regularizer and this trainer has none, or vice versa.
+        """
+        self._load_optimization_state(state)
+        super().load_state_dict(state)
+        self.rng.bit_generator.state = state["rng"]
+
+    def _optimization_state(self) -> dict[str, Any]:
+        strength = None if self.regularizer is None else self.regularizer.lambda_
+        return {"optimizer": self.optim.state_dict(), "regularization_lambda": strength}
+
+    def _load_optimization_state(self, state: Mapping[str, Any]) -> None:
+        strength = state["regularization_lambda"]
+        if (self.regularizer is None) != (strength is None):
+            raise ValueError(
+                "state was made "
+                + ("with" if strength is not None else "without")
+                + " a regularizer: make the trainer in the same way"
+            )
+        if self.regularizer is not None:
+            self.regularizer.lambda_ = strength
+        # Torch goes on in the very tensors that it is given.
+        self.optim.load_state_dict(copy.deepcopy(state["optimizer"]))
+
+
+class _Means:
+    """Means over all samples of what is measured on batches of different sizes."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = defaultdict(float)
+        self._number = 0
+
+    def add(self, output: LossAndMetrics, number: int) -> None:
+        """Takes a batch of so many samples in."""
+        self._number += number
+        self._sums["loss"] += output.loss.item() * number
+        for name, value in output.metrics.items():
+            self._sums[name] += value.item() * number
+
+    def result(self) -> Metrics:
+        """The means so far."""
+        return {name: total / self._number for name, total in self._sums.items()}

@@ -1,0 +1,240 @@
+"""The comparisons that a reward model learns from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Dataset
+
+from imitbench.algorithms.preference_comparisons import dataset_storage
+from imitbench.algorithms.preference_comparisons.dataset_storage import Comparisons
+from imitbench.algorithms.preference_comparisons.fragment_digest import fragment_digest
+from imitbench.data.trusted import unpickle_comparisons
+from imitbench.data.types import (
+    AnyPath,
+    DictObs,
+    Observation,
+    Pair,
+    TrajectoryWithRew,
+    TrajectoryWithRewPair,
+)
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
+
+Preferences = npt.NDArray[np.float32]
+
+
+class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
+    """A torch `Dataset` of pairs of fragments, each with a preference, that grows by `push`.
+
+    An integer index gives `((fragment1, fragment2), preference)`, a slice
+    `((fragments1, fragments2), preferences)`.
+
+    Fragments of the same content are one object, however many comparisons they are in, and are
+    stored once. The data set owns its arrays: `push` copies what it does not hold yet, so that
+    a fragment does not keep the trajectory alive that it was cut from. Infos are dropped,
+    because nothing learns from them and rendered frames in them are large.
+
+    Args:
+        max_size: Most comparisons to keep; beyond it the oldest leave first. `None` for no
+            limit.
+
+    Attributes:
+        max_size: As given.
+        fragments1: First fragments, oldest comparison first. Add by `push` only.
+        fragments2: Second fragments.
+        preferences: Probabilities that the first is preferred, shape `(len,)`, float32.
+
+    Raises:
+        ValueError: `max_size` is not positive.
+    """
+
+    def __init__(self, max_size: int | None = None) -> None:
+        if max_size is not None and max_size < 1:
+            raise ValueError(f"max_size must be positive or None, not {max_size}")
+        self.max_size = max_size
+        self.fragments1: list[TrajectoryWithRew] = []
+        self.fragments2: list[TrajectoryWithRew] = []
+        self.preferences: Preferences = np.zeros(0, dtype=np.float32)
+        self._digests: list[tuple[bytes, bytes]] = []
+        self._interned: dict[bytes, TrajectoryWithRew] = {}
+
+    def push(
+        self, fragments: Sequence[TrajectoryWithRewPair], preferences: npt.NDArray[Any]
+    ) -> None:
+        """Adds comparisons, and drops the oldest ones if there are more than `max_size`.
+
+        Args:
+            fragments: Pairs of fragments; those of a pair are equally long.
+            preferences: Probability that the first of each pair is preferred, shape
+                `(len(fragments),)`, float32, in [0, 1]. NaN means that nobody gave an answer:
+                that pair is left out.
+
+        Raises:
+            ValueError: Something does not fit; nothing is added then.
+        """
+        preferences = _checked(fragments, preferences)
+        kept = np.flatnonzero(~np.isnan(preferences)).tolist()
+        if self.max_size is not None:
+            kept = kept[-self.max_size :]
+        pairs = [fragments[index] for index in kept]
+        digests = [(fragment_digest(first), fragment_digest(second)) for first, second in pairs]
+        if self.max_size is not None:
+            self._drop_oldest(len(self) + len(pairs) - self.max_size)
+        for pair, digest in zip(pairs, digests, strict=True):
+            self.fragments1.append(self._intern(pair[0], digest[0]))
+            self.fragments2.append(self._intern(pair[1], digest[1]))
+        self._digests += digests
+        self.preferences = np.concatenate([self.preferences, preferences[kept]])
+
+    @overload
+    def __getitem__(self, key: int) -> tuple[TrajectoryWithRewPair, float]: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> tuple[Pair[Sequence[TrajectoryWithRew]], Preferences]: ...
+
+    def __getitem__(
+        self, key: int | slice
+    ) -> (
+        tuple[TrajectoryWithRewPair, float] | tuple[Pair[Sequence[TrajectoryWithRew]], Preferences]
+    ):
+        return (self.fragments1[key], self.fragments2[key]), self.preferences[key]  # type: ignore[return-value]
+
+    def __len__(self) -> int:
+        """Number of comparisons."""
+        return len(self.fragments1)
+
+    def save(self, path: AnyPath) -> None:
+        """Writes the data set to a safetensors file, whole or not at all.
+
+        `imitbench.algorithms.preference_comparisons.dataset_storage` says what is in it.
+
+        Args:
+            path: File to write, by any name.
+
+        Raises:
+            OSError: The file system refused.
+        """
+        dataset_storage.write_file(Path(os.fsdecode(path)), self.state_dict())
+
+    @staticmethod
+    def load(path: AnyPath, trust: bool = False) -> PreferenceDataset:
+        """Reads what `save` wrote.
+
+        Args:
+            path: The file.
+            trust: Whether to open a pickle that the reference library wrote. Of what it names,
+                only arrays and fragments are built.
+
+        Raises:
+            InputError: The file is missing, damaged, something else, or a pickle without
+                `trust`.
+        """
+        place = Path(os.fsdecode(path))
+        if dataset_storage.is_pickle(place):
+            if not trust:
+                raise InputError(
+                    f"{place}: a pickle, which could execute code; if the reference library wrote "
+                    "it and you trust its source, pass trust=True, then save it anew"
+                )
+            return _of_pickle(place)
+        packed = dataset_storage.read_file(place)
+        dataset = PreferenceDataset()
+        try:
+            dataset.load_state_dict(packed)
+        except ValueError as error:
+            raise InputError(
+                f"{place}: no valid preference data set ({one_line(error)}); save it again"
+            ) from error
+        return dataset
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole content as plain arrays, each fragment once."""
+        return dataset_storage.pack(
+            Comparisons(self.fragments1, self.fragments2, self.preferences, self.max_size)
+        )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replaces the content, `max_size` included, by what `state_dict` gave.
+
+        Raises:
+            ValueError: It is not what `state_dict` gives.
+        """
+        self._replace(dataset_storage.unpack(state))
+
+    def _replace(self, given: Comparisons) -> None:
+        pairs = list(zip(given.fragments1, given.fragments2, strict=True))
+        if given.max_size is not None and len(pairs) > given.max_size:
+            raise ValueError(f"{len(pairs)} comparisons, more than max_size {given.max_size}")
+        fresh = PreferenceDataset(given.max_size)
+        fresh.push(pairs, given.preferences)
+        self.__dict__.update(fresh.__dict__)
+
+    def _intern(self, fragment: TrajectoryWithRew, digest: bytes) -> TrajectoryWithRew:
+        """The fragment of that content, a copy of the given one if there was none yet."""
+        held = self._interned.get(digest)
+        if held is None:
+            held = _copy(fragment)
+            self._interned[digest] = held
+        return held
+
+    def _drop_oldest(self, count: int) -> None:
+        if count <= 0:
+            return
+        gone = {digest for pair in self._digests[:count] for digest in pair}
+        del self.fragments1[:count], self.fragments2[:count], self._digests[:count]
+        self.preferences = self.preferences[count:]
+        for digest in gone.difference(*self._digests):
+            del self._interned[digest]
+
+
+def _checked(
+    fragments: Sequence[TrajectoryWithRewPair], preferences: npt.NDArray[Any]
+) -> Preferences:
+    if not isinstance(preferences, np.ndarray) or preferences.shape != (len(fragments),):
+        raise ValueError(
+            f"preferences must be an array of shape ({len(fragments)},), one for each pair, not "
+            f"{getattr(preferences, 'shape', type(preferences).__name__)}"
+        )
+    if preferences.dtype != np.float32:
+        raise ValueError(f"preferences must have data type float32, not {preferences.dtype}")
+    odd = np.flatnonzero(~(np.isnan(preferences) | ((preferences >= 0) & (preferences <= 1))))
+    if len(odd):
+        raise ValueError(
+            f"preferences must lie in [0, 1], but that of pair {odd[0]} is {preferences[odd[0]]}"
+        )
+    for index, (first, second) in enumerate(fragments):
+        if not (isinstance(first, TrajectoryWithRew) and isinstance(second, TrajectoryWithRew)):
+            raise ValueError(f"fragments: pair {index} is no pair of TrajectoryWithRew")
+        if len(first) != len(second):
+            raise ValueError(
+                f"fragments: pair {index} has fragments of {len(first)} and {len(second)} steps; "
+                "compare equally long ones"
+            )
+    return preferences
+
+
+def _copy(fragment: TrajectoryWithRew) -> TrajectoryWithRew:
+    obs: Observation = (
+        fragment.obs.map_arrays(np.array)
+        if isinstance(fragment.obs, DictObs)
+        else np.array(fragment.obs)
+    )
+    return TrajectoryWithRew(
+        obs, np.array(fragment.acts), None, bool(fragment.terminal), np.array(fragment.rews)
+    )
+
+
+def _of_pickle(path: Path) -> PreferenceDataset:
+    content = unpickle_comparisons(path)
+    dataset = PreferenceDataset()
+    try:
+        dataset._replace(Comparisons(*content))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: no valid preference data set ({one_line(error)})") from error
+    return dataset

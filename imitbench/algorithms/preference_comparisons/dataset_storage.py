@@ -1,0 +1,254 @@
+"""A preference data set as plain arrays, in memory and in a safetensors file.
+
+Every fragment is laid out once, whatever the number of comparisons it is in. Fragments with the
+same kinds of arrays form a group, whose arrays lie end to end:
+
+    preferences        (comparisons,)     float32, probabilities that the first is preferred
+    pairs              (comparisons, 2)   int64, fragments by number, counted through the groups
+    <g>/lengths        (fragments,)       int64, steps of each fragment of group g
+    <g>/terminal       (fragments,)       bool
+    <g>/acts           (steps, ...)
+    <g>/rews           (steps,)
+    <g>/obs            (steps + fragments, ...), or <g>/obs/<key> for dictionary observations
+
+The header of a file is JSON under `preference_dataset` in the metadata of safetensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors import numpy as safetensors_numpy
+
+from imitbench.algorithms.preference_comparisons.fragment_digest import arrays_of
+from imitbench.data.types import DictObs, Observation, TrajectoryWithRew
+from imitbench.errors import InputError
+from imitbench.util.files import atomic_write_bytes
+from imitbench.util.text_line import one_line
+
+Array = npt.NDArray[Any]
+
+_HEADER = "preference_dataset"
+_PICKLE = b"\x80"
+_HEADER_SIZE_BYTES = 8
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    obs_keys: Annotated[list[str], Field(min_length=1)] | None
+    """Keys of dictionary observations, `None` for plain arrays."""
+
+
+class _Header(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: Literal[1]
+    max_size: int | None = Field(ge=1)
+    groups: list[_Group]
+
+
+class Comparisons(NamedTuple):
+    """What a preference data set consists of."""
+
+    fragments1: list[TrajectoryWithRew]
+    fragments2: list[TrajectoryWithRew]
+    preferences: npt.NDArray[np.float32]
+    max_size: int | None
+
+
+def pack(comparisons: Comparisons) -> dict[str, Any]:
+    """Lays a data set out as arrays.
+
+    Args:
+        comparisons: The data set. A fragment that occurs several times is stored once, as far
+            as it is the same object each time.
+
+    Returns:
+        `header`, plain JSON, and `arrays`, by the names that the module lists.
+    """
+    numbers: dict[int, tuple[tuple[Any, ...], int]] = {}
+    groups: dict[tuple[Any, ...], list[TrajectoryWithRew]] = {}
+    places = []
+    for fragment in (*comparisons.fragments1, *comparisons.fragments2):
+        key = id(fragment)
+        if key not in numbers:
+            layout = _layout(fragment)
+            members = groups.setdefault(layout, [])
+            numbers[key] = (layout, len(members))
+            members.append(fragment)
+        places.append(numbers[key])
+    offsets, count = {}, 0
+    for layout, members in groups.items():
+        offsets[layout] = count
+        count += len(members)
+    flat = np.array([offsets[layout] + index for layout, index in places], dtype=np.int64)
+    arrays: dict[str, Array] = {
+        "preferences": comparisons.preferences.copy(),
+        "pairs": np.ascontiguousarray(flat.reshape(2, -1).T),
+    }
+    descriptions = []
+    for number, members in enumerate(groups.values()):
+        obs = members[0].obs
+        keys = sorted(obs.keys()) if isinstance(obs, DictObs) else None
+        descriptions.append(_Group(obs_keys=keys))
+        arrays |= {f"{number}/{name}": array for name, array in _join(members).items()}
+    header = _Header(version=1, max_size=comparisons.max_size, groups=descriptions)
+    return {"header": header.model_dump(), "arrays": arrays}
+
+
+def unpack(packed: Mapping[str, Any]) -> Comparisons:
+    """Undoes `pack`.
+
+    Args:
+        packed: What `pack` returned, or something read from anybody's file.
+
+    Returns:
+        The data set. Fragments are views of the given arrays.
+
+    Raises:
+        ValueError: It is not of that layout; the message says where.
+    """
+    try:
+        header = _Header.model_validate(packed["header"])
+    except ValidationError as error:
+        raise ValueError(_first_error(error)) from None
+    arrays = packed["arrays"]
+    fragments: list[TrajectoryWithRew] = []
+    for number, group in enumerate(header.groups):
+        fragments += _cut(arrays, number, group)
+    preferences = _get(arrays, "preferences", "f", 1)
+    pairs = _get(arrays, "pairs", "i", 2)
+    if preferences.dtype != np.float32:
+        raise ValueError(f"preferences have data type {preferences.dtype}, not float32")
+    if pairs.shape != (len(preferences), 2):
+        raise ValueError(f"pairs have shape {pairs.shape} for {len(preferences)} preferences")
+    if pairs.size and not (pairs.min() >= 0 and pairs.max() < len(fragments)):
+        raise ValueError(f"pairs name fragments beyond the {len(fragments)} that are stored")
+    first, second = ([fragments[index] for index in side] for side in pairs.T.tolist())
+    return Comparisons(first, second, preferences, header.max_size)
+
+
+def write_file(path: Path, packed: Mapping[str, Any]) -> None:
+    """Writes what `pack` returned, whole or not at all.
+
+    Raises:
+        OSError: The file system refused.
+    """
+    header = _Header.model_validate(packed["header"]).model_dump_json()
+    atomic_write_bytes(path, safetensors_numpy.save(dict(packed["arrays"]), {_HEADER: header}))
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Reads what `write_file` wrote.
+
+    Returns:
+        What `unpack` takes.
+
+    Raises:
+        InputError: The file is missing, damaged, or something else.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; check the path")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = (file.metadata() or {}).get(_HEADER)
+            if header is None:
+                raise InputError(f"{path}: a safetensors file, but no preference data set in it")
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{path}: damaged, or no preference data set ({one_line(error)}); save it again"
+        ) from error
+    try:
+        return {"header": _Header.model_validate_json(header).model_dump(), "arrays": arrays}
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first_error(error)}; save it again") from None
+
+
+def is_pickle(path: Path) -> bool:
+    """Whether a file looks like a pickle, as far as one can tell without opening it as one.
+
+    A safetensors file may begin with the same byte, but has a brace after its first eight.
+    """
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(_HEADER_SIZE_BYTES + 1)
+    except OSError:
+        return False
+    return start.startswith(_PICKLE) and start[_HEADER_SIZE_BYTES:] != b"{"
+
+
+def _layout(fragment: TrajectoryWithRew) -> tuple[Any, ...]:
+    """Equal for fragments whose arrays can lie end to end."""
+    return tuple((name, a.dtype.str, a.shape[1:]) for name, a in arrays_of(fragment).items())
+
+
+def _join(members: Sequence[TrajectoryWithRew]) -> dict[str, Array]:
+    parts = [arrays_of(member) for member in members]
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    lengths = np.array([len(member) for member in members], dtype=np.int64)
+    terminal = np.array([bool(member.terminal) for member in members])
+    return {"lengths": lengths, "terminal": terminal, **joined}
+
+
+def _cut(arrays: Mapping[str, Any], number: int, group: _Group) -> list[TrajectoryWithRew]:
+    lengths = _get(arrays, f"{number}/lengths", "i", 1)
+    terminal = _get(arrays, f"{number}/terminal", "b", 1)
+    if not len(lengths) or lengths.min() < 1 or len(terminal) != len(lengths):
+        raise ValueError(f"{number}/lengths and {number}/terminal are not those of fragments")
+    # As Python integers, sums of absurd lengths cannot wrap around to fitting ones.
+    steps = sum(lengths.tolist())
+    acts, rews = (
+        _split(_get(arrays, f"{number}/{name}", "biuf", None), steps, lengths, number, name)
+        for name in ("acts", "rews")
+    )
+    names = ["obs"] if group.obs_keys is None else [f"obs/{key}" for key in group.obs_keys]
+    columns = [
+        _split(
+            _get(arrays, f"{number}/{name}", "biuf", None),
+            steps + len(lengths),
+            lengths + 1,
+            number,
+            name,
+        )
+        for name in names
+    ]
+    fragments = []
+    for index, end in enumerate(terminal.tolist()):
+        obs: Observation = (
+            columns[0][index]
+            if group.obs_keys is None
+            else DictObs({k: c[index] for k, c in zip(group.obs_keys, columns, strict=True)})
+        )
+        fragments.append(TrajectoryWithRew(obs, acts[index], None, end, rews[index]))
+    return fragments
+
+
+def _split(array: Array, rows: int, lengths: Array, number: int, name: str) -> list[Array]:
+    if array.ndim == 0 or len(array) != rows:
+        raise ValueError(f"{number}/{name} has shape {array.shape}; its fragments need {rows} rows")
+    return np.split(array, np.cumsum(lengths)[:-1])
+
+
+def _get(arrays: Mapping[str, Any], name: str, kinds: str, ndim: int | None) -> Array:
+    if name not in arrays:
+        raise ValueError(f"no array '{name}'")
+    array: Array = arrays[name]
+    if array.dtype.kind not in kinds or (ndim is not None and array.ndim != ndim):
+        raise ValueError(f"'{name}' holds {array.dtype} of shape {array.shape}: not expected there")
+    return array
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"])) or "header"
+    return one_line(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}")

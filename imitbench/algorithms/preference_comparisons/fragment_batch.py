@@ -1,0 +1,272 @@
+"""Pairs of fragments as one batch of steps, so that a network sees them all at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+
+from imitbench.data.types import DictObs, Trajectory, TrajectoryPair, TrajectoryWithRew
+
+Array = npt.NDArray[Any]
+
+# Observations up to which the steps of a whole dataset are joined in advance, in bytes.
+_LARGEST_JOINED = 2**28
+
+
+@dataclass(frozen=True)
+class FragmentBatch:
+    """The steps of `n` pairs of fragments: those of all first fragments, then of all second ones.
+
+    Attributes:
+        obs: Observations, shape `(steps, *observation_shape)`.
+        acts: Actions, shape `(steps, *action_shape)`.
+        next_obs: Observations after the actions, same shape as `obs`.
+        dones: Whether an episode ended there, shape `(steps,)`, bool.
+        lengths: Steps of each fragment, shape `(2n,)`, integers; pair `i` is `i` and `n + i`.
+        rews: The environment's rewards, shape `(steps,)`; `None` unless all fragments have them.
+    """
+
+    obs: Array
+    acts: Array
+    next_obs: Array
+    dones: Array
+    lengths: Array
+    rews: Array | None
+
+    @property
+    def n_pairs(self) -> int:
+        """How many pairs there are."""
+        return len(self.lengths) // 2
+
+    @functools.cached_property
+    def common_length(self) -> int | None:
+        """Steps of a fragment where all have the same number, else `None`."""
+        first = int(self.lengths[0])
+        return first if bool((self.lengths == first).all()) else None
+
+    def returns(self, rewards: th.Tensor, discount_factor: float = 1.0) -> th.Tensor:
+        """Adds up the rewards of each fragment, `sum_t discount_factor**t * rewards[t]`.
+
+        Args:
+            rewards: A reward per step, shape `(steps,)` or `(steps, members)`.
+            discount_factor: Weight of a step relative to the one before it.
+
+        Returns:
+            Shape `(2n,)` or `(2n, members)`, in the order of `lengths`.
+
+        Raises:
+            ValueError: There is not one reward per step.
+        """
+        steps = len(self.dones)
+        if len(rewards) != steps:
+            raise ValueError(f"rewards: there are {len(rewards)} for {steps} steps")
+        length = self.common_length
+        if length is not None:
+            by_fragment = rewards.reshape(len(self.lengths), length, *rewards.shape[1:])
+            return discounted_sum(by_fragment, discount_factor)
+        lengths = th.from_numpy(self.lengths)
+        owner = th.repeat_interleave(lengths).to(rewards.device)
+        if discount_factor != 1:
+            place = np.arange(steps) - np.repeat(_starts(self.lengths), self.lengths)
+            weights = discount_factor ** th.from_numpy(place).to(rewards.device, rewards.dtype)
+            rewards = rewards * weights.reshape(-1, *[1] * (rewards.ndim - 1))
+        sums = rewards.new_zeros((len(lengths), *rewards.shape[1:]))
+        return sums.index_add(0, owner, rewards)
+
+    def take(self, pairs: Array) -> FragmentBatch:
+        """Some of the pairs, in the given order.
+
+        Args:
+            pairs: Their numbers, integers; a number may come more than once.
+        """
+        fragments = np.concatenate([pairs, pairs + self.n_pairs])
+        lengths = self.lengths[fragments]
+        length = self.common_length
+        if length is None:
+            rows = np.arange(lengths.sum())
+            rows += np.repeat(_starts(self.lengths)[fragments] - _starts(lengths), lengths)
+
+        def select(values: Array) -> Array:
+            if length is None:
+                return np.take(values, rows, axis=0)
+            whole = values.reshape(len(self.lengths), -1)  # copied a fragment at a time
+            return np.take(whole, fragments, axis=0).reshape(-1, *values.shape[1:])
+
+        return FragmentBatch(
+            obs=select(self.obs),
+            acts=select(self.acts),
+            next_obs=select(self.next_obs),
+            dones=select(self.dones),
+            lengths=lengths,
+            rews=None if self.rews is None else select(self.rews),
+        )
+
+
+class FragmentPairs(Sequence[TrajectoryPair]):
+    """Pairs of fragments that also know their steps as one batch, joined when first asked for.
+
+    Args:
+        pairs: The pairs.
+        join: Joins their steps, where there is a faster way than from the pairs themselves.
+    """
+
+    def __init__(
+        self, pairs: Sequence[TrajectoryPair], join: Callable[[], FragmentBatch] | None = None
+    ) -> None:
+        self._pairs = pairs
+        self._join = join
+
+    @functools.cached_property
+    def batch(self) -> FragmentBatch:
+        """The steps of all pairs.
+
+        Raises:
+            ValueError: As `stack_fragments`.
+        """
+        return self._join() if self._join is not None else _join(self._pairs)
+
+    @functools.cached_property
+    def _is_joined_whole(self) -> bool:
+        return observation_bytes(self._pairs) <= _LARGEST_JOINED
+
+    def take(self, indices: Array) -> FragmentPairs:
+        """Some of the pairs, in the given order.
+
+        Their steps are taken from those of all pairs, unless joining all would need much memory.
+
+        Args:
+            indices: Their numbers, integers; a number may come more than once.
+        """
+        pairs = [self._pairs[index] for index in indices]
+        if not self._is_joined_whole:
+            return FragmentPairs(pairs)
+        return FragmentPairs(pairs, lambda: self.batch.take(indices))
+
+    def __len__(self) -> int:
+        """Number of pairs."""
+        return len(self._pairs)
+
+    @overload
+    def __getitem__(self, key: int) -> TrajectoryPair: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[TrajectoryPair]: ...
+
+    def __getitem__(self, key: int | slice) -> TrajectoryPair | Sequence[TrajectoryPair]:
+        return self._pairs[key]
+
+
+AnyPairs = Sequence[TrajectoryPair] | FragmentBatch
+"""Pairs of fragments, or their steps where these have been joined already."""
+
+
+def stack_fragments(fragment_pairs: AnyPairs) -> FragmentBatch:
+    """Joins the steps of pairs of fragments.
+
+    Args:
+        fragment_pairs: At least one pair. What knows its steps already is asked for them.
+
+    Returns:
+        The steps; true rewards only where all fragments have them.
+
+    Raises:
+        ValueError: There are no pairs, the fragments of a pair differ in length, observations
+            are dictionaries, or rewards are not one finite number per step. The message has the
+            number of the pair.
+    """
+    if isinstance(fragment_pairs, FragmentBatch):
+        return fragment_pairs
+    if isinstance(fragment_pairs, FragmentPairs):
+        return fragment_pairs.batch
+    return _join(fragment_pairs)
+
+
+def discounted_sum(rewards: th.Tensor, discount_factor: float, dim: int = 1) -> th.Tensor:
+    """Adds up rewards along a dimension, the `t`-th weighted by `discount_factor**t`."""
+    if discount_factor == 1:
+        return rewards.sum(dim)
+    shape = [1] * rewards.ndim
+    shape[dim] = -1
+    return (discounts(rewards.shape[dim], discount_factor, rewards).reshape(shape) * rewards).sum(
+        dim
+    )
+
+
+def discounts(length: int, discount_factor: float, like: th.Tensor) -> th.Tensor:
+    """Powers of a discount factor from the 0th, shape `(length,)`; device and type as `like`."""
+    return discount_factor ** th.arange(length, device=like.device, dtype=like.dtype)
+
+
+def observation_bytes(pairs: Sequence[TrajectoryPair]) -> int:
+    """Memory that the observations of pairs of fragments take, all being of the same kind."""
+    if not len(pairs) or isinstance(pairs[0][0].obs, DictObs):
+        return 0
+    steps = sum(len(first.acts) + len(second.acts) for first, second in pairs)
+    return steps * int(pairs[0][0].obs[0].nbytes)
+
+
+def _starts(lengths: Array) -> Array:
+    starts: Array = np.cumsum(lengths) - lengths
+    return starts
+
+
+def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
+    if not len(pairs):
+        raise ValueError("fragment_pairs: there are none; give at least one pair of fragments")
+    fragments = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
+    acts = [each.acts for each in fragments]
+    lengths = np.array([len(each) for each in acts])
+    _check_lengths(lengths)
+    if DictObs in {type(each.obs) for each in fragments}:
+        raise ValueError(
+            "fragment_pairs: dictionary observations are not supported by reward networks; "
+            "flatten them first"
+        )
+    dones = np.zeros(lengths.sum(), dtype=bool)
+    dones[np.cumsum(lengths) - 1] = [each.terminal for each in fragments]
+    observations = [cast(Array, each.obs) for each in fragments]
+    return FragmentBatch(
+        obs=np.concatenate([obs[:-1] for obs in observations]),
+        acts=np.concatenate(acts),
+        next_obs=np.concatenate([obs[1:] for obs in observations]),
+        dones=dones,
+        lengths=lengths,
+        rews=_join_rewards(fragments, lengths),
+    )
+
+
+def _check_lengths(lengths: Array) -> None:
+    first, second = lengths.reshape(2, -1)
+    if (first != second).any():
+        bad = int((first != second).argmax())
+        raise ValueError(
+            f"pair {bad}: its fragments have {first[bad]} and {second[bad]} steps, so their "
+            "returns cannot be compared; give fragments of the same length"
+        )
+
+
+def _join_rewards(fragments: Sequence[Trajectory], lengths: Array) -> Array | None:
+    if not all(issubclass(kind, TrajectoryWithRew) for kind in {type(each) for each in fragments}):
+        return None
+    rewards: list[Array] = [each.rews for each in cast("list[TrajectoryWithRew]", fragments)]
+    pairs = len(fragments) // 2
+    for index, (own, length) in enumerate(zip(rewards, lengths.tolist(), strict=True)):
+        if own.shape != (length,):
+            raise ValueError(
+                f"pair {index % pairs}: rewards of shape {own.shape} for a fragment of {length} "
+                "steps; give one reward per step"
+            )
+    joined: Array = np.concatenate(rewards)
+    if not np.isfinite(joined).all():
+        bad = next(index for index, own in enumerate(rewards) if not np.isfinite(own).all())
+        raise ValueError(
+            f"pair {bad % pairs}: its {'second' if bad >= pairs else 'first'} fragment has a "
+            "reward that is not finite; mend the environment's reward or leave the pair out"
+        )
+    return joined

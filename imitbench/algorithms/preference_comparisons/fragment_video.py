@@ -1,0 +1,62 @@
+"""A fragment as a video file, from the frames that its infos carry."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from imitbench.data.render_wrapper import RENDERED_KEY, load_frame
+from imitbench.data.types import Trajectory
+from imitbench.errors import InputError
+
+# The encoder halves the resolution of colours, so that both sides must be even.
+_EVEN_SIDES = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]
+
+
+def has_frames(fragment: Trajectory) -> bool:
+    """Whether each step has a frame, as `imitbench.data.render_wrapper` puts it there."""
+    return fragment.infos is not None and all(RENDERED_KEY in info for info in fragment.infos)
+
+
+def write_fragment_video(fragment: Trajectory, path: Path, fps: float) -> None:
+    """Writes the outcome of each step as one frame of an H.264 file.
+
+    Frames are read and encoded one at a time. The file appears when it is complete.
+
+    Args:
+        fragment: Its infos carry frames, all of one size.
+        path: File to write, ending in `.mp4`; its folder exists. A side of odd length gets a
+            black line added.
+        fps: Frames per second.
+
+    Raises:
+        ValueError: There are no frames, or they differ in size.
+        InputError: The encoder is not installed, or the file of a frame is gone.
+    """
+    if not has_frames(fragment):
+        raise ValueError(
+            f"fragment: an info has no '{RENDERED_KEY}'; wrap the environment in "
+            "imitbench.data.render_wrapper.RenderImageInfoWrapper and keep the infos"
+        )
+    assert fragment.infos is not None, "has_frames looked"
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    writer = _import_imageio().get_writer(
+        partial, fps=fps, codec="libx264", macro_block_size=1, output_params=_EVEN_SIDES
+    )
+    try:
+        with writer:
+            for info in fragment.infos:
+                writer.append_data(load_frame(info[RENDERED_KEY]))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _import_imageio() -> Any:
+    try:
+        # It takes a while to load, and only people who compare videos need it.
+        importlib.import_module("imageio_ffmpeg")
+        return importlib.import_module("imageio")
+    except ImportError:
+        raise InputError("writing videos needs imageio: pip install 'imitbench[video]'") from None

@@ -1,0 +1,186 @@
+"""Who prefers which fragment: preferences from the true reward, or from somebody else."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from imitbench.data.types import TrajectoryWithRew, TrajectoryWithRewPair
+from imitbench.util.logger import HierarchicalLogger, configure
+
+Preferences = npt.NDArray[np.float32]
+Array = npt.NDArray[np.float64]
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+class PreferenceGatherer(abc.ABC):
+    """Says of pairs of fragments which one is preferred.
+
+    Args:
+        rng: For gatherers that draw something; kept as `rng`. Every gatherer takes one, so that
+            whoever makes a gatherer need not know which kind it is.
+        custom_logger: Where to log; a new logger when `None`.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator | None = None,
+        custom_logger: HierarchicalLogger | None = None,
+    ) -> None:
+        self.rng = rng
+        self.logger = custom_logger or configure()
+
+    @abc.abstractmethod
+    def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
+        """Gathers preferences.
+
+        Args:
+            fragment_pairs: What to compare.
+
+        Returns:
+            Shape `(b,)`, float32: for each pair the probability that its first fragment is
+            preferred. People give 1, 0, or 0.5 for a tie; NaN stands for no answer, and
+            `PreferenceDataset.push` leaves such a pair out.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the generator stands, `None` without one."""
+        return {"rng": None if self.rng is None else self.rng.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        if self.rng is not None:
+            self.rng.bit_generator.state = state["rng"]
+
+
+class SyntheticGatherer(PreferenceGatherer):
+    """Prefers by the true reward: P(1 over 2) = 1 / (1 + exp((R2 - R1) / temperature)).
+
+    R is the discounted sum of a fragment's rewards (Bradley and Terry's model on returns;
+    Christiano et al. 2017, eq. 1). The mean entropy of these probabilities, in nats, is logged
+    as `entropy`: the least cross-entropy that a perfect reward model could reach.
+
+    Args:
+        temperature: The larger, the more arbitrary the preferences. With 0 the greater return
+            is always preferred, and equal ones are a tie, 0.5. Returns count as equal if they
+            differ by no more than the rounding error of their sums.
+        discount_factor: Weight of each step relative to the one before, in [0, 1].
+        sample: Whether to draw each preference, 0 or 1, with its probability. Otherwise the
+            probabilities themselves are returned. A tie at temperature 0 stays 0.5.
+        rng: Source of the draws; used only with `sample` and a temperature above 0.
+        threshold: Differences of returns, after division by the temperature, are clipped to
+            plus or minus this, so that no exponential overflows. With the default no
+            probability is less than 2e-22.
+        custom_logger: Where to log; a new logger when `None`.
+
+    Raises:
+        ValueError: `sample` without `rng`, or a number out of range.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 1,
+        discount_factor: float = 1,
+        sample: bool = True,
+        rng: np.random.Generator | None = None,
+        threshold: float = 50,
+        custom_logger: HierarchicalLogger | None = None,
+    ) -> None:
+        super().__init__(rng, custom_logger)
+        if not (temperature >= 0 and math.isfinite(temperature)):
+            raise ValueError(f"temperature must be finite and not negative, not {temperature}")
+        if not 0 <= discount_factor <= 1:
+            raise ValueError(f"discount_factor must lie in [0, 1], not {discount_factor}")
+        if not threshold > 0:
+            raise ValueError(f"threshold must be positive, not {threshold}")
+        if sample and rng is None:
+            raise ValueError(
+                "rng: sampled preferences need a generator; pass np.random.default_rng(seed), or "
+                "sample=False for the probabilities"
+            )
+        self.temperature = temperature
+        self.discount_factor = discount_factor
+        self.sample = sample
+        self.threshold = threshold
+
+    def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
+        """Gathers preferences.
+
+        Args:
+            fragment_pairs: What to compare.
+
+        Returns:
+            Shape `(b,)`, float32: see the class.
+
+        Raises:
+            ValueError: Rewards that are missing or not finite.
+        """
+        if not len(fragment_pairs):
+            return np.zeros(0, dtype=np.float32)
+        returns, rounding = self._returns(fragment_pairs)
+        difference = returns[:, 1] - returns[:, 0]
+        if self.temperature == 0:
+            decided = np.abs(difference) > rounding
+            probabilities = np.where(decided, (1 - np.sign(difference)) / 2, 0.5)
+        else:
+            with np.errstate(over="ignore"):  # what becomes infinite is clipped
+                scaled = difference / self.temperature
+            scaled = np.clip(scaled, -self.threshold, self.threshold)
+            probabilities = 1 / (1 + np.exp(scaled))
+        entropy = special.entr(probabilities) + special.entr(1 - probabilities)
+        self.logger.record("entropy", float(entropy.mean()))
+        if self.sample and self.temperature > 0:
+            assert self.rng is not None, "checked on construction"
+            probabilities = self.rng.binomial(n=1, p=probabilities)
+        return probabilities.astype(np.float32)
+
+    def _returns(self, pairs: Sequence[TrajectoryWithRewPair]) -> tuple[Array, Array]:
+        """Returns of all fragments, shape `(b, 2)`, and the rounding error of each pair's.
+
+        Fragments may differ in length, so all rewards are laid end to end and summed by part.
+        """
+        fragments = [fragment for pair in pairs for fragment in pair]
+        _check_rewards_present(fragments)
+        rewards = np.concatenate([each.rews for each in fragments], dtype=np.float64)
+        lengths = np.array([len(each) for each in fragments])
+        starts = np.cumsum(lengths) - lengths
+        if self.discount_factor != 1:
+            steps = np.arange(len(rewards)) - np.repeat(starts, lengths)
+            rewards *= np.power(float(self.discount_factor), steps)
+        with np.errstate(over="ignore", invalid="ignore"):  # told below, by name
+            returns = np.add.reduceat(rewards, starts)
+            sizes = np.add.reduceat(np.abs(rewards), starts)
+        if not np.isfinite(returns).all():
+            _blame_rewards(fragments, int(np.flatnonzero(~np.isfinite(returns))[0]))
+        # Adding n numbers in turn errs by less than n epsilon times the sum of their sizes.
+        rounding = (_EPSILON * lengths * sizes).reshape(-1, 2).sum(axis=1)
+        return returns.reshape(-1, 2), rounding
+
+
+def _check_rewards_present(fragments: Sequence[TrajectoryWithRew]) -> None:
+    for index, fragment in enumerate(fragments):
+        if not isinstance(fragment, TrajectoryWithRew):
+            raise ValueError(
+                f"fragment_pairs: {_place(index)} has no rewards, by which preferences are made"
+            )
+
+
+def _blame_rewards(fragments: Sequence[TrajectoryWithRew], index: int) -> None:
+    rews = fragments[index].rews
+    odd = np.flatnonzero(~np.isfinite(rews))
+    if len(odd):
+        what = f"a reward that is not finite ({rews[odd[0]]} at step {odd[0]})"
+    else:
+        what = "rewards whose sum overflows"
+    raise ValueError(f"fragment_pairs: {_place(index)} has {what}; check the environment's reward")
+
+
+def _place(index: int) -> str:
+    return f"fragment {index % 2 + 1} of pair {index // 2}"

@@ -1,0 +1,197 @@
+"""Asks a person at the terminal which of two videos shows the better behavior."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TextIO, get_args
+
+import numpy as np
+
+from imitbench.algorithms.preference_comparisons.answer_file import Answer, AnswerFile, Choice
+from imitbench.algorithms.preference_comparisons.fragment_digest import pair_digest
+from imitbench.algorithms.preference_comparisons.fragment_video import (
+    has_frames,
+    write_fragment_video,
+)
+from imitbench.algorithms.preference_comparisons.gatherers import PreferenceGatherer, Preferences
+from imitbench.data.types import AnyPath, TrajectoryWithRewPair
+from imitbench.util.logger import HierarchicalLogger
+
+_Command = Choice | Literal["undo", "quit"]
+_COMMANDS: dict[str, _Command] = {
+    name: command
+    for command in (*get_args(Choice), "undo", "quit")
+    for name in (command, command[0])
+}
+_QUESTION = "Which is better? (l)eft, (r)ight, (t)ie, (s)kip, (u)ndo, (q)uit: "
+_NAME_LENGTH = 16
+
+
+class GatheringStoppedError(RuntimeError):
+    """The person quit, or the input ended, before all pairs were answered.
+
+    Every answer given so far is on disk. A gatherer with the same file that is called with the
+    same pairs asks only the others.
+    """
+
+
+class SynchronousHumanGatherer(PreferenceGatherer):
+    """Shows each pair as two videos and waits for an answer.
+
+    For each pair, `<digest>-left.mp4` and `<digest>-right.mp4` are written to `video_dir` and
+    their paths told. Answers are `left`, `right`, `tie`, `skip`, or their first letters; `undo`
+    takes back the latest answer to one of the pairs of this call, and asks it again; `quit`
+    stops. The answer to the last pair ends the call. Each answer is on disk before the next
+    question, under a digest of the fragments' contents: the same pair is never asked twice, be
+    it in the same process or after a restart.
+
+    Args:
+        video_dir: Where videos go; created when missing. They are kept.
+        video_fps: Frames per second.
+        custom_logger: Where to log; a new logger when `None`.
+        rng: Decides for each pair which fragment is shown on the left, so that a habit for one
+            side does no harm; one draw for each pair of a call, answered before or not. With
+            `None` the first one is. The file of answers says which it was.
+        answers: File of the answers; `answers.jsonl` in `video_dir` when `None`.
+        show: Called with the paths of the left and right video before each question, to open
+            them in a player or a notebook.
+        input_stream: Where answers are read, a line each; Python's `input` when `None`, which
+            works at terminals and in notebooks.
+        output_stream: Where questions are written; the standard output when `None`.
+
+    Raises:
+        ValueError: `video_fps` is not positive.
+        InputError: The file of answers holds something else.
+    """
+
+    def __init__(
+        self,
+        video_dir: AnyPath,
+        video_fps: float = 20,
+        custom_logger: HierarchicalLogger | None = None,
+        rng: np.random.Generator | None = None,
+        *,
+        answers: AnyPath | None = None,
+        show: Callable[[Path, Path], object] | None = None,
+        input_stream: TextIO | None = None,
+        output_stream: TextIO | None = None,
+    ) -> None:
+        super().__init__(rng, custom_logger)
+        if not video_fps > 0:
+            raise ValueError(f"video_fps must be positive, not {video_fps}")
+        self.video_dir = Path(os.fsdecode(video_dir))
+        self.video_dir.mkdir(parents=True, exist_ok=True)
+        self.video_fps = video_fps
+        place = self.video_dir / "answers.jsonl" if answers is None else os.fsdecode(answers)
+        self._answers = AnswerFile(Path(place))
+        self._show = show
+        self._input, self._output = input_stream, output_stream
+
+    def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
+        """Asks about every pair without an answer.
+
+        Args:
+            fragment_pairs: What to compare. Their infos carry frames; see
+                `imitbench.data.render_wrapper.RenderImageInfoWrapper`.
+
+        Returns:
+            Shape `(b,)`, float32: 1 where the first fragment is preferred, 0 where the second
+            is, 0.5 for a tie, NaN for a skipped pair.
+
+        Raises:
+            ValueError: A fragment that is to be shown has no frames.
+            GatheringStoppedError: The person quit, or the input ended.
+            InputError: Videos cannot be written, or the file of a frame is gone.
+        """
+        digests = [pair_digest(first, second) for first, second in fragment_pairs]
+        swaps = [False] * len(digests)
+        if self.rng is not None:
+            swaps = self.rng.integers(2, size=len(digests)).astype(bool).tolist()
+        where: dict[str, int] = {}
+        for index, digest in enumerate(digests):
+            where.setdefault(digest, index)
+        pending = [digest for digest in where if self._answers.get(digest) is None]
+        for digest in pending:
+            _check_frames(fragment_pairs[where[digest]], where[digest])
+        while pending:
+            index = where[pending[0]]
+            self._write(f"Pair {index + 1} of {len(digests)}, {len(pending)} to go.\n")
+            self._display(fragment_pairs[index], pending[0], swaps[index])
+            command = self._ask()
+            if command == "quit":
+                raise GatheringStoppedError("stopped; all answers so far are kept")
+            if command == "undo":
+                self._take_back(pending, where, fragment_pairs)
+            else:
+                answer = Answer(choice=command, swapped=swaps[index])
+                self._answers.record(pending.pop(0), answer)
+        return np.array([self._preference(digest) for digest in digests], dtype=np.float32)
+
+    def _preference(self, digest: str) -> float:
+        answer = self._answers.get(digest)
+        assert answer is not None, "every pair was asked"
+        return answer.preference()
+
+    def _take_back(
+        self,
+        pending: list[str],
+        where: Mapping[str, int],
+        fragment_pairs: Sequence[TrajectoryWithRewPair],
+    ) -> None:
+        """Puts the pair answered last in front of those that wait."""
+        latest = self._answers.latest(set(where))
+        if latest is None:
+            self._write("No pair of this round has an answer to take back.\n")
+        elif not all(map(has_frames, fragment_pairs[where[latest]])):
+            self._write("The pair answered last has no frames, so that it cannot be asked again.\n")
+        else:
+            self._answers.record(latest, None)
+            pending.insert(0, latest)
+
+    def _display(self, pair: TrajectoryWithRewPair, digest: str, swapped: bool) -> None:
+        name = digest[:_NAME_LENGTH]
+        left, right = (self.video_dir / f"{name}-{side}.mp4" for side in ("left", "right"))
+        shown = pair[::-1] if swapped else pair
+        write_fragment_video(shown[0], left, self.video_fps)
+        write_fragment_video(shown[1], right, self.video_fps)
+        self._write(f"  left:  {left}\n  right: {right}\n")
+        if self._show is not None:
+            self._show(left, right)
+
+    def _ask(self) -> _Command:
+        while True:
+            said = self._read()
+            if said in _COMMANDS:
+                return _COMMANDS[said]
+            self._write(f"'{said}' is no answer.\n")
+
+    def _read(self) -> str:
+        try:
+            if self._input is None:
+                line = input(_QUESTION)
+            else:
+                self._write(_QUESTION)
+                line = self._input.readline()
+                if not line:
+                    raise EOFError
+        except EOFError:
+            raise GatheringStoppedError("the input ended; all answers so far are kept") from None
+        return line.strip().lower()
+
+    def _write(self, text: str) -> None:
+        out = self._output if self._output is not None else sys.stdout
+        out.write(text)
+        out.flush()
+
+
+def _check_frames(pair: TrajectoryWithRewPair, index: int) -> None:
+    for side, fragment in enumerate(pair, start=1):
+        if not has_frames(fragment):
+            raise ValueError(
+                f"fragment_pairs: fragment {side} of pair {index} has no frames to show; wrap the "
+                "environment in imitbench.data.render_wrapper.RenderImageInfoWrapper and keep the "
+                "infos of its trajectories"
+            )

@@ -1,0 +1,338 @@
+"""From rewards to the probability that a fragment is preferred."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch as th
+from torch import nn
+from torch.nn import functional
+
+from imitbench.algorithms.preference_comparisons.fragment_batch import (
+    AnyPairs,
+    FragmentBatch,
+    discounted_sum,
+    observation_bytes,
+    stack_fragments,
+)
+from imitbench.algorithms.preference_comparisons.lean_returns import lean_returns
+from imitbench.data.types import Transitions
+from imitbench.rewards.base import RewardNet, frozen
+from imitbench.rewards.ensemble import RewardEnsemble
+from imitbench.rewards.reward_function import check_reward_shape
+from imitbench.rewards.wrappers import AddSTDRewardWrapper
+
+# Observations that are evaluated at once where no gradient is needed, in bytes.
+_EVALUATED_AT_ONCE = 2**26
+
+
+class PreferenceModel(nn.Module):
+    """The probability that the first fragment of a pair is preferred, by the rewards of a network.
+
+    With `R` a fragment's (discounted) sum of rewards,
+    `P(first) = noise_prob / 2 + (1 - noise_prob) * sigmoid(clip(R_first - R_second))`.
+
+    Source: Bradley and Terry 1952, "Rank Analysis of Incomplete Block Designs: I"; Christiano et
+    al. 2017, "Deep Reinforcement Learning from Human Preferences", eq. 1 and §2.2.3.
+
+    All fragments go through the network in one pass. An input layer that keeps statistics (such
+    as `RunningNorm`) therefore updates them once per batch of pairs, not once per fragment, and
+    normalizes all fragments of a batch alike. Whether it updates them is decided by the mode,
+    training or evaluation, that the caller has set.
+
+    An ensemble gives one probability per member: the very one that the member alone gives, with
+    its gradient. Wrappers around members that change only `predict_processed` play no part.
+
+    Args:
+        model: The reward network; an ensemble, too, and one in an `AddSTDRewardWrapper`.
+        noise_prob: Assumed probability that a preference is a toss of a coin, in [0, 1].
+        discount_factor: Weight of a step relative to the one before it, in [0, 1]. By default
+            returns are plain sums.
+        threshold: Differences of returns are clipped to plus or minus this. Beyond it there is
+            no gradient. With 50, no probability is below 2e-22.
+
+    Attributes:
+        member_pref_models: A model for each member of an ensemble, of the same settings; empty
+            for a single network.
+
+    Raises:
+        ValueError: A number is out of range, or there is an ensemble inside another wrapper than
+            an `AddSTDRewardWrapper`.
+    """
+
+    def __init__(
+        self,
+        model: RewardNet,
+        noise_prob: float = 0.0,
+        discount_factor: float = 1.0,
+        threshold: float = 50,
+    ) -> None:
+        super().__init__()
+        for name, value in (("noise_prob", noise_prob), ("discount_factor", discount_factor)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], not {value}")
+        if not threshold > 0:
+            raise ValueError(f"threshold must be positive, not {threshold}")
+        self.model = model
+        self.noise_prob = noise_prob
+        self.discount_factor = discount_factor
+        self.threshold = threshold
+        ensemble = self.ensemble_model
+        around = model.base if isinstance(model, AddSTDRewardWrapper) else model
+        if ensemble is not None and around is not ensemble:
+            raise ValueError(
+                f"model: the only wrapper that may be around a RewardEnsemble is "
+                f"AddSTDRewardWrapper, but found {type(model).__name__}; wrap the members instead"
+            )
+        members = ensemble.members if ensemble is not None else ()
+        self.member_pref_models = [
+            PreferenceModel(cast(RewardNet, member), noise_prob, discount_factor, threshold)
+            for member in members
+        ]
+
+    @property
+    def ensemble_model(self) -> RewardEnsemble | None:
+        """The ensemble, where there is one."""
+        base = get_base_model(self.model)
+        return base if isinstance(base, RewardEnsemble) else None
+
+    def forward(self, fragment_pairs: AnyPairs) -> tuple[th.Tensor, th.Tensor | None]:
+        """Computes probabilities that the first fragments are preferred, with gradients.
+
+        Args:
+            fragment_pairs: `n` pairs of fragments.
+
+        Returns:
+            Predicted probabilities, shape `(n,)`, or `(n, members)` for an ensemble; and those
+            by the environment's rewards, shape `(n,)`, or `None` if a fragment has none.
+
+        Raises:
+            ValueError: As `returns` and `stack_fragments`.
+        """
+        predicted, true = self.return_differences(fragment_pairs)
+        probabilities = self.probability_of_difference(predicted)
+        if true is None:
+            return probabilities, None
+        return probabilities, self.probability_of_difference(true).to(probabilities.dtype)
+
+    def return_differences(self, fragment_pairs: AnyPairs) -> tuple[th.Tensor, th.Tensor | None]:
+        """How much greater the returns of the first fragments are, not clipped.
+
+        Args:
+            fragment_pairs: `n` pairs of fragments.
+
+        Returns:
+            By the network, shape `(n,)` or `(n, members)`, with gradients; and by the
+            environment's rewards, shape `(n,)`, float64, or `None` if a fragment has none.
+
+        Raises:
+            ValueError: As `returns` and `stack_fragments`.
+        """
+        batch = stack_fragments(fragment_pairs)
+        returns1, returns2 = self.returns(batch)
+        if batch.rews is None:
+            return returns1 - returns2, None
+        rews = th.from_numpy(batch.rews.astype(np.float64)).to(returns1.device)
+        true1, true2 = batch.returns(rews, self.discount_factor).reshape(2, -1)
+        return returns1 - returns2, true1 - true2
+
+    def returns(self, fragment_pairs: AnyPairs) -> tuple[th.Tensor, th.Tensor]:
+        """Computes both fragments' (discounted) sums of predicted rewards, with gradients.
+
+        Args:
+            fragment_pairs: `n` pairs of fragments.
+
+        Returns:
+            Those of the first and of the second fragments, each of shape `(n,)`, or
+            `(n, members)` for an ensemble.
+
+        Raises:
+            ValueError: A return is not finite, the network gives not one reward per step, or as
+                `stack_fragments`.
+        """
+        batch = stack_fragments(fragment_pairs)
+        if self.member_pref_models:
+            firsts, seconds = zip(
+                *(each.returns(batch) for each in self.member_pref_models), strict=True
+            )
+            return th.stack(firsts, dim=1), th.stack(seconds, dim=1)
+        returns = lean_returns(self.model, batch, self.discount_factor)
+        if returns is None:
+            rewards = _rewards(self.model, batch)
+            returns = batch.returns(rewards, self.discount_factor)
+        _check_finite(returns, batch)
+        first, second = th.split(returns, batch.n_pairs)
+        return first, second
+
+    def predicted_returns(self, fragment_pairs: AnyPairs) -> tuple[th.Tensor, th.Tensor]:
+        """As `returns`, but in evaluation mode, without gradients and in bounded memory."""
+        with frozen(self):
+            parts = [self.returns(part) for part in _bounded(fragment_pairs)]
+        return th.cat([first for first, _ in parts]), th.cat([second for _, second in parts])
+
+    def agreement(self, fragment_pairs: AnyPairs, preferences: npt.NDArray[Any]) -> float:
+        """How often the network prefers the fragment that was preferred.
+
+        Args:
+            fragment_pairs: `n` pairs of fragments.
+            preferences: Probabilities that the first is preferred, shape `(n,)`.
+
+        Returns:
+            Mean of `accuracies`, over members, too.
+
+        Raises:
+            ValueError: As `returns` and `stack_fragments`.
+        """
+        returns1, returns2 = self.predicted_returns(fragment_pairs)
+        return float(accuracies(returns1 - returns2, th.as_tensor(preferences)).mean())
+
+    def rewards(self, transitions: Transitions) -> th.Tensor:
+        """Computes the rewards of transitions, with gradients.
+
+        Args:
+            transitions: The transitions.
+
+        Returns:
+            Shape `(n,)`, or `(n, members)` for an ensemble.
+
+        Raises:
+            ValueError: The network gives not one reward per transition.
+        """
+        if self.member_pref_models:
+            return th.stack([each.rewards(transitions) for each in self.member_pref_models], dim=1)
+        return _rewards(self.model, transitions)
+
+    def probability(self, rews1: th.Tensor, rews2: th.Tensor) -> th.Tensor:
+        """Computes the probability that the first of two fragments is preferred.
+
+        Args:
+            rews1: Rewards of the first fragment, shape `(length,)`, or `(length, members)`.
+            rews2: Rewards of the second fragment, same shape.
+
+        Returns:
+            A number, or shape `(members,)`.
+
+        Raises:
+            ValueError: Shapes differ.
+        """
+        return self.probability_of_difference(self.return_difference(rews1, rews2))
+
+    def return_difference(self, rews1: th.Tensor, rews2: th.Tensor) -> th.Tensor:
+        """How much greater the return of the first of two fragments is, not clipped.
+
+        Arguments and errors as in `probability`.
+        """
+        if rews1.shape != rews2.shape:
+            raise ValueError(
+                f"rewards of two fragments have shapes {tuple(rews1.shape)} and "
+                f"{tuple(rews2.shape)}; they must be the same"
+            )
+        return discounted_sum(rews1 - rews2, self.discount_factor, dim=0)
+
+    def probability_of_difference(self, difference: th.Tensor) -> th.Tensor:
+        """Maps differences of returns, first minus second, to probabilities of the same shape."""
+        clipped = self._clip(difference)
+        return self.noise_prob / 2 + (1 - self.noise_prob) * th.sigmoid(clipped)
+
+    def cross_entropies(self, difference: th.Tensor, preferences: th.Tensor) -> th.Tensor:
+        """Cross-entropy of each preference and the probability by a difference of returns.
+
+        It is `-q log P - (1 - q) log (1 - P)` with `P` of `probability_of_difference`, computed
+        so that neither it nor its gradient suffers where `P` rounds to 0 or 1.
+
+        Args:
+            difference: Returns of first minus second fragments, shape `(n,)` or `(n, members)`.
+            preferences: Probabilities `q` that the first is preferred, shape `(n,)`.
+
+        Returns:
+            In nats, same shape as `difference`.
+        """
+        target = preferences.to(difference.dtype)
+        if difference.ndim > 1:
+            target = target.unsqueeze(1).expand_as(difference)
+        clipped = self._clip(difference)
+        if self.noise_prob == 0:
+            return functional.binary_cross_entropy_with_logits(clipped, target, reduction="none")
+        constant, share = self.noise_prob / 2, 1 - self.noise_prob
+        log_first = th.log(constant + share * th.sigmoid(clipped))
+        log_second = th.log(constant + share * th.sigmoid(-clipped))
+        return -(target * log_first + (1 - target) * log_second)
+
+    def _clip(self, difference: th.Tensor) -> th.Tensor:
+        # The same as clamp, but its derivative takes one operation instead of six.
+        return functional.hardtanh(difference, -self.threshold, self.threshold)
+
+
+def accuracies(differences: th.Tensor, preferences: th.Tensor) -> th.Tensor:
+    """Scores predictions: 1 if the better fragment is the preferred one, 0 if it is the other.
+
+    If either is a tie the score is ½, and if both are it is 1.
+
+    Args:
+        differences: Returns of first minus second fragments, shape `(n,)` or `(n, members)`.
+        preferences: Probabilities that the first is preferred, shape `(n,)`.
+
+    Returns:
+        Scores, same shape as `differences`.
+    """
+    preferred = th.sign(preferences - 0.5).reshape(-1, *[1] * (differences.ndim - 1))
+    return 1 - (th.sign(differences) - preferred).abs() / 2
+
+
+def get_base_model(reward_model: RewardNet) -> RewardNet:
+    """The network inside all wrappers.
+
+    Args:
+        reward_model: A network, wrapped or not.
+    """
+    inner = getattr(reward_model, "base", None)
+    return get_base_model(inner) if isinstance(inner, RewardNet) else reward_model
+
+
+def _rewards(net: RewardNet, steps: FragmentBatch | Transitions) -> th.Tensor:
+    encoded = net.preprocess(
+        cast(Any, steps.obs), steps.acts, cast(Any, steps.next_obs), steps.dones
+    )
+    rewards: th.Tensor = net(*encoded)
+    check_reward_shape(tuple(rewards.shape), len(steps.dones))
+    return rewards
+
+
+def _check_finite(returns: th.Tensor, batch: FragmentBatch) -> None:
+    # The sum alone is nearly always enough to know.
+    if math.isfinite(returns.detach().sum().item()) or bool(returns.isfinite().all()):
+        return
+    bad = int((~returns.isfinite()).nonzero()[0])
+    which = "second" if bad >= batch.n_pairs else "first"
+    where = f"pair {bad % batch.n_pairs}: the reward network's return of its {which} fragment"
+    for name, values in (("observations", batch.obs), ("actions", batch.acts)):
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"{where} is not finite, for there are {name} that are not; leave out the "
+                "trajectories with such values"
+            )
+    raise ValueError(
+        f"{where} is {returns[bad].item()}, though observations and actions are finite: training "
+        "has diverged; start again with a smaller lr, or with inputs normalized "
+        "(normalize_input_layer=RunningNorm)"
+    )
+
+
+def _bounded(fragment_pairs: AnyPairs) -> Iterator[AnyPairs]:
+    """The same pairs in parts that do not take much memory at once."""
+    if isinstance(fragment_pairs, FragmentBatch):
+        yield fragment_pairs
+        return
+    if not len(fragment_pairs):
+        stack_fragments(fragment_pairs)  # says what is wrong
+    number, size = len(fragment_pairs), observation_bytes(fragment_pairs)
+    at_once = max(1, number * _EVALUATED_AT_ONCE // max(1, size))
+    if number <= at_once:
+        yield fragment_pairs
+        return
+    for start in range(0, number, at_once):
+        yield fragment_pairs[start : start + at_once]

@@ -1,0 +1,120 @@
+"""Comparisons as a reward trainer goes through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.algorithms.preference_comparisons.fragment_batch import FragmentPairs
+from imitbench.data.types import TrajectoryWithRewPair
+
+Array = npt.NDArray[Any]
+
+
+class ComparisonDataset(Protocol):
+    """Any dataset of comparisons, such as `PreferenceDataset`."""
+
+    def __len__(self) -> int:
+        """Number of comparisons."""
+
+    def __getitem__(self, key: int, /) -> Any:
+        """A comparison: `((fragment1, fragment2), probability that the first is preferred)`."""
+
+
+def preference_collate_fn(
+    batch: Sequence[tuple[TrajectoryWithRewPair, float]],
+) -> tuple[Sequence[TrajectoryWithRewPair], npt.NDArray[Any]]:
+    """Collates entries of a `PreferenceDataset`; the `collate_fn` of a `DataLoader`.
+
+    Args:
+        batch: Comparisons, at least one.
+
+    Returns:
+        The pairs of fragments, and the preferences, shape `(len(batch),)`.
+    """
+    pairs, preferences = zip(*batch, strict=True)
+    return list(pairs), np.array(preferences)
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Comparisons whose steps are joined once for all epochs.
+
+    Attributes:
+        pairs: The pairs of fragments.
+        preferences: Probabilities that the first of each is preferred, shape `(n,)`, float32.
+        origins: Which comparison of the dataset each is, shape `(n,)`; in a bag some come twice.
+    """
+
+    pairs: FragmentPairs
+    preferences: npt.NDArray[np.float32]
+    origins: Array
+
+    @classmethod
+    def of(cls, dataset: ComparisonDataset) -> TrainingData:
+        """All comparisons of a dataset.
+
+        Raises:
+            ValueError: There are none, or a preference is no probability.
+        """
+        if isinstance(dataset, cls):
+            return dataset
+        number = len(dataset)
+        if not number:
+            raise ValueError("dataset is empty: push comparisons into it before training")
+        pairs, preferences = preference_collate_fn([dataset[index] for index in range(number)])
+        checked = preferences.astype(np.float32)
+        odd = np.flatnonzero(~((checked >= 0) & (checked <= 1)))
+        if len(odd):
+            raise ValueError(
+                f"dataset: the preference of comparison {odd[0]} is {checked[odd[0]]}; it must "
+                "lie in [0, 1]"
+            )
+        return cls(FragmentPairs(pairs), checked, np.arange(number))
+
+    def __len__(self) -> int:
+        """Number of comparisons."""
+        return len(self.preferences)
+
+    def __getitem__(self, key: int) -> tuple[Any, float]:
+        """A comparison, as of a `PreferenceDataset`."""
+        return self.pairs[key], float(self.preferences[key])
+
+    def take(self, indices: Array) -> TrainingData:
+        """Some of the comparisons, in the given order; some of them perhaps several times."""
+        return TrainingData(
+            self.pairs.take(indices), self.preferences[indices], self.origins[indices]
+        )
+
+    def split(self, share: float, rng: np.random.Generator) -> tuple[TrainingData, TrainingData]:
+        """Divides the comparisons at random; one that comes twice is not divided from itself.
+
+        Args:
+            share: Share of the second part, rounded down, in (0, 1).
+            rng: Source of the division.
+
+        Returns:
+            Both parts.
+
+        Raises:
+            ValueError: One of them would be empty.
+        """
+        different = np.unique(self.origins)
+        size = int(len(different) * share)
+        if not 0 < size < len(different):
+            raise ValueError(
+                f"dataset: {len(different)} comparisons are too few to validate on a share of "
+                f"{share}; gather more before the first training (initial_comparison_frac), or "
+                "change val_split"
+            )
+        second = np.isin(self.origins, rng.permutation(different)[:size])
+        return self.take(np.flatnonzero(~second)), self.take(np.flatnonzero(second))
+
+    def batches(self, size: int, order: Array) -> Iterator[Array]:
+        """Indices of a pass in the given order, `size` at a time; the last may be fewer."""
+        for start in range(0, len(order), size):
+            yield order[start : start + size]

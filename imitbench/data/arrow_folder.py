@@ -1,0 +1,166 @@
+"""Folders that `datasets.Dataset.save_to_disk` wrote, read without importing `datasets`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from imitbench.data import trajectory_source
+from imitbench.data.arrow_table import check_columns
+from imitbench.data.trajectory_source import TableSource
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
+
+STATE_FILE = "state.json"
+_INFO_FILE = "dataset_info.json"
+_FILE_MAGIC = b"ARROW1"
+_END_OF_STREAM = (b"\xff\xff\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00")  # since 0.15; before
+
+
+class ArrowSource(TableSource):
+    """A folder with `state.json` and Arrow files, or one `.arrow` file.
+
+    Args:
+        place: Folder or file.
+        trust: See `TrajectorySource`.
+
+    Raises:
+        InputError: The folder's JSON files are damaged, name files elsewhere, or an Arrow file
+            is damaged.
+    """
+
+    form = "datasets folder"
+
+    def __init__(self, place: Path, *, trust: bool = False) -> None:
+        self.where, self.trust = str(place), trust
+        self.files = arrow_files(place) if place.is_dir() else [place]
+        self._count = sum(len(batch) for file in self.files for batch in _batches(file))
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return self._count
+
+    def tables(self, columns: Sequence[str], limit: int | None) -> Iterator[pa.Table]:
+        """See `TableSource.tables`."""
+        for file in self.files:
+            for batch in _batches(file):
+                names = [name for name in columns if name in batch.schema.names]
+                part = batch.select(names)
+                _validate(part, file)
+                yield from _slices(part)
+
+
+def arrow_files(folder: Path) -> list[Path]:
+    """The Arrow files of a folder, all of them within it.
+
+    Args:
+        folder: As `datasets.Dataset.save_to_disk` writes it.
+
+    Raises:
+        InputError: Its JSON files are damaged, or name files that are elsewhere or missing.
+    """
+    if (folder / _INFO_FILE).is_file():
+        _read_json(folder / _INFO_FILE)
+    path = folder / STATE_FILE
+    state = _read_json(path)
+    if state.get("_indices_files") or state.get("_indices_data_files"):
+        raise InputError(
+            f"{path}: the rows were selected or shuffled after writing, by files of indices: "
+            "save the set again with a present version of datasets"
+        )
+    entries = state.get("_data_files")
+    if not isinstance(entries, list) or not entries:
+        raise InputError(f"{path}: damaged data set (no list _data_files): fetch it again")
+    return [_within(folder, entry) for entry in entries]
+
+
+def validate_folder(folder: Path) -> None:
+    """Checks every number that says where in a file something lies.
+
+    Arrow believes these numbers, so a file that lies would be read beyond its end. Without this
+    check no folder that may be anybody's should be opened, with whatever library.
+
+    Raises:
+        InputError: A file is damaged, truncated or no set of trajectories.
+    """
+    for file in arrow_files(folder):
+        for batch in _batches(file):
+            _validate(batch, file)
+
+
+def _within(folder: Path, entry: Any) -> Path:
+    name = entry.get("filename") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or not name or Path(name).name != name or "\\" in name:
+        raise InputError(
+            f"{folder / STATE_FILE}: damaged data set (_data_files holds {one_line(entry, 60)}, "
+            "no name of a file in this folder): fetch it again"
+        )
+    if not (folder / name).is_file():
+        raise InputError(
+            f"{folder}: damaged data set (no file {one_line(name, 60)}): fetch it again"
+        )
+    return folder / name
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: damaged data set (no JSON: {one_line(error, 80)}): fetch it again"
+        ) from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: damaged data set (no JSON object): fetch it again")
+    return document
+
+
+@contextmanager
+def _damage_of(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{file}: damaged data set ({one_line(error)}): save or fetch it again"
+        ) from error
+
+
+def _batches(file: Path) -> Iterator[pa.RecordBatch]:
+    """The record batches of a file, mapped into memory and unchecked."""
+    with _damage_of(file), pa.memory_map(str(file)) as mapped:
+        if mapped.size() >= len(_FILE_MAGIC) and mapped.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
+            reader = pa.ipc.open_file(mapped)
+            check_columns(reader.schema, where=str(file))
+            yield from (reader.get_batch(index) for index in range(reader.num_record_batches))
+            return
+        mapped.seek(0)
+        stream = pa.ipc.open_stream(mapped)
+        check_columns(stream.schema, where=str(file))
+        _check_end(file)
+        yield from stream
+
+
+def _check_end(file: Path) -> None:
+    """A stream that was cut between two batches reads well, and only lacks its end."""
+    with file.open("rb") as raw:
+        raw.seek(-min(8, file.stat().st_size), 2)
+        if not raw.read().endswith(_END_OF_STREAM):
+            raise InputError(f"{file}: damaged data set (truncated): save or fetch it again")
+
+
+def _validate(batch: pa.RecordBatch, file: Path) -> None:
+    with _damage_of(file):
+        batch.validate(full=True)
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+    """Parts of about `CHUNK_BYTES`; a batch of `datasets` may be the whole set."""
+    if not len(batch):
+        return
+    step = max(len(batch) * trajectory_source.CHUNK_BYTES // max(batch.nbytes, 1), 1)
+    for start in range(0, len(batch), step):
+        yield pa.Table.from_batches([batch.slice(start, step)])

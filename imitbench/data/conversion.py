@@ -1,0 +1,314 @@
+"""Writes trajectories of any format in the layout of the hub, a few megabytes at a time."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from imitbench.data.arrow_table import Row, trajectories_to_table
+from imitbench.data.dataset_card import dataset_card
+from imitbench.data.demonstration_checks import row_problem
+from imitbench.data.shard_writer import ShardWriter
+from imitbench.data.trajectory_source import Chunk, TrajectorySource
+from imitbench.errors import InputError
+from imitbench.util.files import digest_files, fsync_directory
+
+Array = npt.NDArray[Any]
+
+SHARD_BYTES = 512 * 2**20
+"""About how many bytes of numbers, before compression, go into one file."""
+
+_FLOAT32_ERROR = 1e-6
+_OWN_ENTRIES = {"data", "README.md", ".gitattributes"}
+
+
+@dataclass
+class ConversionSummary:
+    """What was written.
+
+    Attributes:
+        source: Name of what was read.
+        form: Its format.
+        environment: Gymnasium id, if it was named.
+        rows: Trajectories.
+        steps: Actions in all of them.
+        unfinished: Trajectories that are not marked as the end of an episode.
+        lengths: Shortest and longest.
+        returns: Return of each trajectory; empty where there are no rewards.
+        observation: Data type and shape of one observation, such as `float32[4]`.
+        action: Of one action.
+        files: Number of files.
+        bytes: Their size.
+        digest: SHA-256 of the files, as runs record it.
+        notes: What the user should know.
+    """
+
+    source: str
+    form: str
+    environment: str | None = None
+    rows: int = 0
+    steps: int = 0
+    unfinished: int = 0
+    lengths: tuple[int, int] = (0, 0)
+    returns: list[float] = field(default_factory=list, repr=False)
+    observation: str = ""
+    action: str = ""
+    files: int = 0
+    bytes: int = 0
+    digest: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        """Counts a row that was checked."""
+        length = len(row.acts)
+        shortest, longest = self.lengths if self.rows else (length, length)
+        self.lengths = (min(shortest, length), max(longest, length))
+        self.rows += 1
+        self.steps += length
+        self.unfinished += not row.terminal
+        if row.rews is not None:
+            self.returns.append(float(row.rews.sum()))
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as plain values, the returns as their mean and spread."""
+        values = {key: value for key, value in vars(self).items() if key != "returns"}
+        returns = np.array(self.returns or [np.nan])
+        return values | {
+            "lengths": list(self.lengths),
+            "mean_return": float(returns.mean()),
+            "std_return": float(returns.std()),
+        }
+
+
+def convert_demonstrations(
+    source: TrajectorySource,
+    directory: Path,
+    *,
+    environment: gym.Env[Any, Any] | None = None,
+    environment_id: str | None = None,
+    limit: int | None = None,
+    float32: bool = False,
+    with_infos: bool = True,
+    replace: bool = False,
+    shard_bytes: int = SHARD_BYTES,
+    progress: Callable[[int, int], None] | None = None,
+) -> ConversionSummary:
+    """Writes a set in the layout of the hub: `data/train-….parquet` and a card `README.md`.
+
+    The folder is whole or absent. The same trajectories give the same bytes. Numbers are
+    checked on the way; infos are carried as the texts they are. Actions that are integers are
+    stored as int64, as the hub has them; other data types stay as they are.
+
+    Args:
+        source: What to read.
+        directory: Folder to make.
+        environment: To check the spaces against; None checks lengths and finite numbers only.
+        environment_id: Gymnasium id for the card.
+        limit: Trajectories after so many are left out.
+        float32: Store float64 observations and actions as float32, each of the two if that
+            moves no number by more than 1e-6. The set is read twice for it.
+        with_infos: Whether to keep the infos.
+        replace: Whether a data set folder that is there is replaced.
+        shard_bytes: About how many bytes of numbers to put into one file.
+        progress: Called with the numbers of trajectories done and to do.
+
+    Returns:
+        What was written.
+
+    Raises:
+        InputError: The folder is in the way, a row is wrong, or the set is damaged.
+        OSError: The folder cannot be written.
+    """
+    _refuse_target(directory, replace=replace)
+    total = len(source) if limit is None else min(limit, len(source))
+    summary = ConversionSummary(Path(source.where).name, source.form, environment_id)
+    narrow = _narrow_columns(source, limit, summary) if float32 else set[str]()
+    spaces = (environment.observation_space, environment.action_space) if environment else ()
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        with ShardWriter(scratch / "data", shard_bytes) as writer:
+            kind: _Kind | None = None
+            for chunk in source.chunks(with_infos=with_infos, limit=limit):
+                rows = [_narrowed(row, narrow) for row in chunk.rows]
+                for number, row in enumerate(rows, chunk.first_row):
+                    where = f"{source.where}, row {number}"
+                    if problem := row_problem(row, *spaces):
+                        raise InputError(f"{where}: {problem}")
+                    kind = kind or _Kind.of(row)
+                    kind.check(row, where)
+                    summary.add(row)
+                writer.write(_table(chunk._replace(rows=rows), source.where))
+                if progress is not None:
+                    progress(summary.rows, total)
+        _finish(summary, kind, scratch)
+        scratch.chmod(0o755)
+        if replace and directory.exists():
+            _exchange(scratch, directory)
+        else:
+            _put(scratch, directory)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return summary
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What all rows have in common, as the first one has it."""
+
+    obs: str
+    acts: str
+    rewards: bool
+
+    @classmethod
+    def of(cls, row: Row) -> _Kind:
+        return cls(_describe(row.obs), _describe(row.acts), row.rews is not None)
+
+    def check(self, row: Row, where: str) -> None:
+        other = _Kind.of(row)
+        for name, found, expected in (
+            ("observations", other.obs, self.obs),
+            ("actions", other.acts, self.acts),
+        ):
+            if found != expected:
+                raise InputError(
+                    f"{where}: {name} are {found}, those before are {expected}: "
+                    "convert sets of one environment and one data type at a time"
+                )
+        if other.rewards != self.rewards:
+            raise InputError(
+                f"{where}: some rows have rewards and some have none: convert one kind"
+            )
+
+
+def _table(chunk: Chunk, where: str) -> pa.Table:
+    trajectories = [
+        row.trajectory(infos=None, where=where, number=number)
+        for number, row in enumerate(chunk.rows, chunk.first_row)
+    ]
+    lengths = None if chunk.infos is None else chunk.infos.value_lengths().to_pylist()
+    if lengths is not None:
+        for number, (row, texts) in enumerate(
+            zip(chunk.rows, lengths, strict=True), chunk.first_row
+        ):
+            if texts != len(row.acts):
+                raise InputError(
+                    f"{where}, row {number}: there are {texts} infos for {len(row.acts)} actions; "
+                    "remove the row, or leave the infos out"
+                )
+    return trajectories_to_table(trajectories, infos=chunk.infos)
+
+
+def _narrowed(row: Row, narrow: set[str]) -> Row:
+    obs = row.obs.astype(np.float32) if "obs" in narrow else row.obs
+    acts = row.acts.astype(np.float32) if "acts" in narrow else row.acts
+    if acts.dtype.kind in "iub":
+        acts = acts.astype(np.int64, copy=False)
+    return row._replace(obs=obs, acts=acts)
+
+
+def _narrow_columns(
+    source: TrajectorySource, limit: int | None, summary: ConversionSummary
+) -> set[str]:
+    """Which of the two columns fit into float32."""
+    narrow = {"obs", "acts"}
+    for chunk in source.chunks(with_infos=False, limit=limit):
+        for number, row in enumerate(chunk.rows, chunk.first_row):
+            for name, values in (("obs", row.obs), ("acts", row.acts)):
+                if name not in narrow:
+                    continue
+                error = _float32_error(values)
+                if error is None:
+                    narrow.discard(name)
+                elif error > _FLOAT32_ERROR:
+                    narrow.discard(name)
+                    summary.notes.append(
+                        f"{name} stay float64: float32 would move a number of row {number} by "
+                        f"{error:.1e}"
+                    )
+        if not narrow:
+            break
+    return narrow
+
+
+def _float32_error(values: Array) -> float | None:
+    """Most that a number would move; None where there is nothing to narrow."""
+    if values.dtype != np.float64:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = np.abs(values.astype(np.float32) - values)
+    return float(np.nanmax(moved, initial=0.0))
+
+
+def _describe(values: Array) -> str:
+    return f"{values.dtype}{list(values.shape[1:])}"
+
+
+def _finish(summary: ConversionSummary, kind: _Kind | None, folder: Path) -> None:
+    if kind is None:
+        raise InputError(f"{summary.source}: no trajectories to convert: ask for at least one")
+    files = sorted((folder / "data").iterdir())
+    summary.observation, summary.action = kind.obs, kind.acts
+    summary.files = len(files)
+    summary.bytes = sum(file.stat().st_size for file in files)
+    summary.digest = digest_files(folder, files)
+    if not kind.rewards:
+        summary.notes.append("there are no rewards, which `imitbench run` asks for")
+    if summary.unfinished:
+        summary.notes.append(
+            f"{summary.unfinished} of {summary.rows} trajectories are not marked as the end of "
+            "an episode"
+        )
+    (folder / "README.md").write_text(dataset_card(summary.to_json()), encoding="utf-8")
+
+
+def _refuse_target(directory: Path, *, replace: bool) -> None:
+    """Nothing but a data set folder is ever replaced."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise InputError(f"{directory}: a file is in the way: name a folder to make")
+    entries = {path.name for path in directory.iterdir()}
+    if entries and not replace:
+        raise InputError(f"{directory}: is there already: name another folder, or pass --force")
+    if entries - _OWN_ENTRIES:
+        odd = sorted(entries - _OWN_ENTRIES)[0]
+        raise InputError(
+            f"{directory}: holds {odd!r}, so it is no data set folder to replace: name another"
+        )
+
+
+def _put(scratch: Path, directory: Path) -> None:
+    """Gives the new folder its name, unless another process has done so meanwhile."""
+    try:
+        scratch.rename(directory)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        raise InputError(f"{directory}: another process has made it meanwhile") from error
+    fsync_directory(directory.parent)
+
+
+def _exchange(scratch: Path, directory: Path) -> None:
+    """Puts the new folder where the old one was; the old one comes back if that fails."""
+    old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
+    kept = old / directory.name
+    try:
+        directory.rename(kept)
+        try:
+            _put(scratch, directory)
+        except OSError:
+            kept.rename(directory)
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)

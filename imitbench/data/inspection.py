@@ -1,0 +1,139 @@
+"""Everything that is wrong with a set of demonstrations, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import gymnasium as gym
+
+from imitbench.data.arrow_table import Row
+from imitbench.data.demonstration_checks import bounds_problem, row_problem
+from imitbench.data.trajectory_source import TrajectorySource
+from imitbench.errors import InputError
+
+
+@dataclass
+class Inspection:
+    """What was found in a set.
+
+    Attributes:
+        where: Name of the set.
+        form: Its format.
+        rows: Trajectories that were looked at.
+        steps: Actions in them.
+        unfinished: Trajectories that are not marked as the end of an episode.
+        problems: Why the set cannot be used, each with the row.
+        notes: What makes it suspicious.
+    """
+
+    where: str
+    form: str
+    rows: int = 0
+    steps: int = 0
+    unfinished: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return asdict(self)
+
+
+def inspect_demonstrations(
+    source: TrajectorySource,
+    *,
+    environment: gym.Env[Any, Any] | None = None,
+    limit: int | None = None,
+) -> Inspection:
+    """Looks at every row, without stopping at the first that is wrong.
+
+    Lengths, finite numbers, rewards, one shape and data type for all; and with an environment
+    its spaces, and the marks of ends against its time limit.
+
+    Args:
+        source: The set.
+        environment: The one that the set should be of.
+        limit: Rows after so many are not looked at.
+
+    Returns:
+        What was found. A set that is damaged beyond reading on has that as its last problem.
+    """
+    found = Inspection(source.where, source.form)
+    first: Row | None = None
+    unrewarded: list[int] = []
+    outside: dict[str, list[tuple[int, str]]] = {"observations": [], "actions": []}
+    spaces = (environment.observation_space, environment.action_space) if environment else ()
+    horizon = environment.spec.max_episode_steps if environment and environment.spec else None
+    try:
+        for chunk in source.chunks(with_infos=True, limit=limit):
+            lengths = None if chunk.infos is None else chunk.infos.value_lengths().to_pylist()
+            for place, row in enumerate(chunk.rows):
+                number = chunk.first_row + place
+                first = first or row
+                problem = (
+                    row_problem(row, *spaces)
+                    or _difference(row, first)
+                    or _flag_problem(row, horizon)
+                    or _infos_problem(row, lengths[place] if lengths is not None else None)
+                )
+                if problem:
+                    found.problems.append(f"row {number}: {problem}")
+                if row.rews is None:
+                    unrewarded.append(number)
+                found.rows += 1
+                found.steps += len(row.acts)
+                found.unfinished += not row.terminal
+                for name, values, space in zip(
+                    ("observations", "actions"), (row.obs, row.acts), spaces, strict=False
+                ):
+                    if outlier := bounds_problem(name, values, space):
+                        outside[name].append((number, outlier))
+    except InputError as error:
+        found.problems.append(str(error))
+    if unrewarded:
+        found.problems.append(
+            f"row {unrewarded[0]}: no rewards, in {len(unrewarded)} of {found.rows} rows: "
+            "runs need them; record them with the rollout"
+        )
+    for rows in outside.values():
+        if rows:
+            found.notes.append(f"row {rows[0][0]}: {rows[0][1]} ({len(rows)} rows in all)")
+    if found.unfinished:
+        found.notes.append(
+            f"{found.unfinished} of {found.rows} trajectories are not marked as the end of an "
+            "episode: they count as fragments"
+        )
+    return found
+
+
+def _difference(row: Row, first: Row) -> str | None:
+    for name, values, others in (
+        ("observations", row.obs, first.obs),
+        ("actions", row.acts, first.acts),
+    ):
+        if (values.dtype, values.shape[1:]) != (others.dtype, others.shape[1:]):
+            return (
+                f"{name} are {values.dtype}{list(values.shape[1:])}, those of the first row are "
+                f"{others.dtype}{list(others.shape[1:])}: keep sets apart"
+            )
+    return None
+
+
+def _flag_problem(row: Row, horizon: int | None) -> str | None:
+    if horizon is None or len(row.acts) < horizon:
+        return None
+    if len(row.acts) > horizon:
+        return (
+            f"{len(row.acts)} steps, and episodes of the environment end after {horizon}: "
+            "episodes were joined, or it is another environment"
+        )
+    if not row.terminal:
+        return f"not marked as the end of an episode, though it has all {horizon} steps"
+    return None
+
+
+def _infos_problem(row: Row, infos: int | None) -> str | None:
+    if infos is None or infos == len(row.acts):
+        return None
+    return f"there are {infos} infos for {len(row.acts)} actions: remove the row"

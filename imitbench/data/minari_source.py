@@ -1,0 +1,242 @@
+"""Sets of Minari, the Farama Foundation's collection of offline data, as demonstrations.
+
+Minari is an optional extra. Nothing is downloaded unless that is asked for. A set's metadata may
+name a Python function as the maker of its environment, which Minari would import and call when
+the spaces are not written down beside it; such sets are refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectory_source import Chunk, TrajectorySource, chunks_of
+from imitbench.errors import InputError, did_you_mean
+from imitbench.util.text_line import one_line
+
+if TYPE_CHECKING:
+    import minari
+
+Array = npt.NDArray[Any]
+
+PREFIX = "minari:"
+"""How a set of Minari is named where other sources could stand."""
+
+_PART = r"[A-Za-z0-9][A-Za-z0-9_.\-]*"
+_NAME = re.compile(rf"{_PART}(/{_PART})*")
+
+
+class MinariSource(TrajectorySource):
+    """A set of Minari on this machine.
+
+    Args:
+        name: Such as `mujoco/hopper/expert-v0`.
+        download: Whether to download the set if it is not there.
+
+    Raises:
+        InputError: Minari or the set is missing, or the set is damaged or of a kind that
+            demonstrations cannot hold.
+    """
+
+    form = "Minari"
+
+    def __init__(self, name: str, *, download: bool = False) -> None:
+        self.where = f"{PREFIX}{name}"
+        self.folder = find_minari(name, download=download)
+        with _damage_of(self.where):
+            self._dataset = _load(name)
+            self.environment_id: str | None = getattr(self._dataset.env_spec, "id", None)
+        for what, space in (
+            ("observations", self._dataset.observation_space),
+            ("actions", self._dataset.action_space),
+        ):
+            if space.shape is None or space.dtype is None:
+                raise InputError(
+                    f"{self.where}: {what} are of a {type(space).__name__} space, which "
+                    "demonstrations cannot hold: take a set with plain arrays"
+                )
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return int(self._dataset.total_episodes)
+
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+        """See `TrajectorySource.chunks`; infos are left out, Minari keeps arrays in their place."""
+        return chunks_of(self._trajectories(False, limit), with_infos=with_infos, where=self.where)
+
+    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+        for number in islice(self._dataset.episode_indices, limit):
+            with _damage_of(f"{self.where}, row {number}"):
+                (episode,) = self._dataset.iterate_episodes([number])
+                ended = bool(episode.terminations[-1] or episode.truncations[-1])
+                trajectory = TrajectoryWithRew(
+                    np.asarray(episode.observations),
+                    np.asarray(episode.actions),
+                    None,
+                    ended,
+                    np.asarray(episode.rewards, dtype=np.float64),
+                )
+            yield trajectory
+
+
+class MinariCopy(NamedTuple):
+    """A converted set in the cache.
+
+    Attributes:
+        folder: In the layout of the hub.
+        environment_id: Gymnasium id of the environment that it was recorded on, if it says so.
+    """
+
+    folder: Path
+    environment_id: str | None
+
+
+def find_minari(name: str, *, download: bool = False) -> Path:
+    """The folder of a set of Minari, which `MINARI_DATASETS_PATH` says where to look for.
+
+    Args:
+        name: Such as `mujoco/hopper/expert-v0`.
+        download: Whether to download the set if it is not there.
+
+    Raises:
+        InputError: Minari or the set is missing, or it is no name.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{PREFIX}{one_line(name, 60)}: no name of a Minari set, such as "
+            "minari:D4RL/door/human-v2"
+        )
+    root = Path(os.environ.get("MINARI_DATASETS_PATH", Path.home() / ".minari" / "datasets"))
+    folder = root / name
+    if not (folder / "data" / "metadata.json").is_file():
+        if not download:
+            raise InputError(_missing(name, root))
+        with _damage_of(f"{PREFIX}{name}"):
+            _import_minari().download_dataset(name)
+    _refuse_code(folder / "data" / "metadata.json", name)
+    return folder
+
+
+def copy_minari(name: str, cache: Path | None = None) -> MinariCopy:
+    """Converts a set of Minari into the cache, once for each content.
+
+    Several processes may do so at once. Nothing is downloaded.
+
+    Args:
+        name: Such as `mujoco/hopper/expert-v0`.
+        cache: Folder of the cache; by default `imitbench` in `XDG_CACHE_HOME` or `~/.cache`.
+
+    Returns:
+        A folder whose name follows from the content of the set, so that it never changes.
+
+    Raises:
+        InputError: Minari or the set is missing, or the set is damaged or of a kind that
+            demonstrations cannot hold.
+    """
+    from imitbench.data.conversion import convert_demonstrations
+
+    folder = find_minari(name)
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = _digest(folder)
+    copy = (cache or home / "imitbench") / "minari" / name.replace("/", "-") / digest[:32]
+    environment_id = _environment_id(folder)
+    if not copy.exists():
+        source = MinariSource(name)
+        try:
+            convert_demonstrations(source, copy, environment_id=environment_id)
+        except (InputError, OSError):
+            if not copy.exists():  # else another process was faster
+                raise
+    return MinariCopy(copy, environment_id)
+
+
+def _load(name: str) -> minari.MinariDataset:
+    return _import_minari().load_dataset(name, download=False)
+
+
+def _import_minari() -> Any:
+    try:
+        import minari
+    except ImportError as error:
+        raise InputError(
+            f"sets of Minari need its package ({one_line(error, 60)}): "
+            "pip install 'imitbench[minari]'"
+        ) from error
+    return minari
+
+
+def _missing(name: str, root: Path) -> str:
+    _import_minari()
+    there = [str(path.parents[1].relative_to(root)) for path in root.glob("**/data/metadata.json")]
+    return (
+        f"{PREFIX}{name}: not in {root}; {one_line(did_you_mean(name, there))}; "
+        "to fetch it: imitbench demos convert --download --source minari:… OUT"
+    )
+
+
+def _metadata(file: Path, name: str) -> dict[str, Any]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(document, dict):
+            return document
+        reason = "no object"
+    except (OSError, ValueError, RecursionError) as error:
+        reason = one_line(error, 80)
+    raise InputError(f"{PREFIX}{name}: {file} is damaged ({reason}): fetch it again")
+
+
+def _refuse_code(file: Path, name: str) -> None:
+    document = _metadata(file, name)
+    for space in ("observation_space", "action_space"):
+        if not isinstance(document.get(space), str):
+            raise InputError(
+                f"{PREFIX}{name}: its metadata lack the {space.replace('_', ' ')}, and to ask its "
+                "environment could run any program: write the set again with a present Minari"
+            )
+
+
+def _environment_id(folder: Path) -> str | None:
+    text = _metadata(folder / "data" / "metadata.json", folder.name).get("env_spec")
+    try:
+        found = json.loads(text)["id"] if isinstance(text, str) else None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _digest(folder: Path) -> str:
+    """SHA-256 over the files of a set, read in pieces because they may be large."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in (folder / "data").rglob("*") if path.is_file()):
+        total.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        with path.open("rb") as stream:
+            while piece := stream.read(2**20):
+                total.update(piece)
+        total.update(path.stat().st_size.to_bytes(8, "little"))
+    return total.hexdigest()
+
+
+@contextmanager
+def _damage_of(where: str) -> Iterator[None]:
+    """Whatever Minari raises on a damaged set, as one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        missing = isinstance(error, ImportError)
+        fix = "pip install 'minari[hdf5]'" if missing else "fetch it again"
+        raise InputError(
+            f"{where}: cannot be read ({type(error).__name__}: {one_line(error)}): {fix}"
+        ) from error

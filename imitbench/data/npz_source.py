@@ -1,0 +1,229 @@
+"""`.npz` archives of older versions of the reference library, read as plain numbers.
+
+Two layouts are known. Of a set: `obs`, `acts`, maybe `rews`, of all trajectories end to end,
+`terminal` of each, and `indices`, the steps at which all but the first begin. Of one trajectory:
+the same without `indices`, and `terminal` a single flag. Infos are pickled in both.
+"""
+
+from __future__ import annotations
+
+import math
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.data.arrow_table import Row
+from imitbench.data.trajectories import Trajectory
+from imitbench.data.trajectory_source import Chunk, TrajectorySource, chunks_of
+from imitbench.data.trusted import unpickle_infos
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
+
+Array = npt.NDArray[Any]
+
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    NotImplementedError,
+    RuntimeError,  # an encrypted member
+    SyntaxError,  # a garbled header
+    tokenize.TokenError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_NAMES = ("obs", "acts", "rews", "terminal", "indices")
+# Deflate packs equal bytes about a thousandfold; real observations hardly twofold.
+_SUSPICIOUS_BYTES = 2**30
+_SUSPICIOUS_PACKING = 200
+
+
+class NpzSource(TrajectorySource):
+    """An `.npz` archive.
+
+    Args:
+        path: The file.
+        trust: Whether to unpickle infos, which executes whatever code they hold. Otherwise
+            they are left out, with a warning.
+
+    Raises:
+        InputError: The file is damaged or no archive of trajectories.
+    """
+
+    form = "npz"
+
+    def __init__(self, path: Path, *, trust: bool = False) -> None:
+        self.where = str(path)
+        self._path = path
+        with self._opened() as archive:
+            _refuse_bomb(archive)
+            names = {name.removesuffix(".npy") for name in archive.namelist()}
+            self._has_rewards = "rews" in names
+            members = {name: _Member(archive, name) for name in _NAMES if name in names}
+            several = "terminal" not in members or members["terminal"].shape != ()
+            missing = [
+                name
+                for name in ("obs", "acts", "terminal", *["indices"] * several)
+                if name not in names
+            ]
+            if missing:
+                raise KeyError(", ".join(missing))
+            steps = members["acts"].shape[0]
+            cuts = members["indices"].take_all() if several else np.empty(0, int)
+            self._terminal = members["terminal"].take_all().reshape(-1)
+        sizes: dict[str, int] = {
+            name: members[name].shape[0] for name in ("obs", "rews") if name in members
+        }
+        self._lengths = self._check_cuts(cuts, steps, sizes)
+        self._infos = self._open_infos(trust) if "infos" in names else None
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return len(self._lengths)
+
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+        """See `TrajectorySource.chunks`."""
+        wanted = with_infos and self._infos is not None
+        return chunks_of(self._trajectories(wanted, limit), with_infos=wanted, where=self.where)
+
+    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+        start = 0
+        for number, row in enumerate(islice(self._rows(), limit)):
+            infos = None
+            if with_infos and self._infos is not None:
+                infos = self._infos[start : start + len(row.acts)]
+            yield row.trajectory(infos=infos, where=self.where, number=number)
+            start += len(row.acts)
+
+    def _rows(self) -> Iterator[Row]:
+        """Reads the arrays side by side, a trajectory at a time."""
+        with self._opened() as archive:
+            obs, acts = _Member(archive, "obs"), _Member(archive, "acts")
+            rews = _Member(archive, "rews") if self._has_rewards else None
+            for length, terminal in zip(self._lengths, self._terminal, strict=True):
+                yield Row(
+                    obs.take(length + 1),
+                    acts.take(length),
+                    bool(terminal),
+                    rews.take(length) if rews else None,
+                )
+
+    def _check_cuts(self, cuts: Array, steps: int, sizes: dict[str, int]) -> list[int]:
+        """Lengths of the trajectories."""
+        if cuts.ndim != 1 or (len(cuts) and cuts.dtype.kind not in "iu"):
+            raise InputError(f"{self.where}: 'indices' is no list of steps: fetch it again")
+        lengths = np.diff(cuts.astype(np.int64), prepend=0, append=steps)
+        wrong = np.flatnonzero(lengths <= 0)
+        if len(wrong):
+            raise InputError(
+                f"{self.where}, row {wrong[0]}: length {lengths[wrong[0]]} by 'indices', and a "
+                "trajectory needs at least one action: fetch it again"
+            )
+        if len(lengths) != len(self._terminal):
+            raise InputError(
+                f"{self.where}: damaged .npz file ({len(lengths)} trajectories by 'indices', "
+                f"{len(self._terminal)} by 'terminal'): fetch it again"
+            )
+        expected = {"obs": steps + len(lengths), "rews": steps}
+        for name, size in sizes.items():
+            if size != expected[name]:
+                raise InputError(
+                    f"{self.where}: damaged .npz file ('{name}' has {size} entries for "
+                    f"{steps} actions in {len(lengths)} trajectories, not {expected[name]}): "
+                    "fetch it again"
+                )
+        return [int(length) for length in lengths]
+
+    def _open_infos(self, trust: bool) -> Array | None:
+        if not trust:
+            warnings.warn(
+                f"{self.where}: infos are pickled in this old format and are left out",
+                stacklevel=4,
+            )
+            return None
+        infos = unpickle_infos(self._path)
+        if len(infos) != sum(self._lengths):
+            raise InputError(
+                f"{self.where}: {len(infos)} infos for {sum(self._lengths)} actions: fetch it again"
+            )
+        return infos
+
+    @contextmanager
+    def _opened(self) -> Iterator[zipfile.ZipFile]:
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                yield archive
+        except InputError:
+            raise
+        except _DAMAGE as error:
+            reason = f"no array {error}" if isinstance(error, KeyError) else one_line(error)
+            raise InputError(
+                f"{self.where}: damaged .npz file ({reason}): fetch it again"
+            ) from error
+
+
+def _refuse_bomb(archive: zipfile.ZipFile) -> None:
+    """What a member declares is also the most that is ever unpacked of it."""
+    for info in archive.infolist():
+        packing = info.file_size / max(info.compress_size, 1)
+        if info.file_size > _SUSPICIOUS_BYTES and packing > _SUSPICIOUS_PACKING:
+            raise ValueError(
+                f"{one_line(info.filename, 40)} declares {info.file_size} bytes in "
+                f"{info.compress_size}, as zip bombs do"
+            )
+
+
+class _Member:
+    """An array in an archive, read from its start onwards."""
+
+    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
+        self._name = name
+        info = archive.getinfo(f"{name}.npy")
+        self._stream: IO[bytes] = archive.open(info)
+        version = np.lib.format.read_magic(self._stream)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        if version not in read:
+            raise ValueError(f"array '{name}' is of an unknown version of the format")
+        self.shape, fortran, self.dtype = read[version](self._stream)
+        if self.dtype.kind not in "fiub":
+            raise ValueError(f"array '{name}' holds {one_line(self.dtype)}, not numbers")
+        if name in ("obs", "acts", "rews") and not self.shape:
+            raise ValueError(f"array '{name}' is a single number")
+        if fortran and len(self.shape) > 1:
+            raise ValueError(f"array '{name}' is laid out by columns, not by steps")
+        declared = self.dtype.itemsize * math.prod(self.shape)
+        if min(self.shape, default=1) < 0 or declared > info.file_size:
+            raise ValueError(
+                f"array '{name}' declares {declared} bytes and has {info.file_size} at most"
+            )
+
+    def take(self, count: int) -> Array:
+        """The next `count` entries, a writable array."""
+        shape = (count, *self.shape[1:])
+        return self._read(shape)
+
+    def take_all(self) -> Array:
+        """The whole array; nothing of it may have been read."""
+        return self._read(self.shape)
+
+    def _read(self, shape: tuple[int, ...]) -> Array:
+        size = self.dtype.itemsize * math.prod(shape)
+        content = bytearray(self._stream.read(size))
+        if len(content) != size:
+            raise EOFError(f"array '{self._name}' ends early")
+        return np.frombuffer(content, self.dtype).reshape(shape)

@@ -1,0 +1,212 @@
+"""Sets of trajectories as the hub has them: `data/train-*.parquet`, a row per trajectory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from imitbench.data import trajectory_source
+from imitbench.data.arrow_table import check_columns
+from imitbench.data.trajectory_source import TableSource
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
+
+_SHARD = re.compile(r"-(\d+)-of-(\d+)")
+# Runs of equal numbers pack so well that a file of kilobytes can unpack to terabytes. Real sets
+# are far from both limits at once: they have random observations, or few million steps.
+_SUSPICIOUS_COUNT = 2**28
+_SUSPICIOUS_PACKING = 1000
+_BUFFER_BYTES = 2**18
+
+
+class ParquetSource(TableSource):
+    """A folder with `data/train-*.parquet`, or one file.
+
+    Args:
+        place: Folder or file.
+        rewards: Whether there have to be rewards.
+        trust: See `TrajectorySource`.
+
+    Raises:
+        InputError: Nothing there, shards missing, a file damaged, or no trajectories.
+    """
+
+    form = "Parquet"
+
+    def __init__(self, place: Path, *, rewards: bool = False, trust: bool = False) -> None:
+        self.where, self.trust = str(place), trust
+        self.files = parquet_files(place)
+        self._counts = [_count_rows(file, rewards) for file in self.files]
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return sum(self._counts)
+
+    def tables(self, columns: Sequence[str], limit: int | None) -> Iterator[pa.Table]:
+        """See `TableSource.tables`."""
+        for file in self.files:
+            yield from _stream(file, columns)
+
+    def read_rows(self, rows: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Reads some rows, and of the others only those that are packed with them.
+
+        Args:
+            rows: Numbers in increasing order, each below the length of the set.
+            columns: Which to read, where the set has them.
+
+        Returns:
+            A table of the wanted rows for every file that has any.
+        """
+        start = 0
+        for file, count in zip(self.files, self._counts, strict=True):
+            wanted = [row - start for row in rows if start <= row < start + count]
+            if wanted:
+                yield _take(file, wanted, columns)
+            start += count
+
+
+def parquet_files(place: Path) -> list[Path]:
+    """The files of a set, in order.
+
+    Args:
+        place: Folder with `data/train-*.parquet`, or a file.
+
+    Raises:
+        InputError: Nothing there, or the shards are not one whole set.
+    """
+    if place.is_file():
+        return [place]
+    if not place.is_dir():
+        raise InputError(f"{place}: no such file or folder: check the path")
+    files = sorted((place / "data").glob("train-*.parquet"))
+    if not files:
+        raise InputError(f"{place}: no file data/train-*.parquet in it: is it a data set folder?")
+    numbers = [match for file in files if (match := _SHARD.search(file.name))]
+    totals = {int(match[2]) for match in numbers}
+    if len(numbers) == len(files) and (
+        len(totals) > 1 or [int(match[1]) for match in numbers] != list(range(*totals))
+    ):
+        names = one_line(", ".join(file.name for file in files))
+        raise InputError(
+            f"{place / 'data'}: the shards are not one whole set ({names}): fetch the missing ones "
+            "or remove those of another set"
+        )
+    return files
+
+
+def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table:
+    """Reads a file at once, with all processors.
+
+    Args:
+        file: A Parquet file.
+        columns: Which to read, where the file has them.
+        rewards: Whether there have to be rewards.
+
+    Raises:
+        InputError: The file is damaged or no set of trajectories.
+    """
+    with _opened(file) as parquet:
+        _check(parquet, file, rewards=rewards)
+        table = parquet.read(columns=_present(parquet, columns))
+        table.validate()
+        if len(table) != parquet.metadata.num_rows:
+            raise pa.ArrowInvalid(f"declares {parquet.metadata.num_rows} rows, has {len(table)}")
+        return table
+
+
+@contextmanager
+def _opened(file: Path, *, whole: bool = True) -> Iterator[pq.ParquetFile]:
+    """A file, whose damage comes out as an `InputError` wherever it is met.
+
+    Args:
+        file: A Parquet file.
+        whole: Whether to read ahead all that is asked for, or little by little.
+    """
+    reading: dict[str, Any] = {} if whole else {"pre_buffer": False, "buffer_size": _BUFFER_BYTES}
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True, **reading) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError, UnicodeDecodeError, MemoryError) as error:
+        raise InputError(
+            f"{file}: not readable as Parquet ({one_line(error)}): fetch or write it again"
+        ) from error
+
+
+def _count_rows(file: Path, rewards: bool) -> int:
+    with _opened(file) as parquet:
+        _check(parquet, file, rewards=rewards)
+        return int(parquet.metadata.num_rows)
+
+
+def _check(parquet: pq.ParquetFile, file: Path, *, rewards: bool) -> None:
+    check_columns(parquet.schema_arrow, where=str(file), rewards=rewards)
+    groups = range(parquet.metadata.num_row_groups)
+    declared = sum(parquet.metadata.row_group(group).num_rows for group in groups)
+    if parquet.metadata.num_rows != declared:
+        raise pa.ArrowInvalid(
+            f"declares {parquet.metadata.num_rows} rows, and {declared} in its row groups"
+        )
+    for group in groups:
+        for column in _columns(parquet, group):
+            packed = max(column.total_compressed_size, 1)
+            count = column.num_values
+            if count > _SUSPICIOUS_COUNT and count / packed > _SUSPICIOUS_PACKING:
+                raise InputError(
+                    f"{file}: column '{one_line(column.path_in_schema)}' declares {count} numbers "
+                    f"in {packed} bytes: the file is damaged or a trap; fetch it again"
+                )
+
+
+def _columns(parquet: pq.ParquetFile, group: int) -> list[pq.ColumnChunkMetaData]:
+    metadata = parquet.metadata.row_group(group)
+    return [metadata.column(index) for index in range(metadata.num_columns)]
+
+
+def _present(parquet: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name in parquet.schema_arrow.names]
+
+
+def _stream(file: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Reads a file in tables of about `CHUNK_BYTES`."""
+    with _opened(file, whole=False) as parquet:
+        _check(parquet, file, rewards=False)
+        names = _present(parquet, columns)
+        for group in range(parquet.metadata.num_row_groups):
+            yield from _stream_group(parquet, group, names)
+
+
+def _stream_group(parquet: pq.ParquetFile, group: int, names: list[str]) -> Iterator[pa.Table]:
+    numbers = sum(column.num_values for column in _columns(parquet, group))
+    rows = parquet.metadata.row_group(group).num_rows
+    size = trajectory_source.CHUNK_BYTES * rows // (8 * max(numbers, 1))
+    for batch in parquet.iter_batches(max(min(size, rows), 1), row_groups=[group], columns=names):
+        rows -= len(batch)
+        yield pa.Table.from_batches([batch])
+    if rows:
+        raise pa.ArrowInvalid(f"row group {group} lacks {rows} of the rows that it declares")
+
+
+def _take(file: Path, wanted: list[int], columns: Sequence[str]) -> pa.Table:
+    """Picks rows of a file; row groups without any, and what follows the last, stay unread."""
+    parts: list[pa.Table] = []
+    with _opened(file, whole=False) as parquet:
+        names = _present(parquet, columns)
+        start = 0
+        for group in range(parquet.metadata.num_row_groups):
+            stop = start + parquet.metadata.row_group(group).num_rows
+            if any(start <= row < stop for row in wanted):
+                for table in _stream_group(parquet, group, names):
+                    inside = [row - start for row in wanted if start <= row < start + len(table)]
+                    if inside:
+                        parts.append(table.take(inside))
+                    start += len(table)
+                    if start > wanted[-1]:
+                        break
+            start = stop
+    return pa.concat_tables(parts)

@@ -1,0 +1,140 @@
+"""Keeps what an environment renders with the steps, so that people can see them later."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.errors import InputError
+
+Frame = npt.NDArray[np.uint8]
+
+RENDERED_KEY = "rendered_img"
+"""Entry of an info dictionary with the frame, or the path of its file."""
+
+
+class RenderImageInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
+    """Adds to the info of each step, as `rendered_img`, a picture of its outcome.
+
+    Record trajectories with their infos; fragments cut from them then carry their frames, and
+    `imitbench.algorithms.preference_comparisons.human_gatherer` shows them.
+
+    Args:
+        env: Environment with `render_mode="rgb_array"`.
+        scale_factor: Sides of the stored frame relative to the rendered one, in (0, 1].
+        directory: Where frames go as PNG files; the info holds the absolute path then, and
+            memory stays small. Several environments, also of several processes or runs, may
+            share it: each makes a folder of its own there. Nothing deletes the files; the
+            folder may go when all comparisons are made. `None` puts the frame itself, shape
+            `(height, width, 3)`, uint8, into the info: some hundred kilobytes each step.
+
+    Raises:
+        ValueError: The environment does not render arrays, or `scale_factor` is out of range.
+        InputError: Pillow is needed and not installed.
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        scale_factor: float = 1.0,
+        directory: str | Path | None = None,
+    ) -> None:
+        super().__init__(env)
+        if env.render_mode != "rgb_array":
+            raise ValueError(
+                f"env: its render_mode must be 'rgb_array', not {env.render_mode!r}; pass "
+                "render_mode='rgb_array' to gymnasium.make"
+            )
+        if not 0 < scale_factor <= 1:
+            raise ValueError(f"scale_factor must be above 0 and at most 1, not {scale_factor}")
+        self.scale_factor = scale_factor
+        self.directory: Path | None = None
+        self._count = 0
+        if directory is not None or scale_factor != 1:
+            _import_pillow()
+        if directory is not None:
+            parent = Path(directory).absolute()
+            parent.mkdir(parents=True, exist_ok=True)
+            self.directory = Path(tempfile.mkdtemp(prefix="frames-", dir=parent))
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Steps the environment.
+
+        Returns:
+            What the environment returned, with `info["rendered_img"]` added.
+
+        Raises:
+            ValueError: The info has such an entry already, or what was rendered is no image of
+                3 channels.
+        """
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        if RENDERED_KEY in info:
+            raise ValueError(
+                f"info has an entry '{RENDERED_KEY}' already: wrap the environment once"
+            )
+        rendered: Any = self.env.render()
+        frame = _as_frame(rendered, "env rendered")
+        info[RENDERED_KEY] = self._keep(frame)
+        return obs, reward, terminated, truncated, info
+
+    def _keep(self, frame: Frame) -> Frame | str:
+        if self.scale_factor == 1 and self.directory is None:
+            return frame.copy()  # the environment may draw its next frame into the same memory
+        image = _import_pillow().fromarray(frame)
+        if self.scale_factor != 1:
+            size = [max(1, round(side * self.scale_factor)) for side in image.size]
+            image = image.resize(size, _import_pillow().Resampling.BOX)
+        if self.directory is None:
+            return np.array(image)
+        path = self.directory / f"{self._count:08d}.png"
+        self._count += 1
+        # Rendered frames are mostly of one colour: the lowest level compresses nearly as well as
+        # the highest and takes a fraction of the time.
+        image.save(path, compress_level=1)
+        return str(path)
+
+
+def load_frame(entry: Any) -> Frame:
+    """The frame that an info's `rendered_img` stands for.
+
+    Args:
+        entry: A frame, or the path of its file.
+
+    Returns:
+        Shape `(height, width, 3)`, uint8.
+
+    Raises:
+        InputError: The file is missing or no image.
+        ValueError: Neither a frame nor a path.
+    """
+    if isinstance(entry, str):
+        try:
+            with _import_pillow().open(entry) as image:
+                return np.array(image.convert("RGB"))
+        except (OSError, SyntaxError, ValueError) as error:
+            raise InputError(
+                f"{entry}: the frame stored there cannot be read; it must stay until all "
+                "comparisons with it are made"
+            ) from error
+    return _as_frame(entry, f"'{RENDERED_KEY}' is")
+
+
+def _as_frame(value: Any, what: str) -> Frame:
+    frame = np.asarray(value)
+    if frame.ndim != 3 or frame.shape[-1] != 3 or frame.dtype != np.uint8:
+        raise ValueError(f"{what} an array of shape {frame.shape} and {frame.dtype}, no RGB image")
+    return frame
+
+
+def _import_pillow() -> Any:
+    try:
+        # It takes a while to load, and only those who keep frames need it.
+        return importlib.import_module("PIL.Image")
+    except ImportError:
+        raise InputError("storing frames needs Pillow: pip install 'imitbench[video]'") from None

@@ -1,0 +1,125 @@
+"""One way in for trajectories of any format: says what a file is, and opens it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from imitbench.data.arrow_folder import STATE_FILE, ArrowSource
+from imitbench.data.npz_source import NpzSource
+from imitbench.data.parquet_source import ParquetSource
+from imitbench.data.trajectory_source import MemorySource, TrajectorySource
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
+
+READABLE = "a folder of the hub or of datasets, .parquet, .arrow, .npz, or, with trust, a pickle"
+"""What `open_trajectories` reads, for messages."""
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".npz": "npz",
+    ".pkl": "pickle",
+    ".pickle": "pickle",
+}
+_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",
+    b"PK\x03\x04": "npz",
+    b"\x80\x02": "pickle",
+    b"\x80\x03": "pickle",
+    b"\x80\x04": "pickle",
+    b"\x80\x05": "pickle",
+    b"\x89HDF": "hdf5",
+}
+_SPLITS_FILE = "dataset_dict.json"
+
+
+def open_trajectories(place: Path, *, trust: bool = False) -> TrajectorySource:
+    """Opens a set of trajectories, whatever format it has.
+
+    Args:
+        place: A folder in the layout of the hub, with `data/train-*.parquet`; a folder that
+            `datasets` saved, also one of several splits, of which `train` is taken; a
+            `.parquet` or `.arrow` file; an `.npz` archive or a pickle of older versions of the
+            reference library.
+        trust: Whether to open pickles, and infos that are pickled or written by jsonpickle,
+            which executes whatever code they hold.
+
+    Returns:
+        The set, which is read when it is iterated over.
+
+    Raises:
+        InputError: Nothing there, nothing known, damaged, or a pickle without trust.
+    """
+    if place.is_dir():
+        return _open_folder(place, trust)
+    if not place.is_file():
+        raise InputError(f"{place}: no such file or folder: check the path")
+    kind = _SUFFIXES.get(place.suffix) or _kind_by_content(place)
+    if kind == "parquet":
+        return _with_rows(ParquetSource(place, trust=trust))
+    if kind == "arrow":
+        return _with_rows(ArrowSource(place, trust=trust))
+    if kind == "npz":
+        return NpzSource(place, trust=trust)
+    if kind == "hdf5":
+        raise InputError(f"{place}: an HDF5 file: for sets of Minari, give minari:NAME")
+    return _open_pickle(place, trust)
+
+
+def _open_folder(folder: Path, trust: bool) -> TrajectorySource:
+    if (folder / STATE_FILE).is_file():
+        return _with_rows(ArrowSource(folder, trust=trust))
+    if (folder / _SPLITS_FILE).is_file():
+        return _open_train_split(folder, trust)
+    if any((folder / "data").glob("train-*.parquet")):
+        return _with_rows(ParquetSource(folder, trust=trust))
+    names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    found = one_line(", ".join(names), 80) or "nothing"
+    raise InputError(
+        f"{folder}: is it a data set folder? It holds {found}, and neither "
+        f"data/train-*.parquet nor {STATE_FILE}"
+    )
+
+
+def _open_train_split(folder: Path, trust: bool) -> TrajectorySource:
+    try:
+        splits = json.loads((folder / _SPLITS_FILE).read_text(encoding="utf-8"))["splits"]
+        found = one_line(", ".join(splits), 80)
+    except (OSError, ValueError, RecursionError, LookupError, TypeError) as error:
+        raise InputError(
+            f"{folder / _SPLITS_FILE}: damaged data set ({one_line(repr(error), 80)}): "
+            "fetch it again"
+        ) from error
+    if not (folder / "train" / STATE_FILE).is_file():
+        raise InputError(f"{folder}: no split 'train' among {found}: give the folder of a split")
+    return _with_rows(ArrowSource(folder / "train", trust=trust))
+
+
+def _kind_by_content(file: Path) -> str:
+    with file.open("rb") as stream:
+        start = stream.read(6)
+    for magic, kind in _MAGIC.items():
+        if start.startswith(magic):
+            return kind
+    found = f"starts with {start!r}" if start else "empty"
+    raise InputError(f"{file}: unknown format '{file.suffix}' ({found}): expected {READABLE}")
+
+
+def _open_pickle(file: Path, trust: bool) -> TrajectorySource:
+    from imitbench.data.trusted import unpickle_trajectories
+
+    if not trust:
+        raise InputError(
+            f"{file}: a pickle, which can run any program when it is opened: pass --trust "
+            "(trust=True) if you trust its maker, or convert it with the library that wrote it"
+        )
+    return MemorySource(unpickle_trajectories(file), where=str(file), form="pickle")
+
+
+def _with_rows(source: TrajectorySource) -> TrajectorySource:
+    if not len(source):
+        raise InputError(f"{source.where}: no trajectories in it: record or fetch it again")
+    return source

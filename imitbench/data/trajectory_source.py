@@ -1,0 +1,196 @@
+"""Trajectories out of files of any format, a few megabytes at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from imitbench.data.arrow_table import Row, infos_texts, table_rows
+from imitbench.data.infos import decode_infos, encode_infos
+from imitbench.data.observations import DictObs
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trusted import decode_objects
+from imitbench.errors import InputError
+
+Array = npt.NDArray[Any]
+
+CHUNK_BYTES = 16 * 2**20
+"""About how many bytes of numbers are in memory at a time while a set is streamed."""
+
+
+class Chunk(NamedTuple):
+    """Consecutive rows of a set.
+
+    Attributes:
+        first_row: Number of the first row in the whole set.
+        rows: What stands there, unchecked.
+        infos: Their infos as texts, type `list<string>`; None where there are none.
+    """
+
+    first_row: int
+    rows: list[Row]
+    infos: pa.Array | None
+
+
+class TrajectorySource(ABC):
+    """A set of trajectories that is read piece by piece.
+
+    Iterating gives the trajectories with their infos, decoded as
+    `imitbench.data.serialize.load` decodes them.
+
+    Attributes:
+        where: What to call the set in messages, such as its path.
+        form: Name of the format.
+        trust: Whether infos may be turned into the objects they were, which executes whatever
+            code they hold.
+    """
+
+    where: str
+    form: str
+    trust: bool = False
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of trajectories."""
+
+    @abstractmethod
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+        """Reads the set from its start.
+
+        Args:
+            with_infos: Whether to read the infos.
+            limit: Rows after so many are not read; None for all.
+
+        Raises:
+            InputError: The set is damaged, or is no set of trajectories.
+        """
+
+    def read(self, *, with_infos: bool = False, limit: int | None = None) -> list[Trajectory]:
+        """Reads trajectories into memory.
+
+        Args:
+            with_infos: Whether to read and decode the infos; None stands for them otherwise.
+            limit: Rows after so many are not read; None for all.
+
+        Raises:
+            InputError: As `chunks`, or a row makes no trajectory.
+        """
+        return list(self._trajectories(with_infos, limit))
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        return self._trajectories(True, None)
+
+    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+        for first_row, rows, infos in self.chunks(with_infos=with_infos, limit=limit):
+            for place, row in enumerate(rows):
+                decoded = None if infos is None else decode_infos(infos[place].as_py())
+                trajectory = row.trajectory(
+                    infos=decoded, where=self.where, number=first_row + place
+                )
+                yield decode_objects(trajectory) if self.trust else trajectory
+
+
+class TableSource(TrajectorySource):
+    """A set of trajectories whose format gives Arrow tables."""
+
+    @abstractmethod
+    def tables(self, columns: Sequence[str], limit: int | None) -> Iterator[pa.Table]:
+        """Reads the set from its start.
+
+        Args:
+            columns: Which to read, where the set has them.
+            limit: Rows after so many need not be read; None for all.
+        """
+
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+        """See `TrajectorySource.chunks`."""
+        columns = ["obs", "acts", "terminal", "rews"] + ["infos"] * with_infos
+        first_row = 0
+        for table in self.tables(columns, limit):
+            part = table if limit is None else table[: limit - first_row]
+            rows = table_rows(part, where=self.where, first_row=first_row)
+            infos = infos_texts(part, where=self.where, first_row=first_row)
+            yield Chunk(first_row, rows, infos)
+            first_row += len(part)
+            if limit is not None and first_row >= limit:
+                return
+
+
+def chunks_of(
+    trajectories: Iterable[Trajectory], *, with_infos: bool, where: str
+) -> Iterator[Chunk]:
+    """Groups trajectories of a format that gives one after another.
+
+    Args:
+        trajectories: In order.
+        with_infos: Whether to write their infos as texts.
+        where: What to call the set in errors.
+
+    Raises:
+        InputError: Observations are dictionaries, or an info cannot be written as JSON.
+    """
+    first_row, rows, texts, size = 0, list[Row](), list[list[str]](), 0
+    for number, trajectory in enumerate(trajectories):
+        row = _row(trajectory, f"{where}, row {number}")
+        rows.append(row)
+        if with_infos:
+            texts.append(_texts(trajectory, f"{where}, row {number}"))
+        size += row.obs.nbytes + row.acts.nbytes
+        if size >= CHUNK_BYTES:
+            yield Chunk(first_row, rows, _infos(texts))
+            first_row, rows, texts, size = number + 1, [], [], 0
+    if rows:
+        yield Chunk(first_row, rows, _infos(texts))
+
+
+class MemorySource(TrajectorySource):
+    """Trajectories that are in memory already.
+
+    Args:
+        trajectories: At least one.
+        where: What to call the set in messages.
+        form: Name of the format they came in.
+    """
+
+    def __init__(self, trajectories: Sequence[Trajectory], *, where: str, form: str) -> None:
+        self._all = trajectories
+        self.where, self.form = where, form
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return len(self._all)
+
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+        """See `TrajectorySource.chunks`."""
+        return chunks_of(islice(self._all, limit), with_infos=with_infos, where=self.where)
+
+    def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
+        return islice(self._all, limit)
+
+
+def _row(trajectory: Trajectory, where: str) -> Row:
+    if isinstance(trajectory.obs, DictObs):
+        raise InputError(
+            f"{where}: observations are dictionaries, which a table cannot hold: flatten them"
+        )
+    rews = trajectory.rews if isinstance(trajectory, TrajectoryWithRew) else None
+    return Row(np.asarray(trajectory.obs), trajectory.acts, bool(trajectory.terminal), rews)
+
+
+def _texts(trajectory: Trajectory, where: str) -> list[str]:
+    if trajectory.infos is None:
+        return ["{}"] * len(trajectory)
+    try:
+        return encode_infos(trajectory.infos)
+    except ValueError as error:
+        raise InputError(f"{where}: {error}, or leave the infos out") from error
+
+
+def _infos(texts: list[list[str]]) -> pa.Array | None:
+    return pa.array(texts, pa.list_(pa.string())) if texts else None

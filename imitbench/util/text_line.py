@@ -1,0 +1,19 @@
+"""Text from strangers' files, made fit for one line of a message."""
+
+from __future__ import annotations
+
+
+def one_line(text: object, limit: int = 160) -> str:
+    """Shortens text to one printable line.
+
+    Args:
+        text: Anything, such as an error of another library or a name out of a file.
+        limit: Most characters to keep.
+
+    Returns:
+        The text on one line: control characters, with which a file could write on the
+        terminal, become spaces, and what is too long ends in `…`.
+    """
+    whole = str(text)[: 8 * limit]
+    line = " ".join("".join(c if c.isprintable() else " " for c in whole).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,108 @@
+import dataclasses
+import re
+
+import gymnasium as gym
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from imitbench.data.inspection import inspect_demonstrations
+from imitbench.data.sources import open_trajectories
+from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.data.trajectory_source import MemorySource
+
+
+def inspect(trajectories, **options):
+    return inspect_demonstrations(MemorySource(trajectories, where="made", form="list"), **options)
+
+
+def cartpole(steps, *, terminal=True, scale=0.01):
+    obs = np.full((steps + 1, 4), scale, np.float32)
+    return TrajectoryWithRew(obs, np.ones(steps, int), None, terminal, np.ones(steps))
+
+
+@pytest.fixture(scope="module")
+def environment():
+    return gym.make("CartPole-v1")
+
+
+def test_a_good_set(environment):
+    found = inspect([cartpole(500), cartpole(12)], environment=environment)
+    assert (found.rows, found.steps, found.problems, found.notes) == (2, 512, [], [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"obs": np.full((13, 4), np.nan, np.float32)}, "observations are not finite at step 0"),
+        ({"obs": np.zeros((13, 3), np.float32)}, r"observations have shape \(3,\)"),
+        ({"acts": np.full(12, 2)}, "actions hold 2 at step 0"),
+        ({"acts": np.ones(12)}, "actions have data type float64"),
+        ({"rews": np.full(12, np.inf)}, "rewards are not finite"),
+    ],
+)
+def test_each_wrong_row_is_named(environment, changed, problem):
+    bad = dataclasses.replace(cartpole(12), **changed)
+    made = [cartpole(12), bad, cartpole(12), bad]
+    found = inspect(made, environment=environment)
+    assert [text.split(":")[0] for text in found.problems] == ["row 1", "row 3"]
+    assert re.search(problem, found.problems[0])
+
+
+def test_marks_of_ends_against_the_time_limit(environment):
+    made = [
+        cartpole(500, terminal=False), cartpole(501), cartpole(20, terminal=False), cartpole(500)
+    ]  # fmt: skip
+    found = inspect(made, environment=environment)
+    assert len(found.problems) == 2
+    assert "row 0: not marked as the end of an episode" in found.problems[0]
+    assert "row 1: 501 steps, and episodes of the environment end after 500" in found.problems[1]
+    assert any("2 of 4 trajectories" in note for note in found.notes)
+    assert inspect(made).problems == []
+
+
+def test_values_out_of_bounds_are_a_note(environment):
+    found = inspect([cartpole(5), cartpole(5, scale=6.0)] * 2, environment=environment)
+    assert found.problems == []
+    (note,) = found.notes
+    assert "row 1: observations leave the bounds" in note
+    assert "6 at step 0, bounds -4.8 to 4.8 (2 rows in all)" in note
+
+
+def test_rewards_that_are_missing():
+    plain = [Trajectory(t.obs, t.acts, None, True) for t in [cartpole(3), cartpole(4)]]
+    (problem,) = inspect([cartpole(3), *plain]).problems
+    assert "row 1: no rewards, in 2 of 3 rows" in problem
+
+
+def test_rows_of_several_environments():
+    other = dataclasses.replace(cartpole(3), obs=np.zeros((4, 4)))
+    (problem,) = inspect([cartpole(3), other]).problems
+    assert "row 1: observations are float64[4], those of the first row are float32[4]" in problem
+
+
+def test_rows_of_wrong_lengths_are_all_named(tmp_path):
+    table = pa.table(
+        {
+            "obs": [[[0.0]] * 3, [[0.0]] * 2, [[0.0]], [[0.0]] * 3],
+            "acts": [[0, 1], [0, 1], [], [0, 1]],
+            "infos": [["{}", "{}"], ["{}", "{}"], [], ["{}"]],
+            "terminal": [True] * 4,
+            "rews": [[1.0, 1.0], [1.0, 1.0], [], [1.0, 1.0]],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = inspect_demonstrations(open_trajectories(tmp_path / "a.parquet"))
+    assert [text.split(":")[0] for text in found.problems] == ["row 1", "row 2", "row 3"]
+    assert "2 observations for 2 actions" in found.problems[0]
+    assert "no steps" in found.problems[1]
+    assert "there are 1 infos for 2 actions" in found.problems[2]
+
+
+def test_a_set_that_cannot_be_read_to_its_end(tmp_path):
+    table = pa.table({"obs": [[[0.0]] * 3, [[0.0], [0.0, 1.0]]], "acts": [[0, 1], [0]],
+                      "terminal": [True, True], "rews": [[0.0, 0.0], [0.0]]})  # fmt: skip
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = inspect_demonstrations(open_trajectories(tmp_path / "a.parquet"))
+    assert "row 1: column 'obs' holds entries of length 1 and of length 2" in found.problems[-1]
