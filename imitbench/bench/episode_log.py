@@ -14,10 +14,14 @@ class EpisodeLog(VecEnvWrapper):
 
     Args:
         venv: Environments with Stable-Baselines3's monitor.
+
+    Attributes:
+        steps: Environment steps taken so far, over all environments.
     """
 
     def __init__(self, venv: VecEnv) -> None:
         super().__init__(venv)
+        self.steps = 0
         self._ended: list[tuple[float, int, bool]] = []
 
     def reset(self) -> VecEnvObs:
@@ -27,6 +31,7 @@ class EpisodeLog(VecEnvWrapper):
     def step_wait(self) -> VecEnvStepReturn:
         """Finishes a step."""
         obs, rewards, dones, infos = self.venv.step_wait()
+        self.steps += self.num_envs
         for index in np.flatnonzero(dones):
             info = infos[index]
             terminated = not info.get("TimeLimit.truncated", False)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from imitbench.algorithms.mce_irl import TabularRewardNet
-from imitbench.bench.artifacts import load_demos
+from imitbench.bench.artifacts import Place, load_demos
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.mce_irl import CURVE_POINTS, MCEIRLLearner
@@ -21,7 +21,8 @@ def set_up(spec=None, **settings):
     card = load_algorithm("mce_irl")
     values = card.resolve({name: str(value) for name, value in settings.items()})
     run = make_spec(SUITE, ENV_ID, card, values, 0, Settings())
-    demos = load_demos(suite_directory("tabular"), run.demos)
+    place = Place.of_spec(suite_directory("tabular"), "demos", run.demos, "tabular")
+    demos = load_demos(place, run.demos)
     env = make_environment(run.environment)
     task = Task(spec or run.environment, env.observation_space, env.action_space, values, seed=0)
     learner = MCEIRLLearner()

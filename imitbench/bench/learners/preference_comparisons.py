@@ -1,0 +1,259 @@
+"""Preference comparisons in the harness, with answers that follow from the true reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from stable_baselines3.common.policies import BasePolicy
+
+from imitbench.algorithms.adversarial.generator import make_generator
+from imitbench.algorithms.preference_comparisons import (
+    ActiveSelectionFragmenter,
+    AgentTrainer,
+    CrossEntropyRewardLoss,
+    Fragmenter,
+    PreferenceComparisons,
+    PreferenceModel,
+    RandomFragmenter,
+    Round,
+    SyntheticGatherer,
+    make_reward_trainer,
+)
+from imitbench.bench.curve import silent_logger
+from imitbench.bench.environments import make_training_environments
+from imitbench.bench.episode_log import EpisodeLog
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.preference_budget import Sampling, share_of_agent
+from imitbench.bench.learners.reward_learner import make_ppo, set_learning_rate
+from imitbench.bench.reward_quality import agreement, held_out_trajectories
+from imitbench.bench.seeding import derive_seed
+from imitbench.data.resumable_env import episode_states, restore_episodes
+from imitbench.rewards.reward_nets import (
+    AddSTDRewardWrapper,
+    BasicRewardNet,
+    NormalizedRewardNet,
+    RewardEnsemble,
+    RewardNet,
+)
+from imitbench.store.records import Budget
+from imitbench.util.networks import RunningNorm
+
+if TYPE_CHECKING:
+    from imitbench.data.types import TrajectoryWithRew
+
+
+class PreferenceComparisonsLearner(Learner):
+    """Learns a reward from comparisons of fragments, and PPO on that reward."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds environments, PPO, reward and algorithm; there are no demonstrations."""
+        self._task, self._device = task, device
+        self._options: dict[str, Any] = dict(task.hyperparameters)
+        options = self._options
+        self._environments = make_training_environments(
+            task.environment, options["n_envs"], task.seed
+        )
+        self._episodes = EpisodeLog(self._environments)
+        self._ppo = make_ppo(self._episodes, options, task.seed, device)
+        self._net = _make_reward_net(task).to(device)
+        self._rounds_done = 0
+        agent = AgentTrainer(
+            algorithm=self._ppo,
+            reward_fn=self._net,
+            venv=self._episodes,
+            rng=rng,
+            exploration_frac=options["exploration_frac"],
+            custom_logger=silent_logger(),
+        )
+        model = PreferenceModel(
+            self._net,
+            noise_prob=options["noise_prob"],
+            discount_factor=options["discount_factor"],
+        )
+        trainer_options = {
+            "epochs": options["reward_epochs"],
+            "lr": options["reward_learning_rate"],
+            "batch_size": options["reward_batch_size"],
+        }
+        self._algorithm = PreferenceComparisons(
+            agent,
+            self._net,
+            num_iterations=options["num_iterations"],
+            fragmenter=_make_fragmenter(model, options, rng),
+            preference_gatherer=SyntheticGatherer(temperature=options["temperature"], rng=rng),
+            reward_trainer=make_reward_trainer(
+                model, CrossEntropyRewardLoss(), rng, trainer_options
+            ),
+            comparison_queue_size=options["comparison_queue_size"],
+            fragment_length=options["fragment_length"],
+            transition_oversampling=options["transition_oversampling"],
+            initial_comparison_frac=options["initial_comparison_frac"],
+            initial_epoch_multiplier=options["initial_epoch_multiplier"],
+            custom_logger=silent_logger(),
+            allow_variable_horizon=task.environment.horizon == "variable",
+            query_schedule=options["query_schedule"],
+        )
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains for as many rounds as the card says, or fewer if more do not fit.
+
+        All environment steps count, those of sampling for comparisons included.
+
+        Raises:
+            ValueError: Not even one round fits into `budget.amount` environment steps.
+        """
+        rounds = self._plan(budget.amount)
+        for index in range(self._rounds_done, len(rounds)):
+            step = rounds[index]
+            if index == len(rounds) - 1:
+                step = replace(step, timesteps=self._left_for_agent(budget.amount, step, rounds))
+            set_learning_rate(self._ppo, self._options, self._episodes.steps / budget.amount)
+            metrics = self._algorithm.run_round(step)
+            self._rounds_done += 1
+            callback(
+                self._episodes.steps,
+                {
+                    **self._episodes.pop(),
+                    "reward/loss": metrics["reward_loss"],
+                    "reward/accuracy": metrics["reward_accuracy"],
+                    "reward/held_out_accuracy": metrics["held_out_accuracy"],
+                },
+            )
+            checkpoint()
+        return self._episodes.steps
+
+    def _plan(self, total: int) -> list[Round]:
+        """The rounds that fit into so many environment steps."""
+        algorithm, comparisons = self._algorithm, self._options["total_comparisons"]
+        for algorithm.num_iterations in range(self._options["num_iterations"], 0, -1):
+            rounds = algorithm.plan(0, comparisons)
+            transitions = [algorithm.transitions_for(step.comparisons) for step in rounds]
+            share = share_of_agent(total, transitions, self._rollout, self._sampling)
+            if share is not None:
+                return [replace(step, timesteps=share) for step in rounds]
+        raise ValueError(
+            f"a budget of {total} environment steps is too small to sample {comparisons} pairs of "
+            "fragments and train the agent; lower total_comparisons, fragment_length, n_envs or "
+            "n_steps"
+        )
+
+    def _left_for_agent(self, total: int, last: Round, rounds: Sequence[Round]) -> int:
+        """What sampling spared before the last round is the agent's."""
+        transitions = self._algorithm.transitions_for(last.comparisons)
+        trained = last.timesteps if len(rounds) > 1 else 0
+        spent = self._episodes.steps + self._sampling.most_steps(transitions, trained)
+        return max(last.timesteps, (total - spent) // self._rollout * self._rollout)
+
+    @property
+    def _rollout(self) -> int:
+        return self._ppo.n_steps * self._ppo.n_envs
+
+    @property
+    def _sampling(self) -> Sampling:
+        spec = self._environments.get_attr("spec", 0)[0]
+        if spec is None or spec.max_episode_steps is None:
+            raise ValueError(
+                f"environment {self._task.environment.id} has no time limit, so that what "
+                "sampling takes cannot be planned"
+            )
+        return Sampling(
+            n_envs=self._ppo.n_envs,
+            episode_length=spec.max_episode_steps,
+            exploration_frac=self._options["exploration_frac"],
+        )
+
+    def policy(self) -> BasePolicy:
+        """PPO's policy."""
+        return self._ppo.policy
+
+    def reward(self) -> RewardNet:
+        """The learnt reward."""
+        return self._net
+
+    def measures(self) -> dict[str, float]:
+        """How the learnt reward agrees with the true one on episodes that it never saw."""
+        seed = derive_seed(self._task.seed, "held-out trajectories")
+        trajectories = held_out_trajectories(self.policy(), self._task.environment, seed)
+        length = self._options["fragment_length"]
+        return agreement(self._net, [t for t in trajectories if len(t) >= length], length, seed)
+
+    def transfer_policy(self) -> BasePolicy | None:
+        """A new PPO, trained on the learnt reward from scratch."""
+        steps = self._options["transfer_steps"]
+        if not steps:
+            return None
+        seed = derive_seed(self._task.seed, "transfer")
+        venv = make_training_environments(self._task.environment, self._options["n_envs"], seed)
+        fresh = make_ppo(venv, self._options, seed, self._device)
+        fresh.set_logger(silent_logger())
+        generator = make_generator(fresh, venv, _frozen(self._net))
+        for trained in range(0, steps - self._rollout + 1, self._rollout):
+            set_learning_rate(fresh, self._options, trained / steps)
+            generator.learn(self._rollout)
+        venv.close()
+        return fresh.policy
+
+    def state_dict(self) -> dict[str, Any]:
+        """State at the end of a round."""
+        return {
+            "algorithm": self._algorithm.state_dict(),
+            "environments": episode_states(self._environments),
+            "rounds": self._rounds_done,
+            "steps": self._episodes.steps,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self._algorithm.load_state_dict(state["algorithm"])
+        restore_episodes(self._environments, state["environments"])
+        self._rounds_done = state["rounds"]
+        self._episodes.steps = state["steps"]
+
+
+def _make_reward_net(task: Task) -> RewardNet:
+    options: dict[str, Any] = dict(task.hyperparameters)
+
+    def make() -> RewardNet:
+        net: RewardNet = BasicRewardNet(
+            task.observation_space,
+            task.action_space,
+            hid_sizes=[options["reward_hidden_size"]] * options["reward_hidden_layers"],
+            normalize_input_layer=RunningNorm,
+        )
+        return NormalizedRewardNet(net, RunningNorm) if options["normalize_reward"] else net
+
+    if options["ensemble_size"] == 1:
+        return make()
+    members = [make() for _ in range(options["ensemble_size"])]
+    return AddSTDRewardWrapper(
+        RewardEnsemble(task.observation_space, task.action_space, members), default_alpha=0.0
+    )
+
+
+def _make_fragmenter(
+    model: PreferenceModel, options: Mapping[str, Any], rng: np.random.Generator
+) -> Fragmenter:
+    random = RandomFragmenter(rng, warning_threshold=0)
+    if options["active_selection_factor"] == 1:
+        return random
+    return ActiveSelectionFragmenter(model, random, options["active_selection_factor"])
+
+
+def _frozen(net: RewardNet) -> Any:
+    """The reward as it trained the agent, but with its normalizers at rest."""
+
+    def reward(*transitions: Any) -> Any:
+        return net.predict_processed(*transitions, update_stats=False)
+
+    return reward

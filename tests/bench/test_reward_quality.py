@@ -1,0 +1,82 @@
+"""Learnt rewards are compared with the true one on episodes of every quality."""
+
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+
+from imitbench.bench.reward_quality import RANDOM_RATES, agreement, held_out_trajectories
+from imitbench.data.types import TrajectoryWithRew
+from imitbench.experts.catalog import find_environment, find_expert
+from imitbench.policies.storage import load_policy
+from imitbench.rewards.base import RewardNet
+
+
+class Linear(RewardNet):
+    """The reward is a multiple of the observation."""
+
+    def __init__(self, factor):
+        line = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+        super().__init__(line, line)
+        self.factor = factor
+
+    def forward(self, state, action, next_state, done):
+        return self.factor * state[:, 0]
+
+
+def episodes(rewards):
+    """Episodes whose observations are their true rewards."""
+    made = []
+    for rews in np.asarray(rewards, dtype=np.float32):
+        obs = np.append(rews, 0.0).astype(np.float32)[:, None]
+        acts = np.zeros((len(rews), 1), np.float32)
+        made.append(TrajectoryWithRew(obs, acts, None, True, rews=rews.astype(float)))
+    return made
+
+
+@pytest.fixture
+def varied():
+    return episodes(np.random.default_rng(0).normal(size=(30, 20)))
+
+
+def test_a_reward_in_other_units_agrees_entirely(varied):
+    found = agreement(Linear(3.0), varied, 5, seed=0)
+    assert found == {"reward_correlation": pytest.approx(1.0), "preference_accuracy": 1.0}
+
+
+def test_the_opposite_reward_disagrees_entirely(varied):
+    found = agreement(Linear(-0.5), varied, 5, seed=0)
+    assert found == {"reward_correlation": pytest.approx(-1.0), "preference_accuracy": 0.0}
+
+
+def test_a_constant_reward_has_no_correlation_and_tosses_a_coin(varied):
+    assert agreement(Linear(0.0), varied, 5, seed=0) == {"preference_accuracy": 0.5}
+
+
+def test_what_the_true_reward_does_not_tell_apart_does_not_count():
+    assert agreement(Linear(1.0), episodes(np.ones((3, 10))), 5, seed=0) == {}
+
+
+def test_fragments_do_not_reach_over_the_ends_of_episodes():
+    """Within an episode all fragments are alike; only pairs of two episodes count."""
+    rewards = np.repeat([[1.0], [2.0]], 6, axis=1)
+    found = agreement(Linear(1.0), episodes(rewards), 6, seed=0)
+    assert found["preference_accuracy"] == 1.0
+
+
+def test_the_network_and_its_mode_are_left_alone(varied):
+    net = Linear(1.0)
+    net.train()
+    agreement(net, varied, 5, seed=0)
+    assert net.training
+
+
+def test_held_out_episodes_reach_from_the_policy_to_chance():
+    th.manual_seed(0)
+    policy = load_policy(find_expert("sac-Pendulum-v1"))
+    made = held_out_trajectories(policy, find_environment("Pendulum-v1"), seed=3)
+    assert [len(trajectory) for trajectory in made] == [200] * 8 * len(RANDOM_RATES)
+    returns = np.array([trajectory.rews.sum() for trajectory in made]).reshape(-1, 8).mean(axis=1)
+    assert returns[0] > -300
+    assert returns[-1] < -900
+    assert (np.diff(returns) < 0).sum() >= 3
