@@ -16,7 +16,16 @@ from pathlib import Path
 import comparison
 import reference
 
-MODULES = ("bc", "rollout", "dagger", "adversarial", "density", "sqil", "mce_irl")
+MODULES = (
+    "bc",
+    "rollout",
+    "dagger",
+    "adversarial",
+    "density",
+    "sqil",
+    "mce_irl",
+    "preference_comparisons",
+)
 
 
 def main() -> int:

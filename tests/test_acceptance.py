@@ -89,6 +89,31 @@ def test_adversarial_training_reaches_the_expert_on_cartpole(tmp_path):
         assert sum(values) / 3 >= 0.9, (name, values)
 
 
+@pytest.mark.parametrize("env", ["seals/CartPole-v0", "Pendulum-v1"])
+def test_preferences_reach_the_expert_and_explain_the_reward(tmp_path, env):
+    command = [
+        *COMMAND[:4], "--algo", "preference_comparisons", "--env", env,
+        "--seeds", "2", "--jobs", "2", "--json", "--quiet",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    scores = [row["score"] for row in json.loads(done.stdout)["scores"]]
+    assert len(scores) == 2
+    assert min(scores) >= 0.8
+    table = subprocess.run(
+        [sys.executable, "-m", "imitbench", "report", "--format", "csv"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    measured = {
+        row["measure"]: float(row["measure_mean"])
+        for row in csv.DictReader(io.StringIO(table))
+        if row["row"] == "measure"
+    }
+    assert measured["reward_correlation"] >= 0.8
+    assert measured["preference_accuracy"] >= 0.9
+    assert -0.5 < measured["transfer_score"] < 1.5
+    assert len(list(tmp_path.glob("runs/*/*/*/*/reward/*"))) >= 2
+
+
 def test_a_killed_training_goes_on_from_its_checkpoint_with_the_same_numbers(tmp_path):
     command = [
         *COMMAND[:4], "--algo", "gail", "--env", "Pendulum-v1", "--seeds", "1", "--budget", "quick",

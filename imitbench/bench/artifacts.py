@@ -2,41 +2,114 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from imitbench.cards.catalog import suite_directory
+from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
+from imitbench.hub.content import content_digest, content_files
+from imitbench.hub.published import published_return
+from imitbench.policies.hub_policy import find_policy
 from imitbench.store.records import ArtifactSpec, DemoSpec
-from imitbench.util.files import digest_files
+from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.policies.expert import Surroundings
 
-_POLICY_FILES = ("policy.json", "policy.safetensors")
+__all__ = [
+    "Place",
+    "count_trajectories",
+    "load_demos",
+    "load_expert",
+    "pin_demos",
+    "pin_expert",
+    "place_of",
+    "published_return",
+    "source_root",
+]
+
+HUB = "hub"
+Part = Literal["experts", "demos"]
+_KINDS: dict[Part, RepoKind] = {"experts": "model", "demos": "dataset"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an expert or a set of demonstrations lies.
+
+    Attributes:
+        root: Folder that holds `experts/` and `demos/`; for the hub, its cache.
+        part: Which of the two.
+        source: `bundled`, `path:DIR` or `hub`.
+        repo: Name of the folder; for the hub, of the repository with its owner.
+        revision: Commit of a hub repository.
+        suite: Name of the suite, for messages.
+    """
+
+    root: Path
+    part: Part
+    source: str
+    repo: str
+    revision: str | None = None
+    suite: str = ""
+
+    @classmethod
+    def of_spec(cls, root: Path, part: Part, spec: ArtifactSpec, suite: str) -> Place:
+        """Where the artifact of a run's specification lies."""
+        return cls(root, part, spec.source, spec.repo, spec.revision, suite)
+
+    @property
+    def folder(self) -> Path:
+        """Folder with its files, whether or not they are there."""
+        if self.source == HUB:
+            return cached_folder(self.root, _KINDS[self.part], self.repo, str(self.revision))
+        return self.root / self.part / self.repo
+
+    def files(self) -> list[Path]:
+        """The files that it is read from.
+
+        Raises:
+            InputError: One is missing.
+        """
+        try:
+            return content_files(_KINDS[self.part], self.folder, self.repo)
+        except InputError as error:
+            if self.source == HUB:
+                raise InputError(
+                    f"{self.repo} at {str(self.revision)[:12]}: not in the hub's cache ({error}); "
+                    f"run `imitbench prefetch --suite {self.suite}` where there is a network"
+                ) from error
+            what = "expert" if self.part == "experts" else "demonstrations"
+            raise InputError(
+                f"{error}; the {what} of this environment cannot be had from source '{self.source}'"
+            ) from error
 
 
 def source_root(source: str, suite: str) -> Path:
-    """Folder that holds `experts/` and `demos/` of a suite.
+    """Folder that holds `experts/` and `demos/` of a suite; for the hub, its cache.
 
     Args:
-        source: `bundled`, or `path:DIR`.
+        source: `bundled`, `path:DIR` or `hub`.
         suite: Name of the suite.
 
     Raises:
-        InputError: Neither form, or no such folder.
+        InputError: None of these, or no such folder.
     """
     if source == "bundled":
         return suite_directory(suite)
+    if source == HUB:
+        return cache_directory()
     kind, _, where = source.partition(":")
     if kind != "path" or not where:
-        raise InputError(f"--source {source}: must be 'bundled' or 'path:DIR'")
+        raise InputError(f"--source {source}: must be 'hub', 'bundled' or 'path:DIR'")
     root = Path(where)
     if not root.is_dir():
         raise InputError(
@@ -45,30 +118,57 @@ def source_root(source: str, suite: str) -> Path:
     return root
 
 
-def pin_expert(root: Path, source: str, repo: str) -> ArtifactSpec:
-    """Pins an expert by the content of its policy files.
+def place_of(root: Path, part: Part, source: str, card: EnvironmentCard, suite: str) -> Place:
+    """Where a source has the expert or the demonstrations of an environment.
+
+    Args:
+        root: As `source_root` gives it.
+        part: Which of the two.
+        source: `bundled`, `path:DIR` or `hub`.
+        card: Card of the environment.
+        suite: Name of the suite.
+
+    Raises:
+        InputError: The card names no repository, or its commit has not been looked up.
+    """
+    recipe = card.expert if part == "experts" else card.demos
+    hub = recipe.hub
+    if source == HUB:
+        if hub is None:
+            raise InputError(
+                f"suite {suite}: {card.title}: the card names no hub repository of {part}; "
+                "use --source bundled"
+            )
+        if hub.revision is None:
+            raise InputError(
+                f"suite {suite}: {hub.repo}: its commit is not known; run "
+                f"`imitbench suites pin {suite}`"
+            )
+        return Place(root, part, source, hub.repo, hub.revision, suite)
+    place = Place(root, part, source, recipe.repo, suite=suite)
+    if source != "bundled" and hub is not None and not place.folder.exists():
+        # A folder of what `experts pull --to` or `demos pull --to` wrote has the hub's names.
+        pulled = Place(root, part, source, hub.repo.rpartition("/")[2], suite=suite)
+        return pulled if pulled.folder.exists() else place
+    return place
+
+
+def pin_expert(place: Place) -> ArtifactSpec:
+    """Pins an expert by the content of the files that it is read from.
 
     Raises:
         InputError: It is not there.
     """
-    directory = root / "experts" / repo
-    files = [directory / name for name in _POLICY_FILES]
-    for path in files:
-        if not path.is_file():
-            raise InputError(
-                f"{path}: no such file; the expert of this environment is missing from "
-                f"source '{source}'"
-            )
-    return ArtifactSpec(source=source, repo=repo, digest=digest_files(directory, files))
+    return ArtifactSpec(
+        source=place.source, repo=place.repo, revision=place.revision, digest=_digest(place)
+    )
 
 
-def pin_demos(root: Path, source: str, repo: str, available: int, count: int | None) -> DemoSpec:
+def pin_demos(place: Place, available: int, count: int | None) -> DemoSpec:
     """Pins a set of demonstrations by content, and how many of them to use.
 
     Args:
-        root: Folder of the source.
-        source: Name of the source.
-        repo: Folder under `demos/`.
+        place: Where it is.
         available: How many trajectories the set has.
         count: How many to use; `None` for all.
 
@@ -77,20 +177,20 @@ def pin_demos(root: Path, source: str, repo: str, available: int, count: int | N
     """
     if count is not None and not 1 <= count <= available:
         raise InputError(
-            f"--n-demos {count}: {repo} of source '{source}' has {available} trajectories; "
-            f"ask for 1 to {available}"
+            f"--n-demos {count}: {place.repo} of source '{place.source}' has {available} "
+            f"trajectories; ask for 1 to {available}"
         )
-    directory = root / "demos" / repo
     return DemoSpec(
-        source=source,
-        repo=repo,
-        digest=digest_files(directory, _demo_files(directory, source)),
+        source=place.source,
+        repo=place.repo,
+        revision=place.revision,
+        digest=_digest(place),
         available=available,
         count=count or available,
     )
 
 
-def count_trajectories(root: Path, source: str, repo: str) -> int:
+def count_trajectories(place: Place) -> int:
     """Number of trajectories in a set of demonstrations.
 
     Raises:
@@ -100,8 +200,7 @@ def count_trajectories(root: Path, source: str, repo: str) -> int:
     import pyarrow.parquet as pq
 
     total = 0
-    directory = root / "demos" / repo
-    for path in _demo_files(directory, source):
+    for path in place.files():
         try:
             total += pq.ParquetFile(path).metadata.num_rows
         except (OSError, pa.ArrowException) as error:
@@ -110,21 +209,29 @@ def count_trajectories(root: Path, source: str, repo: str) -> int:
     return total
 
 
-def load_expert(root: Path, spec: ArtifactSpec, device: str) -> BasePolicy:
-    """Loads the expert that `spec` pins.
+def load_expert(
+    place: Place, spec: ArtifactSpec, surroundings: Surroundings, device: str
+) -> BasePolicy:
+    """Loads the expert that `spec` pins, in this library's own form or Stable-Baselines3's.
+
+    Args:
+        place: Where it is.
+        spec: What pins it.
+        surroundings: Where it will act, which is checked.
+        device: Where to put its weights.
 
     Raises:
-        InputError: Its content is not what was pinned.
+        InputError: Its content is not what was pinned, or cannot be read.
     """
-    from imitbench.policies.storage import load_policy
+    from imitbench.policies.expert import load_expert as load
 
-    found = pin_expert(root, spec.source, spec.repo)
-    directory = root / "experts" / spec.repo
-    _check_digest(directory, expected=spec.digest, found=found.digest)
-    return load_policy(directory, device=device)
+    _check_digest(place, spec.digest)
+    policy = find_policy(place.folder, place.repo)
+    assert policy is not None, "its files were hashed just now"
+    return load(policy, surroundings).to(device)
 
 
-def load_demos(root: Path, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
+def load_demos(place: Place, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
     """Loads the trajectories that `spec` pins, in their order in the set.
 
     Raises:
@@ -132,10 +239,8 @@ def load_demos(root: Path, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
     """
     from imitbench.data.demonstrations import read_demonstrations
 
-    directory = root / "demos" / spec.repo
-    found = digest_files(directory, _demo_files(directory, spec.source))
-    _check_digest(directory, expected=spec.digest, found=found)
-    trajectories = read_demonstrations(directory)
+    _check_digest(place, spec.digest)
+    trajectories = read_demonstrations(place.folder)
     if spec.count == len(trajectories):
         return trajectories
     rng = np.random.default_rng(spec.subsample_seed)
@@ -143,30 +248,14 @@ def load_demos(root: Path, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
     return [trajectories[index] for index in chosen]
 
 
-def published_return(root: Path, repo: str) -> float | None:
-    """Mean return on an expert's `results.json`; `None` where it has none."""
-    path = root / "experts" / repo / "results.json"
-    if not path.exists():
-        return None
-    try:
-        return float(json.loads(path.read_text())["mean_reward"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: mean_reward cannot be read ({error!r})") from error
+def _digest(place: Place) -> str:
+    return content_digest(place.folder, place.files())
 
 
-def _demo_files(directory: Path, source: str) -> list[Path]:
-    files = sorted((directory / "data").glob("*.parquet"))
-    if not files:
-        raise InputError(
-            f"{directory / 'data'}: no parquet file there; the demonstrations of this "
-            f"environment are missing from source '{source}'"
-        )
-    return files
-
-
-def _check_digest(directory: Path, *, expected: str, found: str) -> None:
+def _check_digest(place: Place, expected: str) -> None:
+    found = _digest(place)
     if found != expected:
         raise InputError(
-            f"{directory}: content changed since the run was planned (digest {found[:12]}, "
+            f"{place.folder}: content changed since the run was planned (digest {found[:12]}, "
             f"expected {expected[:12]}); run the command again to plan with the new content"
         )

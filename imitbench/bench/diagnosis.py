@@ -94,6 +94,7 @@ def _suite(name: str) -> str:
     root = artifacts.source_root("bundled", name)
     for env_id, card in suite.environments.items():
         make_environment(environment_spec(env_id, card)).close()
-        artifacts.pin_expert(root, "bundled", card.expert.repo)
-        artifacts.pin_demos(root, "bundled", card.demos.repo, card.demos.trajectories, None)
+        artifacts.pin_expert(artifacts.place_of(root, "experts", "bundled", card, name))
+        demos = artifacts.place_of(root, "demos", "bundled", card, name)
+        artifacts.pin_demos(demos, card.demos.trajectories, None)
     return f"{len(suite.environments)} environments, experts and demonstrations present"

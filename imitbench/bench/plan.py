@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from imitbench.bench.artifacts import HUB
 from imitbench.bench.spec import Settings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import (
@@ -15,7 +16,16 @@ from imitbench.cards.catalog import (
 )
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.errors import InputError, did_you_mean
+from imitbench.hub.lock_file import HubLock
+from imitbench.hub.suite_sources import (
+    pull_sources,
+    suite_sources,
+    warn_of_pins,
+    with_commits,
+)
 from imitbench.store.records import RunSpec
+from imitbench.util.hub_client import silent
+from imitbench.util.hub_errors import Tell
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Plan:
         """
         for algorithm, hyperparameters in self.algorithms:
             for env_id, environment in self.environments.items():
-                if _mismatch(algorithm, environment) is not None:
+                if _mismatch(algorithm, environment, self.settings.source) is not None:
                     continue
                 for seed in self.seeds:
                     yield make_spec(
@@ -73,7 +83,7 @@ class Plan:
             NotApplicable(algorithm.name, env_id, why)
             for algorithm, _ in self.algorithms
             for env_id, environment in self.environments.items()
-            if (why := _mismatch(algorithm, environment)) is not None
+            if (why := _mismatch(algorithm, environment, self.settings.source)) is not None
         ]
 
 
@@ -84,8 +94,13 @@ def make_plan(
     environment: str | None,
     seeds: Sequence[int],
     settings: Settings,
+    lock: HubLock | None = None,
+    tell: Tell = silent,
 ) -> Plan:
     """Checks a request and plans it.
+
+    With source `hub`, experts and demonstrations are brought into the hub's cache, where the
+    workers find them; commits that the suite's card does not pin are looked up.
 
     Args:
         algorithms: Names; `all` stands for every algorithm.
@@ -93,17 +108,24 @@ def make_plan(
         environment: Glob over environment ids; `None` for all.
         seeds: Seeds of every cell.
         settings: Choices that hold for the whole sweep.
+        lock: Commits and digests of what was fetched before.
+        tell: Told about downloads.
 
     Raises:
-        InputError: Something asked for does not exist or does not fit.
+        InputError: Something asked for does not exist, does not fit or cannot be fetched.
     """
     names = algorithm_names() if "all" in algorithms else list(dict.fromkeys(algorithms))
     cards = [load_algorithm(name) for name in names]
     card = load_suite(suite)
+    resolved = _with_hyperparameters(cards, settings.overrides)
+    environments = select_environments(card, environment)
+    if settings.source == HUB:
+        environments = _fetch(suite, environments, cards, lock, tell)
+        card = card.model_copy(update={"environments": {**card.environments, **environments}})
     return Plan(
         suite=card,
-        environments=select_environments(card, environment),
-        algorithms=_with_hyperparameters(cards, settings.overrides),
+        environments=environments,
+        algorithms=resolved,
         seeds=seeds,
         settings=settings,
     )
@@ -180,7 +202,36 @@ def _with_hyperparameters(
     return resolved
 
 
-def _mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
+def _fetch(
+    suite: str,
+    environments: dict[str, EnvironmentCard],
+    algorithms: list[AlgorithmCard],
+    lock: HubLock | None,
+    tell: Tell,
+) -> dict[str, EnvironmentCard]:
+    """Pulls what the algorithms need: experts always, whose returns are the references."""
+    with_demos = [
+        env_id
+        for env_id, card in environments.items()
+        for algorithm in algorithms
+        if algorithm.needs.demos and _mismatch(algorithm, card, HUB) is None
+    ]
+    sources = [
+        source
+        for source in suite_sources(environments)
+        if source.kind == "model" or source.env_id in with_demos
+    ]
+    pulled = pull_sources(suite, sources, lock=lock, tell=tell)
+    warn_of_pins(suite, pulled, lock, tell)
+    return with_commits(environments, pulled)
+
+
+def _mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard, source: str) -> str | None:
+    if source == HUB:
+        if algorithm.needs.demos and environment.demos.hub is None:
+            return "the suite card names no hub repository of demonstrations"
+        if algorithm.needs.expert and environment.expert.hub is None:
+            return "the suite card names no hub repository of an expert"
     spaces = algorithm.needs.action_spaces
     if algorithm.needs.tabular and not environment.tabular:
         return "plans with the model of a tabular environment; this one has none"

@@ -97,12 +97,7 @@ def _fragment_returns(
 ) -> npt.NDArray[np.float64]:
     """Return of every fragment that lies within one episode."""
     sums = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
-    first = np.concatenate(
-        [
-            np.arange(start, end - length + 1)
-            for start, end in pairwise(starts)
-        ]
-    )
+    first = np.concatenate([np.arange(start, end - length + 1) for start, end in pairwise(starts)])
     # Prefix sums cancel exactly only up to rounding; equal fragments must stay equal.
     differences: npt.NDArray[np.float64] = np.round(sums[first + length] - sums[first], 9)
     return differences

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 from imitbench.bench import artifacts
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
@@ -62,19 +61,22 @@ def make_spec(
     root = artifacts.source_root(settings.source, suite.name)
     needs = algorithm.needs
     defaults = algorithm.resolve({})
+
+    def place(part: artifacts.Part) -> artifacts.Place:
+        return artifacts.place_of(root, part, settings.source, environment, suite.name)
+
     return RunSpec(
         suite=suite.name,
         algo=algorithm.name,
         implementation=algorithm.implementation,
         hyperparameters=hyperparameters,
         environment=environment_spec(env_id, environment),
-        demos=_pin_demos(root, settings, environment, seed) if needs.demos else None,
-        expert=_pin_expert(root, settings.source, environment.expert.repo)
-        if needs.expert
-        else None,
+        demos=_pin_demos(place("demos"), settings, environment, seed) if needs.demos else None,
+        expert=_pin_expert(place("experts")) if needs.expert else None,
         seed=seed,
         budget=_budget(algorithm, environment, settings.budget),
         protocol=Protocol(),
+        uses_reward=needs.true_reward,
         variant=",".join(
             f"{name}={value}" for name, value in hyperparameters.items() if value != defaults[name]
         ),
@@ -95,7 +97,8 @@ def reference_scores(suite: SuiteCard, env_id: str, source: str) -> ReferenceSco
         suite: Card of the suite.
         env_id: One of its environments.
         source: Where the expert comes from. An expert that does not ship with the suite is
-            measured by the return on its own `results.json`, where it has one.
+            measured by the return that its own `results.json` or `README.md` states, where
+            they do.
 
     Raises:
         InputError: The suite has not been measured.
@@ -107,11 +110,13 @@ def reference_scores(suite: SuiteCard, env_id: str, source: str) -> ReferenceSco
             f"`imitbench suites measure {suite.name}`"
         )
     expert, version = card.references.expert.mean, suite.version
-    if source != "bundled":
+    if source != "bundled" and not (source == artifacts.HUB and card.expert.hub is None):
         root = artifacts.source_root(source, suite.name)
-        published = artifacts.published_return(root, card.expert.repo)
+        place = artifacts.place_of(root, "experts", source, card, suite.name)
+        published = artifacts.published_return(place.folder)
         if published is not None:
-            expert, version = published, f"{suite.version}+{source}"
+            at = f":{place.revision[:8]}" if place.revision else ""
+            expert, version = published, f"{suite.version}+{source}{at}"
     return ReferenceScores(random=card.references.random.mean, expert=expert, version=version)
 
 
@@ -121,14 +126,13 @@ def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: Budget
     return Budget(name=name, unit=algorithm.budget_unit, amount=amount)
 
 
-def _pin_demos(root: Path, settings: Settings, card: EnvironmentCard, seed: int) -> DemoSpec:
-    repo = card.demos.repo
+def _pin_demos(
+    place: artifacts.Place, settings: Settings, card: EnvironmentCard, seed: int
+) -> DemoSpec:
     available = (
-        card.demos.trajectories
-        if settings.source == "bundled"
-        else _count_trajectories(root, settings.source, repo)
+        card.demos.trajectories if settings.source == "bundled" else _count_trajectories(place)
     )
-    demos = _pin_demo_set(root, settings.source, repo, available, settings.n_demos)
+    demos = _pin_demo_set(place, available, settings.n_demos)
     # Each seed draws its own subset: a lucky draw must not decide a comparison.
     return demos.model_copy(update={"subsample_seed": seed}) if demos.count < available else demos
 

@@ -30,7 +30,7 @@ from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.errors import InputError
 from imitbench.stats.references import normalize
-from imitbench.store.records import RunFailure, RunResult, RunSpec
+from imitbench.store.records import ArtifactSpec, RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
 from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
 
@@ -175,22 +175,26 @@ class _Run:
         learner = make_learner(self.spec)
         if self.spec.demos is None:
             return learner, []
-        root = Path(self.job.source_root)
-        return learner, list(artifacts.load_demos(root, self.spec.demos))
+        place = self._place("demos", self.spec.demos)
+        return learner, list(artifacts.load_demos(place, self.spec.demos))
+
+    def _place(self, part: artifacts.Part, spec: ArtifactSpec) -> artifacts.Place:
+        return artifacts.Place.of_spec(Path(self.job.source_root), part, spec, self.spec.suite)
 
     def _task(self, evaluator: Evaluator) -> Task:
         expert = None
         if self.spec.expert is not None:
-            from imitbench.policies.space_check import check_policy_fits
+            import gymnasium as gym
 
-            root = Path(self.job.source_root)
-            expert = artifacts.load_expert(root, self.spec.expert, self.spec.device)
-            check_policy_fits(
-                expert,
+            from imitbench.policies.expert import Surroundings
+
+            surroundings = Surroundings(
                 evaluator.observation_space,
                 evaluator.action_space,
-                where=str(root / "experts" / self.spec.expert.repo),
+                gym.spec(self.spec.environment.id).max_episode_steps,
             )
+            place = self._place("experts", self.spec.expert)
+            expert = artifacts.load_expert(place, self.spec.expert, surroundings, self.spec.device)
         return Task(
             environment=self.spec.environment,
             observation_space=evaluator.observation_space,

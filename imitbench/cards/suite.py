@@ -42,6 +42,19 @@ class References(Card):
     expert: Measurement
 
 
+class HubSource(Card):
+    """A repository on a Hugging Face hub.
+
+    Attributes:
+        repo: Its name, `owner/name`.
+        revision: The commit in use, 40 hexadecimal digits; `null` until `imitbench suites pin`
+            has been run where there is a network.
+    """
+
+    repo: str = Field(pattern=r"^[\w-][\w.-]*/[\w-][\w.-]*$")
+    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
+
+
 class ExpertRecipe(Card):
     """An expert and how to train it.
 
@@ -58,6 +71,8 @@ class ExpertRecipe(Card):
         net_arch: Hidden layer sizes of actor and critic.
         hyperparameters: Keyword arguments of the algorithm. For planning, `temperature`: 0 for
             the best policy, more for one of higher causal entropy.
+        hub: The expert that `--source hub` takes instead, which others have trained; `null`
+            where there is none.
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
@@ -70,6 +85,7 @@ class ExpertRecipe(Card):
     learning_rate_decay: Literal["none", "linear"] = "none"
     net_arch: list[int] = Field(default_factory=lambda: [64, 64])
     hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
+    hub: HubSource | None = None
 
     @model_validator(mode="after")
     def _planning_takes_no_steps(self) -> ExpertRecipe:
@@ -89,12 +105,14 @@ class DemoSet(Card):
         trajectories: How many trajectories are bundled.
         seed: Seed of their collection.
         deterministic: Whether the expert acted deterministically.
+        hub: The set that `--source hub` takes instead; `null` where there is none.
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
     trajectories: int = Field(ge=1)
     seed: int = 0
     deterministic: bool = False
+    hub: HubSource | None = None
 
 
 class BudgetAmounts(Card):

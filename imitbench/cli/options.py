@@ -16,5 +16,10 @@ Env = Annotated[
     typer.Option("--env", metavar="GLOB", help="Environments by id, e.g. 'seals/*' [all]."),
 ]
 
+Lock = Annotated[
+    Path, typer.Option("--lock", metavar="FILE", help="Lock file of the hub.", dir_okay=False)
+]
+
 DEFAULT_OUT = Path("runs")
 DEFAULT_SUITE = "classic"
+DEFAULT_LOCK = Path("imitbench-hub.lock")

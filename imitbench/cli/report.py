@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.report.model import Report
+    from imitbench.store.records import ReferenceRow, RunRow
+
+_Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
+REPLICATES = 50_000
 
 
 class ReportFormat(str, Enum):
@@ -28,7 +35,7 @@ def report(
     ] = "-",
     replicates: Annotated[
         int, typer.Option("--replicates", min=100, help="Bootstrap replicates.")
-    ] = 50_000,
+    ] = REPLICATES,
 ) -> None:
     """Report raw returns, normalized scores, mean and IQM with 95% intervals.
 
@@ -38,21 +45,9 @@ def report(
     from imitbench.errors import InputError
     from imitbench.report.csv_table import render_csv
     from imitbench.report.markdown import render_markdown
-    from imitbench.report.tables import build_report
-    from imitbench.store import database
-    from imitbench.store.collector import collect
     from imitbench.util.files import atomic_write_text
 
-    for message in collect(out).unreadable:
-        note(f"left out: {message}")
-    with database.reader(out) as connection:
-        built = build_report(
-            database.read_scores(connection),
-            database.read_failures(connection),
-            database.read_references(connection),
-            database.read_measures(connection),
-            replicates=replicates,
-        )
+    built = build(out, replicates=replicates)
     text = render_csv(built) if format is ReportFormat.csv else render_markdown(built)
     if to == "-":
         typer.echo(text, nl=False)
@@ -62,3 +57,33 @@ def report(
     except OSError as error:
         raise InputError(f"--to {to}: cannot be written ({error.strerror})") from error
     note(f"wrote {to}")
+
+
+def build(out: Path, *, suite: str | None = None, replicates: int = REPLICATES) -> Report:
+    """Collects what is new in a results folder, and builds the report on all of it.
+
+    Args:
+        out: Results folder.
+        suite: Only this suite.
+        replicates: Bootstrap replicates.
+
+    Raises:
+        InputError: There are no results.
+    """
+    from imitbench.cli.output import note
+    from imitbench.report.tables import build_report
+    from imitbench.store import database
+    from imitbench.store.collector import collect
+
+    for message in collect(out).unreadable:
+        note(f"left out: {message}")
+    with database.reader(out) as connection:
+        scores = _of_suite(database.read_scores(connection), suite)
+        failures = _of_suite(database.read_failures(connection), suite)
+        references = _of_suite(database.read_references(connection), suite)
+        measures = _of_suite(database.read_measures(connection), suite)
+    return build_report(scores, failures, references, measures, replicates=replicates)
+
+
+def _of_suite(rows: list[_Row], suite: str | None) -> list[_Row]:
+    return [row for row in rows if suite in (None, row.suite)]

@@ -34,8 +34,9 @@ def run(
         int | None, typer.Option("--n-demos", help="Demonstrations to learn from [all].")
     ] = None,
     source: Annotated[
-        str, typer.Option("--source", help="Experts and demos: bundled, or path:DIR.")
+        str, typer.Option("--source", help="Experts and demos: bundled, hub, or path:DIR.")
     ] = "bundled",
+    lock: options.Lock = options.DEFAULT_LOCK,
     executor: Annotated[
         str, typer.Option("--executor", help="Where runs are done: local or inline.")
     ] = "local",
@@ -64,6 +65,8 @@ def run(
     """
     from imitbench.bench.plan import make_plan, parse_overrides, parse_seeds
     from imitbench.bench.spec import Settings
+    from imitbench.cli.hub_progress import make_tell
+    from imitbench.hub.lock_file import read_lock
 
     plan = make_plan(
         algorithms=algo,
@@ -73,6 +76,8 @@ def run(
         settings=Settings(
             source=source, budget=budget, n_demos=n_demos, overrides=parse_overrides(set_)
         ),
+        lock=read_lock(lock) if source == "hub" else None,
+        tell=make_tell(quiet=quiet),
     )
     if dry_run:
         _print_plan(plan, out, jobs, json)

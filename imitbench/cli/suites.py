@@ -1,4 +1,4 @@
-"""`imitbench suites`: list, show and measure suites."""
+"""`imitbench suites`: list, show, measure and pin suites."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import options
+from imitbench.errors import InputError
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -106,3 +107,63 @@ def measure(
             for e, r in found.items()
         ],
     )
+
+
+@app.command("pin")
+def pin(
+    name: Annotated[str | None, typer.Argument(help="Suite [all].")] = None,
+    card_file: Annotated[
+        Path | None, typer.Option("--card", metavar="FILE", help="Suite card [the suite's own].")
+    ] = None,
+    newest: Annotated[
+        bool, typer.Option("--newest", help="Move commits that are pinned already, too.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Look up the commits of a suite's hub repositories, and write them into its card.
+
+    Example: imitbench suites pin classic --card suites/classic/suite.yaml
+    """
+    from imitbench.cards.catalog import suite_directory, suite_names
+    from imitbench.cards.suite import SuiteCard
+    from imitbench.cards.yaml_file import read_yaml_model
+    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.output import note, print_json, print_table
+    from imitbench.hub.suite_sources import resolve_commits, suite_sources, write_commits
+
+    if card_file is not None:
+        cards = [card_file]
+    else:
+        cards = [
+            suite_directory(each) / "suite.yaml" for each in ([name] if name else suite_names())
+        ]
+    rows = []
+    for path in cards:
+        card = read_yaml_model(path, SuiteCard)
+        if name is not None and card.name != name:
+            raise InputError(f"{path}: card of suite {card.name}, not of {name}")
+        sources = suite_sources(card.environments)
+        wanted = [each for each in sources if newest or each.hub.revision is None]
+        found = resolve_commits(wanted, tell=make_tell())
+        if found:
+            write_commits(path, found)
+            note(f"updated {path}")
+        commits = dict(found)
+        rows += [
+            {
+                "suite": card.name,
+                "env": each.env_id,
+                "kind": each.kind,
+                "repo": each.hub.repo,
+                "revision": commits.get(each, each.hub.revision),
+                "changed": commits.get(each, each.hub.revision) != each.hub.revision,
+            }
+            for each in sources
+        ]
+    if json:
+        print_json(rows)
+    else:
+        print_table(
+            ["suite", "environment", "kind", "repository", "commit", "changed"],
+            [list({**row, "changed": "yes" if row["changed"] else "no"}.values()) for row in rows],
+        )

@@ -61,7 +61,7 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         f"Mean return {mean:.2f} ± {std:.2f} over {results['n_eval_episodes']} episodes of the "
         f"{acting} policy.\n\n"
         f"{origin}{files}\n\n"
-        "The policy is `policy.json` (architecture) and `policy.safetensors` (weights); no file "
-        "here is a pickle.\n"
+        "The policy is `policy.json` (architecture) and `policy.safetensors` (weights); "
+        "neither is a pickle.\n"
     )
     atomic_write_text(directory / "README.md", text)

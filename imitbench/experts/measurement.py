@@ -100,8 +100,9 @@ def measure_references(
         The references, and the speed of stepping with random actions in steps per second.
     """
     spec = environment_spec(env_id, card)
-    expert_pin = artifacts.pin_expert(root, "bundled", card.expert.repo)
-    expert = load_policy(root / "experts" / card.expert.repo)
+    place = artifacts.Place(root, "experts", "bundled", card.expert.repo)
+    expert_pin = artifacts.pin_expert(place)
+    expert = load_policy(place.folder)
     common = {"episodes": episodes, "seed": REFERENCE_SEED}
     by_random = measure(spec, None, deterministic=False, **common)
     by_expert = measure(spec, expert, deterministic=False, **common)

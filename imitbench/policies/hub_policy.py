@@ -1,12 +1,15 @@
-"""Fetches the files of a policy from the Hugging Face hub."""
+"""Policies on the Hugging Face hub: how they are named, and which files they are."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from imitbench.errors import InputError
+from imitbench.util import hub_client
 
 STATISTICS_FILE = "vec_normalize.pkl"
+_OWN_FILES = ("policy.json", "policy.safetensors")
+_OWN_FOLDERS = ("", "policy/")
 
 
 def repository_name(organization: str, algo: str, env_name: str) -> str:
@@ -25,11 +28,41 @@ def agent_name(algo: str, env_name: str) -> str:
     return f"{algo}-{env_name.rpartition(':')[2].replace('/', '-')}"
 
 
+def policy_file_names(repo: str) -> list[str]:
+    """Names that the files of a policy may have in a repository of that name.
+
+    Args:
+        repo: Name of the repository, with or without its owner.
+    """
+    own = [f"{folder}{name}" for folder in _OWN_FOLDERS for name in _OWN_FILES]
+    return [*own, archive_name(repo), STATISTICS_FILE]
+
+
+def archive_name(repo: str) -> str:
+    """Name of the zip of Stable-Baselines3 in a repository of that name."""
+    return f"{repo.rpartition('/')[2]}.zip"
+
+
+def find_policy(folder: Path, repo: str) -> Path | None:
+    """The policy among the files of a repository.
+
+    Args:
+        folder: Folder with the files.
+        repo: Name of the repository.
+
+    Returns:
+        Folder with a policy in this library's own form, or else path of a zip of
+        Stable-Baselines3; `None` where there is neither.
+    """
+    for own in (folder / name for name in _OWN_FOLDERS):
+        if (own / _OWN_FILES[0]).is_file():
+            return own
+    archive = folder / archive_name(repo)
+    return archive if archive.is_file() else None
+
+
 def fetch_policy(organization: str, algo: str, env_name: str, revision: str | None) -> Path:
     """Fetches a policy into the hub's cache; what is there already is not fetched again.
-
-    The address, the cache and offline mode are those of the hub's own client (`HF_ENDPOINT`,
-    `HF_HOME`, `HF_HUB_OFFLINE`).
 
     Args:
         organization: Owner on the hub.
@@ -38,55 +71,17 @@ def fetch_policy(organization: str, algo: str, env_name: str, revision: str | No
         revision: Branch, tag or commit; the newest commit when `None`.
 
     Returns:
-        Folder with a policy in this library's own form, or else path of a zip of
-        Stable-Baselines3.
+        As `find_policy`.
 
     Raises:
         InputError: No such repository, revision or file, or the hub cannot be reached.
     """
-    name = agent_name(algo, env_name)
-    archive = f"{name}.zip"
-    wanted = [
-        f"{folder}policy.{suffix}"
-        for folder in ("", "policy/")
-        for suffix in ("json", "safetensors")
-    ]
-    folder = _download(
-        repository_name(organization, algo, env_name), revision, [*wanted, archive, STATISTICS_FILE]
-    )
-    for own in (folder, folder / "policy"):
-        if (own / "policy.json").is_file():
-            return own
-    if (folder / archive).is_file():
-        return folder / archive
-    raise InputError(
-        f"{organization}/{name}: the repository has neither policy.json nor {archive}; "
-        "check organization= and env_name="
-    )
-
-
-def _download(repository: str, revision: str | None, files: list[str]) -> Path:
-    # Imported here: the client takes a while to load, and most policies are local files.
-    import huggingface_hub
-    from huggingface_hub import errors
-
-    at = f" at revision '{revision}'" if revision else ""
-    try:
-        return Path(
-            huggingface_hub.snapshot_download(repository, revision=revision, allow_patterns=files)
+    repo = repository_name(organization, algo, env_name)
+    fetched = hub_client.fetch(repo, files=policy_file_names(repo), revision=revision)
+    policy = find_policy(fetched.folder, repo)
+    if policy is None:
+        raise InputError(
+            f"{repo}: the repository has neither policy.json nor {archive_name(repo)}; "
+            "check organization= and env_name="
         )
-    except errors.RevisionNotFoundError as error:
-        raise InputError(f"{repository}: no revision '{revision}' on the hub") from error
-    except errors.RepositoryNotFoundError as error:
-        raise InputError(
-            f"{repository}: no such repository on the hub, or it is private; check "
-            "organization= and env_name="
-        ) from error
-    except errors.HFValidationError as error:
-        problem = " ".join(str(error).split())
-        raise InputError(f"{repository}: no name of a repository ({problem})") from error
-    except (OSError, errors.HfHubHTTPError) as error:
-        problem = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"{repository}{at}: not in the cache, and the hub cannot be reached ({problem})"
-        ) from error
+    return policy

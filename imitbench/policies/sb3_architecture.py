@@ -26,12 +26,14 @@ from stable_baselines3.td3.policies import TD3Policy
 
 from imitbench.errors import InputError
 from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.policies.bounded_building import bounded_by, check_finite
 from imitbench.policies.sb3_extractor import find_extractor
 from imitbench.policies.sb3_names import (
     ACTIVATIONS,
     class_in_text,
     policy_class_of_object,
 )
+from imitbench.policies.sb3_spaces import printed_array
 from imitbench.policies.sb3_zip import TRUST_HINT, Opaque, Sb3Zip, undetermined
 from imitbench.policies.space_check import channels_first
 
@@ -139,12 +141,13 @@ def build_policy(
     """
     plan = plan_policy(archive, observation_space, action_space)
     try:
-        with th.random.fork_rng(devices=[]):
+        check_finite(plan.weights)
+        with bounded_by(plan.weights):
             policy = plan.policy_class(
                 channels_first(observation_space), action_space, lr_schedule=_zero, **plan.kwargs
             )
         policy.load_state_dict(plan.weights)
-    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+    except (RuntimeError, TypeError, ValueError, AssertionError, MemoryError) as error:
         problem = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"{archive.path}: weights: do not fit a {plan.policy_class.__name__} rebuilt from "
@@ -375,7 +378,7 @@ def _check_actions(archive: Sb3Zip, shape: _Shape, space: gym.Space[Any]) -> Non
     if not (isinstance(space, spaces.Box) and isinstance(stored, Opaque)):
         return
     for name, bound in (("low", space.low), ("high", space.high)):
-        printed = _printed_array(stored.shown.get(name))
+        printed = printed_array(stored.shown.get(name))
         if printed is None or printed.size != bound.size:
             continue
         if not np.allclose(printed, bound.ravel(), rtol=1e-5):
@@ -393,14 +396,6 @@ def _number_of_outputs(space: gym.Space[Any]) -> int | None:
     if isinstance(space, spaces.MultiDiscrete):
         return int(space.nvec.sum())
     return int(np.prod(space.shape)) if isinstance(space, spaces.MultiBinary) else None
-
-
-def _printed_array(text: Any) -> np.ndarray[Any, Any] | None:
-    """Numbers of a printed array; `None` where it is no such text or abbreviated."""
-    try:
-        return np.array(str(text).replace("[", " ").replace("]", " ").split(), dtype=float)
-    except ValueError:
-        return None
 
 
 def _zero(_progress: float) -> float:

@@ -2,31 +2,42 @@
 
 Such a zip holds `data`, a JSON document, and tensors. Python objects stand in `data` as pickles
 in Base64 (under `:serialized:`), beside which Stable-Baselines3 writes their type and their
-first-level attributes in plain text. The pickles are dropped; the plain text is kept.
+first-level attributes in plain text. The pickles are never opened here; the plain text is kept.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import io
 import json
+import re
+import stat
 import zipfile
+import zlib
 from dataclasses import dataclass
-from pathlib import Path
+from lzma import LZMAError
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch as th
 
 from imitbench.errors import InputError
 
-TRUST_HINT = "if you trust the file's origin, pass trust=True, which unpickles it"
+TRUST_HINT = (
+    "if you trust the file's origin, pass trust=True (--trust on the command line), which "
+    "unpickles it"
+)
 
 _DATA, _WEIGHTS, _SUFFIX = "data", "policy.pth", ".pth"
 # Tensors that belong to the algorithm; the second name is that of files before version 1.0.
 _VARIABLES = ("pytorch_variables.pth", "tensors.pth")
+_REFUSED = re.compile(r"GLOBAL ([\w.]+)")
 _PICKLE, _TYPE = ":serialized:", ":type:"
-# A zip may claim any size for what it holds; real ones have kilobytes of data.
+# A zip may claim any size for what it holds; real ones have kilobytes of data and hardly compress.
 _MAX_DATA_BYTES = 64 * 2**20
-_MAX_TENSOR_BYTES = 8 * 2**30
+_ALWAYS_FINE_BYTES = 64 * 2**20
+_MAX_EXPANSION = 10
 
 
 @dataclass(frozen=True)
@@ -36,10 +47,12 @@ class Opaque:
     Attributes:
         type_name: Its type as Stable-Baselines3 printed it, such as `<class 'function'>`.
         shown: Its attributes, as JSON where they were plain, else as printed text.
+        pickled: Its pickle; empty where there is none.
     """
 
     type_name: str
     shown: dict[str, Any]
+    pickled: bytes = b""
 
     def __str__(self) -> str:
         return f"a pickled object of {self.type_name}"
@@ -75,23 +88,16 @@ def read_sb3_zip(path: Path) -> Sb3Zip:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            sizes = {info.filename: info.file_size for info in archive.infolist()}
-            for name in (_DATA, _WEIGHTS):
-                if name not in sizes:
-                    raise InputError(
-                        f"{path}: no model of Stable-Baselines3, or a truncated one: it has no "
-                        f"'{name}'"
-                    )
-            _check_sizes(path, sizes)
+            names = _check_entries(path, archive.infolist())
             data = _parse(path, archive.read(_DATA))
             tensors = {
                 name: _read_tensors(path, name, archive.read(name))
-                for name in sizes
+                for name in names
                 if name.endswith(_SUFFIX)
             }
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, LZMAError, NotImplementedError, EOFError) as error:
         raise InputError(f"{path}: not a readable zip file ({error}); fetch it again") from error
     weights = tensors.pop(_WEIGHTS)
     _check_all_tensors(path, _WEIGHTS, weights)
@@ -117,12 +123,34 @@ def undetermined(archive: Sb3Zip, what: str, found: Any) -> InputError:
     )
 
 
-def _check_sizes(path: Path, sizes: dict[str, int]) -> None:
-    tensor_bytes = sum(size for name, size in sizes.items() if name.endswith(_SUFFIX))
-    if sizes[_DATA] > _MAX_DATA_BYTES or tensor_bytes > _MAX_TENSOR_BYTES:
-        raise InputError(
-            f"{path}: unpacks to {sizes[_DATA] + tensor_bytes} bytes, more than any model has"
-        )
+def _check_entries(path: Path, entries: list[zipfile.ZipInfo]) -> set[str]:
+    """Names of the files in the zip, after making sure that it is one that a model is saved to."""
+    names: set[str] = set()
+    for entry in entries:
+        name = PurePosixPath(entry.filename)
+        if name.is_absolute() or ".." in name.parts or "\\" in entry.filename:
+            raise InputError(
+                f"{path}: an entry points out of the file ({entry.filename!r}); no model has that, "
+                "do not use it"
+            )
+        if stat.S_ISLNK(entry.external_attr >> 16):
+            raise InputError(f"{path}: {entry.filename!r} is a link; no model has that")
+        if entry.filename in names:
+            raise InputError(f"{path}: {entry.filename!r} stands in it twice; no model has that")
+        if entry.flag_bits & 1:
+            raise InputError(f"{path}: {entry.filename!r} is encrypted; no model is")
+        names.add(entry.filename)
+    for required in (_DATA, _WEIGHTS):
+        if required not in names:
+            raise InputError(
+                f"{path}: no model of Stable-Baselines3, or a truncated one: it has no '{required}'"
+            )
+    unpacked = sum(entry.file_size for entry in entries)
+    allowed = max(_ALWAYS_FINE_BYTES, _MAX_EXPANSION * path.stat().st_size)
+    data_bytes = sum(entry.file_size for entry in entries if entry.filename == _DATA)
+    if unpacked > allowed or data_bytes > _MAX_DATA_BYTES:
+        raise InputError(f"{path}: unpacks to {unpacked:,} bytes, more than any model has")
+    return names
 
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
@@ -139,21 +167,56 @@ def _without_pickle(value: Any) -> Any:
     if not (isinstance(value, dict) and _PICKLE in value):
         return value
     shown = {k: v for k, v in value.items() if k not in (_PICKLE, _TYPE)}
-    return Opaque(str(value.get(_TYPE, "an unknown type")), shown)
+    try:
+        pickled = base64.b64decode(value[_PICKLE])
+    except (binascii.Error, TypeError, ValueError):
+        pickled = b""
+    return Opaque(str(value.get(_TYPE, "an unknown type")), shown, pickled)
 
 
 def _read_tensors(path: Path, name: str, content: bytes) -> dict[str, Any]:
+    _check_inner_sizes(path, name, content)
     try:
         state = th.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever its restricted reader stumbles over
-        problem = str(error).strip().splitlines()[0]
+        problem = _problem_of(error)
         raise InputError(f"{path}: '{name}' is not plain tensors ({problem})") from error
     if not isinstance(state, dict):
         raise InputError(f"{path}: '{name}' must hold named tensors")
+    # A tensor may claim to repeat a few numbers endlessly; copying it would fill the memory.
+    claimed = sum(t.numel() * t.element_size() for t in state.values() if th.is_tensor(t))
+    if claimed > _MAX_EXPANSION * len(content):
+        raise InputError(
+            f"{path}: '{name}' claims {claimed:,} bytes of tensors but has {len(content):,}"
+        )
     return state
+
+
+def _problem_of(error: Exception) -> str:
+    """What torch's reader stumbled over, without its advice to let the file execute."""
+    text = str(error).strip()
+    if match := _REFUSED.search(text):
+        return f"it names {match[1]}"
+    first = (text or type(error).__name__).splitlines()[0]
+    return "it holds more than tensors" if first.startswith("Weights only") else first[:200]
+
+
+def _check_inner_sizes(path: Path, name: str, content: bytes) -> None:
+    """Torch's files are zips too, by now; torch would believe whatever sizes they claim."""
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        return
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as inner:
+            claimed = sum(entry.file_size for entry in inner.infolist())
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise InputError(f"{path}: '{name}' is not plain tensors ({error})") from error
+    if claimed > _MAX_EXPANSION * len(content):
+        raise InputError(f"{path}: '{name}' unpacks to {claimed:,} bytes, more than any model has")
 
 
 def _check_all_tensors(path: Path, name: str, state: dict[str, Any]) -> None:
     for key, value in state.items():
         if not (isinstance(key, str) and isinstance(value, th.Tensor)):
             raise InputError(f"{path}: '{name}': {key!r} is no tensor")
+        if value.layout is not th.strided or value.device.type != "cpu":
+            raise InputError(f"{path}: '{name}': {key!r} is no ordinary tensor")

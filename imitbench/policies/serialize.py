@@ -5,8 +5,8 @@ Nothing that is read is ever unpickled, unless the caller passes `trust=True`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from stable_baselines3.common import callbacks
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import get_device
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_normalize
+from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.policies import storage
@@ -27,11 +27,15 @@ from imitbench.policies.algorithm_storage import (
     save_algorithm_state,
 )
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
+from imitbench.policies.expert import Surroundings, load_expert
+from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.sb3_architecture import build_policy
-from imitbench.policies.sb3_zip import TRUST_HINT, read_sb3_zip
+from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.space_check import check_policy_fits
+from imitbench.policies.time_feature import TimeFeaturePolicy
+from imitbench.policies.trusted import unpickle_algorithm
 from imitbench.util.registry import Registry, build_loader_fn_require_space
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
@@ -81,8 +85,10 @@ def load_policy(policy_type: str, venv: VecEnv, **kwargs: Any) -> BasePolicy:
     - the same names with `-huggingface` take `env_name`, and optionally `organization` and
       `revision`.
 
-    All but the first two also take `device`, and `trust`: whether zips may be unpickled, which
-    executes whatever code they hold.
+    A `vec_normalize.pkl` beside a zip becomes part of the policy, unless `venv` normalizes.
+
+    All but the first two also take `device`, and `trust`: whether what cannot be read otherwise
+    may be unpickled, which executes whatever code it holds.
 
     Args:
         policy_type: A name in `policy_registry`.
@@ -143,8 +149,7 @@ def load_stable_baselines_model(
             "the file, and pass the result as venv"
         )
     if trust and source.is_file():
-        with _unpickling(source):
-            return cls.load(source, env=venv, **kwargs)
+        return unpickle_algorithm(cls, source, env=venv, **kwargs)
     overrides = {**kwargs, **(kwargs.get("custom_objects") or {})}
     device = overrides.pop("device", "auto")
     for name in _WITHOUT_EFFECT:
@@ -226,59 +231,13 @@ def _load_from_path(
     trust: bool = False,
     device: th.device | str = "auto",
 ) -> BasePolicy:
-    source = _find_model(Path(path))
-    if _statistics_missing(source, venv) and not trust:
-        raise NormalizedObservationsError(
-            f"{source.parent / STATISTICS_FILE}: the policy needs these statistics to normalize "
-            f"observations, and they cannot be read without unpickling; {TRUST_HINT}"
-        )
-    if source.is_dir():
-        # Building the networks draws weights that are replaced at once.
-        with th.random.fork_rng(devices=[]):
-            policy = storage.load_policy(source)
-    elif trust:
-        with _unpickling(source):
-            policy = cls.load(source, device="cpu").policy
-        policy.set_training_mode(False)
-    else:
-        archive = read_sb3_zip(source)
-        policy, _ = build_policy(archive, venv.observation_space, venv.action_space)
-    _check_kind(cls, policy, source)
-    check_policy_fits(policy, venv.observation_space, venv.action_space, where=str(source))
-    if _statistics_missing(source, venv):
-        policy = _with_statistics(policy, source.parent / STATISTICS_FILE, venv)
+    found = open_expert_folder(_find_model(Path(path)))
+    if unwrap_vec_normalize(venv) is not None:
+        found = dataclasses.replace(found, statistics=None)
+    surroundings = Surroundings(venv.observation_space, venv.action_space)
+    policy = load_expert(found, surroundings, trust=trust)
+    _check_kind(cls, policy, found.policy)
     return policy.to(get_device(device))
-
-
-def _with_statistics(policy: BasePolicy, path: Path, venv: VecEnv) -> BasePolicy:
-    """Unpickles statistics, which the caller trusts."""
-    with _unpickling(path):
-        normalizer = VecNormalize.load(str(path), venv)
-    if not normalizer.norm_obs:
-        return policy
-    statistics = normalizer.obs_rms
-    if isinstance(statistics, dict):
-        raise InputError(
-            f"{path}: statistics of dictionaries are not supported; wrap the environment in "
-            "VecNormalize.load(…) and pass the result as venv"
-        )
-    return NormalizedPolicy(
-        policy,
-        statistics.mean,
-        statistics.var,
-        epsilon=normalizer.epsilon,
-        clip_obs=normalizer.clip_obs,
-    )
-
-
-@contextmanager
-def _unpickling(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise InputError(
-            f"{path}: cannot be unpickled here ({error}); install what it needs"
-        ) from error
 
 
 def _load_from_hub(
@@ -322,10 +281,13 @@ def _statistics_missing(source: Path, venv: VecEnv) -> bool:
 
 def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> None:
     wanted = next((base for a, base in _POLICY_BASES.items() if issubclass(cls, a)), BasePolicy)
-    if not isinstance(policy, wanted):
-        fitting = [name for name, a in _ALGORITHMS.items() if isinstance(policy, _POLICY_BASES[a])]
+    inner = policy
+    while isinstance(inner, NormalizedPolicy | TimeFeaturePolicy):
+        inner = inner.policy
+    if not isinstance(inner, wanted):
+        fitting = [name for name, a in _ALGORITHMS.items() if isinstance(inner, _POLICY_BASES[a])]
         raise InputError(
-            f"{source}: holds a {type(policy).__name__}, which {cls.__name__} does not train; "
+            f"{source}: holds a {type(inner).__name__}, which {cls.__name__} does not train; "
             f"it is one of {' or '.join(fitting) or 'no known algorithm'}"
         )
 

@@ -6,11 +6,13 @@ classes named in this module; nothing from the file is ever executed.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch as th
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from stable_baselines3.common import policies as sb3_policies
 from stable_baselines3.common import torch_layers
 from stable_baselines3.dqn.policies import DQNPolicy
@@ -25,7 +27,10 @@ from imitbench.policies.base import (
     SAC1024Policy,
     ZeroPolicy,
 )
+from imitbench.policies.bounded_building import bounded_by, check_finite
+from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy
+from imitbench.policies.time_feature import TimeFeaturePolicy
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import (
     LAYER_TYPES,
@@ -82,8 +87,32 @@ class _Weights(BaseModel):
     sha256: str
 
 
+class _Normalization(BaseModel):
+    """How a `NormalizedPolicy` normalizes; the statistics stand with the weights.
+
+    `clip_obs` is null where nothing is clipped.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    epsilon: float = Field(ge=0)
+    clip_obs: float | None = Field(ge=0)
+
+
+class _TimeFeature(BaseModel):
+    """What a `TimeFeaturePolicy` counts to."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    max_steps: int = Field(ge=1)
+
+
 class _Description(BaseModel):
-    """`policy.json`."""
+    """`policy.json`.
+
+    Spaces are those of the networks; what stands between them and the environment follows after
+    the networks, and is left out where there is nothing.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -94,19 +123,35 @@ class _Description(BaseModel):
     action_space: dict[str, Any]
     kwargs: dict[str, Any]
     weights: _Weights
+    normalization: _Normalization | None = None
+    time_feature: _TimeFeature | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value is not None}
 
 
 def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
     """Writes a policy to `directory`.
 
     Args:
-        policy: An instance of a class that this module knows, with layers that it knows.
+        policy: An instance of a class that this module knows, with layers that it knows; or a
+            `NormalizedPolicy` or `TimeFeaturePolicy` around one.
         directory: Created when missing; an older policy in it is replaced.
 
     Raises:
         ValueError: The policy's class, a layer's class or a space cannot be stored; the
             message names it.
     """
+    whole = policy
+    time_feature = normalization = None
+    if isinstance(policy, TimeFeaturePolicy):
+        time_feature = _TimeFeature(max_steps=policy.max_steps)
+        policy = policy.policy
+    if isinstance(policy, NormalizedPolicy):
+        clip = policy.clip_obs if math.isfinite(policy.clip_obs) else None
+        normalization = _Normalization(epsilon=policy.epsilon, clip_obs=clip)
+        policy = policy.policy
     name = type(policy).__name__
     if _POLICIES.get(name) is not type(policy):
         raise ValueError(
@@ -122,13 +167,15 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
     # Policies without parameters of their own (random, zero) take only their spaces.
     if not policy.state_dict():
         kwargs = {}
-    weights = weights_to_bytes(policy)
+    weights = weights_to_bytes(whole)
     description = _Description(
         policy_class=name,
         observation_space=space_to_json(policy.observation_space),
         action_space=space_to_json(policy.action_space),
         kwargs=_CODEC.encode(kwargs),
         weights=_Weights(sha256=digest(weights)),
+        normalization=normalization,
+        time_feature=time_feature,
     )
     write_network(directory / WEIGHTS_FILE, weights, directory / DESCRIPTION_FILE, description)
 
@@ -156,25 +203,53 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
             f"accepted: {', '.join(_POLICIES)}"
         )
     try:
-        kwargs: dict[str, Any] = {
-            "observation_space": space_from_json(description.observation_space),
-            "action_space": space_from_json(description.action_space),
-            **_CODEC.decode(description.kwargs),
-        }
-        if weights and policy_class is not ObservationTabularPolicy:
-            kwargs["lr_schedule"] = _no_schedule
-        policy = policy_class(**kwargs)
+        check_finite(weights)
+        with bounded_by(weights):
+            policy = _build(policy_class, description, has_weights=bool(weights))
         policy.load_state_dict(weights)
-    except (TypeError, ValueError, KeyError, RuntimeError) as error:
-        problem = str(error).splitlines()[0]
+    except (TypeError, ValueError, KeyError, RuntimeError, MemoryError) as error:
+        problem = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(f"{path}: does not describe its weights ({problem})") from error
     policy.set_training_mode(False)
-    _draw_exploration(policy)
+    draw_exploration(policy)
     return policy.to(device)
 
 
-def _draw_exploration(policy: sb3_policies.BasePolicy) -> None:
-    """Draws the exploration of gSDE, which else stays that of the untrained policy."""
+def _build(
+    policy_class: type[sb3_policies.BasePolicy], description: _Description, *, has_weights: bool
+) -> sb3_policies.BasePolicy:
+    kwargs: dict[str, Any] = {
+        "observation_space": space_from_json(description.observation_space),
+        "action_space": space_from_json(description.action_space),
+        **_CODEC.decode(description.kwargs),
+    }
+    if has_weights and policy_class is not ObservationTabularPolicy:
+        kwargs["lr_schedule"] = _no_schedule
+    policy = policy_class(**kwargs)
+    normalization, time_feature = description.normalization, description.time_feature
+    if normalization is not None:
+        shape = policy.observation_space.shape
+        if shape is None:
+            raise ValueError("only observations that are arrays are normalized")
+        policy = NormalizedPolicy(
+            policy,
+            np.zeros(shape),
+            np.ones(shape),
+            epsilon=normalization.epsilon,
+            clip_obs=math.inf if normalization.clip_obs is None else normalization.clip_obs,
+        )
+    if time_feature is not None:
+        policy = TimeFeaturePolicy(policy, time_feature.max_steps)
+    return policy
+
+
+def draw_exploration(policy: sb3_policies.BasePolicy) -> None:
+    """Draws the exploration of gSDE, which else stays that of the untrained policy.
+
+    Torch's generator is left as it was.
+    """
+    while isinstance(policy, NormalizedPolicy | TimeFeaturePolicy):
+        policy = policy.policy
     acting: Any = getattr(policy, "actor", policy)
     if getattr(acting, "use_sde", False):
         with th.random.fork_rng(devices=[]):

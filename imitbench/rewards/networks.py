@@ -7,10 +7,14 @@ from typing import Any
 import gymnasium as gym
 import torch as th
 from gymnasium import spaces
+from torch import nn
 
 from imitbench.rewards.base import RewardNet
 from imitbench.rewards.encoding import encoded_size
 from imitbench.util.networks import build_cnn, build_mlp
+
+# Size of a layer's output up to which images are convolved together on a CPU.
+_CONVOLVED_AT_ONCE = 2**22
 
 
 class BasicRewardNet(RewardNet):
@@ -168,7 +172,7 @@ class CnnRewardNet(RewardNet):
         if self.use_next_state:
             images.append(next_state)
         image = th.cat(images, dim=-1 if self.hwc_format else 1) if len(images) > 1 else images[0]
-        outputs: th.Tensor = self.cnn(cnn_transpose(image) if self.hwc_format else image)
+        outputs = convolve(self.cnn, cnn_transpose(image) if self.hwc_format else image)
         # Axes: transition, whether the episode ended, action.
         outputs = outputs.reshape(-1, self._ends, self._choices)
         by_end = th.einsum("nea,na->ne", outputs, action) if self.use_action else outputs.squeeze(2)
@@ -205,6 +209,29 @@ def cnn_transpose(tens: th.Tensor) -> th.Tensor:
     if tens.ndim != 4:
         raise ValueError(f"tens has shape {tuple(tens.shape)}; it needs four dimensions")
     return tens.permute(0, 3, 1, 2)
+
+
+def convolve(cnn: nn.Module, images: th.Tensor) -> th.Tensor:
+    """Applies a convolutional network to images.
+
+    On a CPU, they are taken a few at a time, so that what passes between two layers stays in
+    the caches: large batches take a third of the time then.
+
+    Args:
+        cnn: Takes each image by itself, as those of `imitbench.util.networks.build_cnn` do.
+        images: Shape `(n, channels, height, width)`.
+
+    Returns:
+        What `cnn` gives.
+    """
+    number, channels, height, width = images.shape
+    widths = [layer.out_channels for layer in cnn.modules() if isinstance(layer, nn.Conv2d)]
+    size = max([channels, *widths]) * height * width * images.element_size()
+    at_once = max(1, _CONVOLVED_AT_ONCE // max(1, size))
+    if images.device.type != "cpu" or number <= at_once:
+        outputs: th.Tensor = cnn(images)
+        return outputs
+    return th.cat([cnn(part) for part in th.split(images, at_once)])
 
 
 def image_channels(space: gym.Space[Any], hwc_format: bool) -> int:

@@ -15,7 +15,13 @@ from torch import nn
 
 from imitbench.rewards.base import RewardNet
 from imitbench.rewards.encoding import encoded_size
-from imitbench.rewards.networks import BasicRewardNet, cnn_transpose, image_channels, with_sizes
+from imitbench.rewards.networks import (
+    BasicRewardNet,
+    cnn_transpose,
+    convolve,
+    image_channels,
+    with_sizes,
+)
 from imitbench.rewards.wrappers import ForwardWrapper
 from imitbench.util.networks import build_cnn, build_mlp
 
@@ -197,8 +203,7 @@ class BasicPotentialCNN(nn.Module):
     def forward(self, state: th.Tensor) -> th.Tensor:
         """Computes potentials, shape `(n,)`, of images as in `CnnRewardNet`."""
         images = cnn_transpose(state) if self._hwc_format else state
-        potentials: th.Tensor = self._potential_net(images)
-        return potentials
+        return convolve(self._potential_net, images)
 
     def arguments(self) -> dict[str, Any]:
         """What the constructor needs to build such a potential again."""

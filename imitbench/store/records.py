@@ -128,10 +128,15 @@ class RunSpec(Record):
     uses_reward: bool = False
 
     @property
-    def run_id(self) -> str:
-        """Short content hash; equal specifications have equal ids on every machine."""
+    def digest(self) -> str:
+        """Content hash; equal specifications have equal ones on every machine."""
         identity = self.model_dump(mode="json", exclude={"variant", "uses_reward"})
-        return canonical_digest(identity)[:RUN_ID_LENGTH]
+        return canonical_digest(identity)
+
+    @property
+    def run_id(self) -> str:
+        """The digest's first digits."""
+        return self.digest[:RUN_ID_LENGTH]
 
     @property
     def source(self) -> str | None:

@@ -13,6 +13,7 @@ from imitbench.bench.seeding import seed_everything
 from imitbench.bench.spec import Settings, make_spec
 from imitbench.bench.worker import make_learner
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_directory
+from imitbench.policies.expert import Surroundings
 from imitbench.store.records import Budget
 from imitbench.util.state_file import load_state, save_state
 
@@ -25,6 +26,10 @@ SETTINGS = {
     "hidden_size": "16",
     "rollout_round_min_episodes": "2",
     "rollout_round_min_timesteps": "400",
+    "total_comparisons": "12",
+    "num_iterations": "2",
+    "fragment_length": "10",
+    "reward_epochs": "2",
 }
 CELLS = [
     (run.algo, run.suite, run.environment.id)
@@ -51,11 +56,24 @@ def set_up(name, suite, env_id):
         load_suite(suite), env_id, card, values, 0, Settings(budget="quick", n_demos=4)
     )
     root = suite_directory(suite)
+
+    def place(part, pinned):
+        return artifacts.Place.of_spec(root, part, pinned, suite)
+
     seed_everything(11)
     learner = make_learner(spec)
-    demos = [] if spec.demos is None else list(artifacts.load_demos(root, spec.demos))
-    expert = None if spec.expert is None else artifacts.load_expert(root, spec.expert, "cpu")
+    demos = (
+        []
+        if spec.demos is None
+        else list(artifacts.load_demos(place("demos", spec.demos), spec.demos))
+    )
     with Evaluator(spec.environment, 1) as evaluator:
+        expert = None
+        if spec.expert is not None:
+            surroundings = Surroundings(evaluator.observation_space, evaluator.action_space)
+            expert = artifacts.load_expert(
+                place("experts", spec.expert), spec.expert, surroundings, "cpu"
+            )
         task = Task(
             environment=spec.environment,
             observation_space=evaluator.observation_space,

@@ -44,8 +44,8 @@ def test_help_imports_nothing_heavy():
     [
         ["run"], ["status"], ["collect"], ["report"], ["sql"], ["algos"], ["suites"],
         ["suites", "show"], ["suites", "measure"], ["experts", "list"], ["experts", "train"],
-        ["experts", "eval"], ["demos", "list"], ["demos", "collect"], ["demos", "show"],
-        ["doctor"],
+        ["experts", "eval"], ["experts", "convert"], ["demos", "list"], ["demos", "collect"],
+        ["demos", "show"], ["doctor"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -166,7 +166,12 @@ def test_experts_eval_measures_a_bundled_expert(imitbench):
         "std_return": 0.0,
         "episodes": 3,
         "deterministic": True,
-    }
+        "published": {
+            "mean_return": 500.0, "std_return": 0.0, "episodes": 100, "deterministic": False,
+            "file": "results.json", "difference": 0.0, "standard_error": 0.0,
+            "standard_errors_apart": None, "agrees": None,
+        },
+    }  # fmt: skip
 
 
 def test_an_expert_is_trained_and_its_demonstrations_are_collected(imitbench, tmp_path):

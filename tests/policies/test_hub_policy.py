@@ -13,6 +13,7 @@ from support.drift import drift_venv
 from support.hub import serve_hub
 
 from imitbench.errors import InputError
+from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.serialize import load_policy, save_stable_model
 
 REPOSITORY = "org/ppo-seals-Drift-v0"
@@ -93,11 +94,12 @@ def test_what_was_fetched_is_found_without_the_hub(hub, files, monkeypatch):
     assert is_of_seed(load(), 1)
 
 
-def test_statistics_are_not_unpickled(hub, files):
+def test_statistics_become_part_of_the_policy(hub, files):
     hub.add_model(REPOSITORY, {ZIP: files[ZIP], "vec_normalize.pkl": files["vec_normalize.pkl"]})
-    with pytest.raises(InputError, match=r"vec_normalize\.pkl: the policy needs"):
+    assert isinstance(load(), NormalizedPolicy)
+    hub.add_model(REPOSITORY, {ZIP: files[ZIP], "vec_normalize.pkl": b"cos\nsystem\n."})
+    with pytest.raises(InputError, match=r"vec_normalize\.pkl: .*names os\.system"):
         load()
-    load(trust=True)
 
 
 def test_what_is_missing_is_told_in_one_line(hub, files):

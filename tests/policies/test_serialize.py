@@ -307,19 +307,17 @@ class TestWithStatistics:
         venv.training = False
         return model
 
-    def test_the_statistics_are_not_unpickled(self, model, tmp_path, torque_venv):
-        with pytest.raises(InputError, match=r"cannot be read without unpickling.*trust=True"):
-            load_policy("ppo", torque_venv, path=tmp_path)
+    def test_the_statistics_become_part_of_the_policy(self, model, tmp_path, torque_venv):
+        raw = torque_venv.reset()
+        wanted = model.predict(model.env.normalize_obs(raw), deterministic=True)[0]
+        for trust in (False, True):
+            policy = load_policy("ppo", torque_venv, path=tmp_path, trust=trust)
+            found = policy.predict(raw, deterministic=True)[0]
+            np.testing.assert_array_equal(found, wanted)
+
+    def test_training_on_needs_an_environment_that_normalizes(self, model, tmp_path, torque_venv):
         with pytest.raises(FileExistsError, match="wrap the environment"):
             load_stable_baselines_model(PPO, tmp_path, torque_venv)
-
-    def test_trusted_statistics_become_part_of_the_policy(self, model, tmp_path, torque_venv):
-        policy = load_policy("ppo", torque_venv, path=tmp_path, trust=True)
-        raw = torque_venv.reset()
-        np.testing.assert_array_equal(
-            policy.predict(raw, deterministic=True)[0],
-            model.predict(model.env.normalize_obs(raw), deterministic=True)[0],
-        )
 
     def test_an_environment_that_normalizes_needs_none(self, model, tmp_path, torque_venv):
         venv = VecNormalize.load(str(tmp_path / "vec_normalize.pkl"), torque_venv)
@@ -354,7 +352,7 @@ def test_pickles_that_need_something_else_are_told(shared_dir):
         pytest.skip("gym is installed")
     path = shared_dir / "hub-fixtures/rl-zoo/ppo-HalfCheetah-v3/ppo-HalfCheetah-v3.zip"
     with pytest.raises(InputError, match="cannot be unpickled here"):
-        load_policy("ppo", drift_venv(size=17), path=path, trust=True)
+        load_stable_baselines_model(PPO, path, VecNormalize(drift_venv(size=17)), trust=True)
 
 
 REAL = {
@@ -384,9 +382,3 @@ def test_real_files_score_as_published(shared_dir, where):
     mean, _ = evaluate_policy(policy, venv, 10, warn=False)
     assert mean >= least
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
-
-
-def test_real_statistics_are_asked_for(shared_dir):
-    path = shared_dir / "hub-fixtures/rl-zoo/ppo-HalfCheetah-v3/ppo-HalfCheetah-v3.zip"
-    with pytest.raises(InputError, match=r"vec_normalize\.pkl: the policy needs"):
-        load_policy("ppo", drift_venv(size=17), path=path)

@@ -138,3 +138,21 @@ def test_transposing_puts_channels_first():
     assert th.equal(transposed[:, 1], images[..., 1])
     with pytest.raises(ValueError, match="four dimensions"):
         cnn_transpose(images[0])
+
+
+@pytest.mark.parametrize("number", [1, 7, 8])
+def test_large_batches_of_images_are_convolved_as_small_ones(number):
+    space = spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    net = CnnRewardNet(space, spaces.Discrete(3))
+    rng = np.random.default_rng(0)
+    state = rng.integers(256, size=(number, *space.shape), dtype=np.uint8)
+    batch = (state, rng.integers(3, size=number), state, np.zeros(number, bool))
+    alone = [net.predict(*(part[i : i + 1] for part in batch)) for i in range(number)]
+    np.testing.assert_allclose(net.predict(*batch), np.concatenate(alone), rtol=1e-5)
+    net(*net.preprocess(*batch)).sum().backward()
+    together = [parameter.grad for parameter in net.parameters()]
+    net.zero_grad()
+    for i in range(number):
+        net(*net.preprocess(*(part[i : i + 1] for part in batch))).sum().backward()
+    for expected, parameter in zip(together, net.parameters(), strict=True):
+        th.testing.assert_close(parameter.grad, expected, rtol=1e-3, atol=1e-3)

@@ -42,6 +42,10 @@ from imitbench.algorithms.preference_comparisons.trajectory_generators import (
     TrajectoryGenerator,
     TrajectoryMixture,
 )
+from imitbench.data.atari import register_atari
+
+# Who compares fragments of Atari games asks Gymnasium for them by name, and expects them there.
+register_atari()
 
 __all__ = [
     "QUERY_SCHEDULES",

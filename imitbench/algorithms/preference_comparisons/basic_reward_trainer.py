@@ -13,16 +13,18 @@ import torch as th
 from tqdm.auto import tqdm
 
 from imitbench.algorithms.base import check_batch_size
+from imitbench.algorithms.preference_comparisons.lean_gradient import lean_gradient
 from imitbench.algorithms.preference_comparisons.losses import LossAndMetrics, RewardLoss
 from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.algorithms.preference_comparisons.training_data import (
     Array,
     ComparisonDataset,
     TrainingData,
+    in_batches,
 )
 from imitbench.regularization.regularizers import Regularizer, RegularizerFactory
 from imitbench.rewards.base import frozen
-from imitbench.util.fused_adam import with_fused
+from imitbench.util.fused_adam import direct_step, with_fused
 from imitbench.util.logger import HierarchicalLogger, configure
 from imitbench.util.networks import training
 
@@ -194,33 +196,47 @@ class BasicRewardTrainer(RewardTrainer):
         return metrics
 
     def _fit(self, data: TrainingData) -> Metrics:
-        """The inner loop: backward on each minibatch, a step after each batch."""
+        """The inner loop: a gradient for each minibatch, a step after each batch."""
         means = _Means()
-        parameters = [each for group in self.optim.param_groups for each in group["params"]]
         self.optim.zero_grad()
-        for batch in data.batches(self.batch_size, self.rng.permutation(len(data))):
-            earlier = 0.0
-            parts = list(data.batches(self.minibatch_size, batch))
-            for part in parts:
-                output = self._evaluate(data, part)
-                means.add(output, len(part))
-                share = len(part) / self.batch_size
-                loss = output.loss if share == 1 else output.loss * share
-                if self.regularizer is None or part is not parts[-1]:
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    earlier += loss.item()
-                else:  # once per step, so that minibatches change nothing
-                    self.regularizer.regularize_and_backward(loss + earlier)
-            self.optim.step()
-            for parameter in parameters:  # as zero_grad() does, without its bookkeeping
-                parameter.grad = None
+        lean = None
+        if self.regularizer is None:
+            lean = lean_gradient(self.loss, self._preference_model, data.pairs)
+        step = self.optim.step if lean is None else direct_step(self.optim)
+        for batch in in_batches(self.rng.permutation(len(data)), self.batch_size):
+            parts = list(in_batches(batch, self.minibatch_size))
+            if lean is not None:
+                for part in parts:
+                    pairs, preferences = data.pairs.take(part), data.preferences[part]
+                    share = len(part) / self.batch_size
+                    means.add(lean.add(pairs, preferences, share), len(part))
+                step()
+                lean.zero()
+            else:
+                self._differentiate(data, parts, means)
+                step()
+                self.optim.zero_grad()
+        self.optim.zero_grad()
         return means.result()
+
+    def _differentiate(self, data: TrainingData, parts: list[Array], means: _Means) -> None:
+        """Adds up the gradients of a batch's parts."""
+        earlier = 0.0
+        for part in parts:
+            output = self._evaluate(data, part)
+            means.add(_values(output), len(part))
+            loss = output.loss * (len(part) / self.batch_size)
+            if self.regularizer is None or part is not parts[-1]:
+                loss.backward()  # type: ignore[no-untyped-call]
+                earlier += loss.item()
+            else:  # once per step, so that minibatches change nothing
+                self.regularizer.regularize_and_backward(loss + earlier)
 
     def _validate(self, data: TrainingData) -> Metrics:
         means = _Means()
         with frozen(self._preference_model):
-            for part in data.batches(self.minibatch_size, np.arange(len(data))):
-                means.add(self._evaluate(data, part), len(part))
+            for part in in_batches(np.arange(len(data)), self.minibatch_size):
+                means.add(_values(self._evaluate(data, part)), len(part))
         return means.result()
 
     def _evaluate(self, data: TrainingData, part: Array) -> LossAndMetrics:
@@ -285,6 +301,11 @@ class BasicRewardTrainer(RewardTrainer):
         self.optim.load_state_dict(copy.deepcopy(state["optimizer"]))
 
 
+def _values(output: LossAndMetrics) -> Metrics:
+    metrics = {name: value.item() for name, value in output.metrics.items()}
+    return {"loss": output.loss.item(), **metrics}
+
+
 class _Means:
     """Means over all samples of what is measured on batches of different sizes."""
 
@@ -292,12 +313,11 @@ class _Means:
         self._sums: dict[str, float] = defaultdict(float)
         self._number = 0
 
-    def add(self, output: LossAndMetrics, number: int) -> None:
-        """Takes a batch of so many samples in."""
+    def add(self, values: Metrics, number: int) -> None:
+        """Takes the means of a batch of so many samples in."""
         self._number += number
-        self._sums["loss"] += output.loss.item() * number
-        for name, value in output.metrics.items():
-            self._sums[name] += value.item() * number
+        for name, value in values.items():
+            self._sums[name] += value * number
 
     def result(self) -> Metrics:
         """The means so far."""

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, overload
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +21,15 @@ _LARGEST_JOINED = 2**28
 
 
 @dataclass(frozen=True)
-class FragmentBatch:
-    """The steps of `n` pairs of fragments: those of all first fragments, then of all second ones.
+class JoinedSteps:
+    """The steps of fragments, one after another.
 
     Attributes:
         obs: Observations, shape `(steps, *observation_shape)`.
         acts: Actions, shape `(steps, *action_shape)`.
         next_obs: Observations after the actions, same shape as `obs`.
         dones: Whether an episode ended there, shape `(steps,)`, bool.
-        lengths: Steps of each fragment, shape `(2n,)`, integers; pair `i` is `i` and `n + i`.
+        lengths: Steps of each fragment, shape `(fragments,)`, integers.
         rews: The environment's rewards, shape `(steps,)`; `None` unless all fragments have them.
     """
 
@@ -39,16 +40,132 @@ class FragmentBatch:
     lengths: Array
     rews: Array | None
 
-    @property
-    def n_pairs(self) -> int:
-        """How many pairs there are."""
-        return len(self.lengths) // 2
-
     @functools.cached_property
     def common_length(self) -> int | None:
         """Steps of a fragment where all have the same number, else `None`."""
         first = int(self.lengths[0])
         return first if bool((self.lengths == first).all()) else None
+
+    @functools.cached_property
+    def starts(self) -> Array:
+        """The first step of each fragment, shape `(fragments,)`."""
+        starts: Array = np.cumsum(self.lengths) - self.lengths
+        return starts
+
+    @functools.cached_property
+    def encoded(self) -> WeakKeyDictionary[Any, th.Tensor]:
+        """What networks made of these steps; for those to keep it that need it again."""
+        return WeakKeyDictionary()
+
+    def of(self, values: Array, fragments: Array) -> Array:
+        """Copies what belongs to some fragments out of an array with an entry per step."""
+        if self.common_length is not None:  # a fragment at a time
+            whole = values.reshape(len(self.lengths), -1)
+            return np.take(whole, fragments, axis=0).reshape(-1, *values.shape[1:])
+        lengths = self.lengths[fragments]
+        starts = np.cumsum(lengths) - lengths
+        rows = np.arange(lengths.sum()) + np.repeat(self.starts[fragments] - starts, lengths)
+        taken: Array = np.take(values, rows, axis=0)
+        return taken
+
+    def returns(self, rewards: th.Tensor, discount_factor: float) -> th.Tensor:
+        """Adds up the rewards of each fragment, see `FragmentBatch.returns`."""
+        steps = len(self.dones)
+        if len(rewards) != steps:
+            raise ValueError(f"rewards: there are {len(rewards)} for {steps} steps")
+        length = self.common_length
+        if length is not None:
+            by_fragment = rewards.reshape(len(self.lengths), length, *rewards.shape[1:])
+            return discounted_sum(by_fragment, discount_factor)
+        lengths = th.from_numpy(self.lengths)
+        owner = th.repeat_interleave(lengths).to(rewards.device)
+        if discount_factor != 1:
+            place = np.arange(steps) - np.repeat(self.starts, self.lengths)
+            weights = discount_factor ** th.from_numpy(place).to(rewards.device, rewards.dtype)
+            rewards = rewards * weights.reshape(-1, *[1] * (rewards.ndim - 1))
+        sums = rewards.new_zeros((len(lengths), *rewards.shape[1:]))
+        return sums.index_add(0, owner, rewards)
+
+    @functools.cached_property
+    def _true_returns(self) -> dict[float, th.Tensor]:
+        return {}
+
+    def true_returns(self, discount_factor: float) -> th.Tensor | None:
+        """Sums of the environment's rewards, shape `(fragments,)`, float64, or `None`."""
+        if self.rews is None:
+            return None
+        if discount_factor not in self._true_returns:
+            rews = th.from_numpy(self.rews.astype(np.float64))
+            self._true_returns[discount_factor] = self.returns(rews, discount_factor)
+        return self._true_returns[discount_factor]
+
+
+class FragmentBatch:
+    """The steps of `n` pairs of fragments: those of all first fragments, then of all second ones.
+
+    Where they are some of more steps that were joined before, they are copied only if they are
+    asked for.
+
+    Args:
+        joined: Steps of all of these fragments, or of more.
+        fragments: Which of its fragments these are, shape `(2n,)`, pair `i` being entries `i` and
+            `n + i`; `None` for all, in their order.
+    """
+
+    def __init__(self, joined: JoinedSteps, fragments: Array | None = None) -> None:
+        self.joined = joined
+        self.fragments = fragments
+
+    @functools.cached_property
+    def steps(self) -> JoinedSteps:
+        """The steps of these fragments alone."""
+        joined, fragments = self.joined, self.fragments
+        if fragments is None:
+            return joined
+        return JoinedSteps(
+            obs=joined.of(joined.obs, fragments),
+            acts=joined.of(joined.acts, fragments),
+            next_obs=joined.of(joined.next_obs, fragments),
+            dones=joined.of(joined.dones, fragments),
+            lengths=self.lengths,
+            rews=None if joined.rews is None else joined.of(joined.rews, fragments),
+        )
+
+    @property
+    def obs(self) -> Array:
+        """Observations, shape `(steps, *observation_shape)`."""
+        return self.steps.obs
+
+    @property
+    def acts(self) -> Array:
+        """Actions, shape `(steps, *action_shape)`."""
+        return self.steps.acts
+
+    @property
+    def next_obs(self) -> Array:
+        """Observations after the actions, same shape as `obs`."""
+        return self.steps.next_obs
+
+    @property
+    def dones(self) -> Array:
+        """Whether an episode ended there, shape `(steps,)`, bool."""
+        return self.steps.dones
+
+    @property
+    def rews(self) -> Array | None:
+        """The environment's rewards, shape `(steps,)`; `None` unless all fragments have them."""
+        return self.steps.rews
+
+    @property
+    def lengths(self) -> Array:
+        """Steps of each fragment, shape `(2n,)`, integers."""
+        lengths = self.joined.lengths
+        return lengths if self.fragments is None else lengths[self.fragments]
+
+    @property
+    def n_pairs(self) -> int:
+        """How many pairs there are."""
+        return len(self.joined.lengths if self.fragments is None else self.fragments) // 2
 
     def returns(self, rewards: th.Tensor, discount_factor: float = 1.0) -> th.Tensor:
         """Adds up the rewards of each fragment, `sum_t discount_factor**t * rewards[t]`.
@@ -63,21 +180,21 @@ class FragmentBatch:
         Raises:
             ValueError: There is not one reward per step.
         """
-        steps = len(self.dones)
-        if len(rewards) != steps:
-            raise ValueError(f"rewards: there are {len(rewards)} for {steps} steps")
-        length = self.common_length
-        if length is not None:
-            by_fragment = rewards.reshape(len(self.lengths), length, *rewards.shape[1:])
-            return discounted_sum(by_fragment, discount_factor)
-        lengths = th.from_numpy(self.lengths)
-        owner = th.repeat_interleave(lengths).to(rewards.device)
-        if discount_factor != 1:
-            place = np.arange(steps) - np.repeat(_starts(self.lengths), self.lengths)
-            weights = discount_factor ** th.from_numpy(place).to(rewards.device, rewards.dtype)
-            rewards = rewards * weights.reshape(-1, *[1] * (rewards.ndim - 1))
-        sums = rewards.new_zeros((len(lengths), *rewards.shape[1:]))
-        return sums.index_add(0, owner, rewards)
+        return self.steps.returns(rewards, discount_factor)
+
+    def true_returns(self, discount_factor: float = 1.0) -> th.Tensor | None:
+        """Returns by the environment's rewards.
+
+        Args:
+            discount_factor: Weight of a step relative to the one before it.
+
+        Returns:
+            Shape `(2n,)`, float64, on the CPU; `None` if a fragment has no rewards.
+        """
+        returns = self.joined.true_returns(discount_factor)
+        if returns is None or self.fragments is None:
+            return returns
+        return returns[th.from_numpy(self.fragments)]
 
     def take(self, pairs: Array) -> FragmentBatch:
         """Some of the pairs, in the given order.
@@ -86,25 +203,8 @@ class FragmentBatch:
             pairs: Their numbers, integers; a number may come more than once.
         """
         fragments = np.concatenate([pairs, pairs + self.n_pairs])
-        lengths = self.lengths[fragments]
-        length = self.common_length
-        if length is None:
-            rows = np.arange(lengths.sum())
-            rows += np.repeat(_starts(self.lengths)[fragments] - _starts(lengths), lengths)
-
-        def select(values: Array) -> Array:
-            if length is None:
-                return np.take(values, rows, axis=0)
-            whole = values.reshape(len(self.lengths), -1)  # copied a fragment at a time
-            return np.take(whole, fragments, axis=0).reshape(-1, *values.shape[1:])
-
         return FragmentBatch(
-            obs=select(self.obs),
-            acts=select(self.acts),
-            next_obs=select(self.next_obs),
-            dones=select(self.dones),
-            lengths=lengths,
-            rews=None if self.rews is None else select(self.rews),
+            self.joined, fragments if self.fragments is None else self.fragments[fragments]
         )
 
 
@@ -130,6 +230,12 @@ class FragmentPairs(Sequence[TrajectoryPair]):
             ValueError: As `stack_fragments`.
         """
         return self._join() if self._join is not None else _join(self._pairs)
+
+    @property
+    def common_length(self) -> int | None:
+        """Steps of a fragment where all have the same number, else `None`."""
+        lengths = {len(fragment.acts) for pair in self._pairs for fragment in pair}
+        return lengths.pop() if len(lengths) == 1 else None
 
     @functools.cached_property
     def _is_joined_whole(self) -> bool:
@@ -211,11 +317,6 @@ def observation_bytes(pairs: Sequence[TrajectoryPair]) -> int:
     return steps * int(pairs[0][0].obs[0].nbytes)
 
 
-def _starts(lengths: Array) -> Array:
-    starts: Array = np.cumsum(lengths) - lengths
-    return starts
-
-
 def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
     if not len(pairs):
         raise ValueError("fragment_pairs: there are none; give at least one pair of fragments")
@@ -231,7 +332,7 @@ def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
     dones = np.zeros(lengths.sum(), dtype=bool)
     dones[np.cumsum(lengths) - 1] = [each.terminal for each in fragments]
     observations = [cast(Array, each.obs) for each in fragments]
-    return FragmentBatch(
+    joined = JoinedSteps(
         obs=np.concatenate([obs[:-1] for obs in observations]),
         acts=np.concatenate(acts),
         next_obs=np.concatenate([obs[1:] for obs in observations]),
@@ -239,6 +340,7 @@ def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
         lengths=lengths,
         rews=_join_rewards(fragments, lengths),
     )
+    return FragmentBatch(joined)
 
 
 def _check_lengths(lengths: Array) -> None:

@@ -19,7 +19,6 @@ from imitbench.algorithms.preference_comparisons.fragment_batch import (
     observation_bytes,
     stack_fragments,
 )
-from imitbench.algorithms.preference_comparisons.lean_returns import lean_returns
 from imitbench.data.types import Transitions
 from imitbench.rewards.base import RewardNet, frozen
 from imitbench.rewards.ensemble import RewardEnsemble
@@ -134,10 +133,10 @@ class PreferenceModel(nn.Module):
         """
         batch = stack_fragments(fragment_pairs)
         returns1, returns2 = self.returns(batch)
-        if batch.rews is None:
+        true = batch.true_returns(self.discount_factor)
+        if true is None:
             return returns1 - returns2, None
-        rews = th.from_numpy(batch.rews.astype(np.float64)).to(returns1.device)
-        true1, true2 = batch.returns(rews, self.discount_factor).reshape(2, -1)
+        true1, true2 = true.to(returns1.device).reshape(2, -1)
         return returns1 - returns2, true1 - true2
 
     def returns(self, fragment_pairs: AnyPairs) -> tuple[th.Tensor, th.Tensor]:
@@ -160,11 +159,8 @@ class PreferenceModel(nn.Module):
                 *(each.returns(batch) for each in self.member_pref_models), strict=True
             )
             return th.stack(firsts, dim=1), th.stack(seconds, dim=1)
-        returns = lean_returns(self.model, batch, self.discount_factor)
-        if returns is None:
-            rewards = _rewards(self.model, batch)
-            returns = batch.returns(rewards, self.discount_factor)
-        _check_finite(returns, batch)
+        returns = batch.returns(_rewards(self.model, batch), self.discount_factor)
+        check_finite(returns, batch)
         first, second = th.split(returns, batch.n_pairs)
         return first, second
 
@@ -302,7 +298,16 @@ def _rewards(net: RewardNet, steps: FragmentBatch | Transitions) -> th.Tensor:
     return rewards
 
 
-def _check_finite(returns: th.Tensor, batch: FragmentBatch) -> None:
+def check_finite(returns: th.Tensor, batch: FragmentBatch) -> None:
+    """Checks predicted returns.
+
+    Args:
+        returns: Those of all fragments, shape `(2 * n_pairs,)`.
+        batch: The fragments.
+
+    Raises:
+        ValueError: One is not finite; the message has the cause and what to do.
+    """
     # The sum alone is nearly always enough to know.
     if math.isfinite(returns.detach().sum().item()) or bool(returns.isfinite().all()):
         return

@@ -114,7 +114,8 @@ class TrainingData:
         second = np.isin(self.origins, rng.permutation(different)[:size])
         return self.take(np.flatnonzero(~second)), self.take(np.flatnonzero(second))
 
-    def batches(self, size: int, order: Array) -> Iterator[Array]:
-        """Indices of a pass in the given order, `size` at a time; the last may be fewer."""
-        for start in range(0, len(order), size):
-            yield order[start : start + size]
+
+def in_batches(order: Array, size: int) -> Iterator[Array]:
+    """Cuts an order of comparisons into batches; the last may be smaller."""
+    for start in range(0, len(order), size):
+        yield order[start : start + size]

@@ -37,7 +37,7 @@ def test_all_first_fragments_come_before_all_second_ones(rng, lengths):
         assert np.array_equal(getattr(batch, name), getattr(flat, name)), name
     assert batch.lengths.tolist() == [*lengths, *lengths]
     assert batch.n_pairs == 3
-    assert batch.common_length == (4 if lengths == [4, 4, 4] else None)
+    assert batch.joined.common_length == (4 if lengths == [4, 4, 4] else None)
 
 
 def test_only_the_last_step_of_a_terminal_fragment_is_done(rng):
@@ -86,7 +86,23 @@ def test_returns_need_one_reward_per_step(rng):
 def test_taken_pairs_are_as_if_joined_by_themselves(rng, lengths, chosen):
     pairs = pairs_of(rng, lengths)
     expected = stack_fragments([pairs[index] for index in chosen])
-    assert equal(stack_fragments(pairs).take(np.array(chosen)), expected)
+    taken = stack_fragments(pairs).take(np.array(chosen))
+    assert equal(taken, expected)
+    assert taken.n_pairs == len(chosen)
+    assert equal(taken.take(np.array([0, 0])), expected.take(np.array([0, 0])))
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_true_returns_are_those_of_the_environments_rewards(rng, lengths, discount):
+    pairs = pairs_of(rng, lengths)
+    batch = stack_fragments(pairs)
+    for each in (batch, batch.take(np.array([2, 0])), batch):
+        rewards = th.from_numpy(each.rews.astype(np.float64))
+        assert th.equal(each.true_returns(discount), each.returns(rewards, discount))
+    without = stack_fragments(pairs_of(rng, lengths, rewards=False))
+    assert without.true_returns(discount) is None
+    assert without.take(np.array([1])).true_returns(discount) is None
 
 
 @pytest.mark.parametrize("limit", [0, 2**28], ids=["each batch", "at once"])

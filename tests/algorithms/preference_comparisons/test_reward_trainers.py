@@ -62,14 +62,15 @@ def logged(trainer):
 
 
 class Recorder:
-    """Notes the gradient at each step of an optimizer, and takes no step."""
+    """Notes the gradient at each step of an optimizer, whose steps lead nowhere."""
 
     def __init__(self, trainer):
         self.gradients = []
         self.parameters = list(trainer._preference_model.parameters())
-        trainer.optim.step = self
+        trainer.optim.register_step_pre_hook(self)
+        trainer.optim.param_groups[0]["lr"] = 0.0
 
-    def __call__(self):
+    def __call__(self, *_):
         self.gradients.append(th.cat([each.grad.flatten() for each in self.parameters]))
 
 

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
 from imitbench.algorithms.preference_comparisons.training_data import (
     TrainingData,
+    in_batches,
     preference_collate_fn,
 )
 
@@ -46,8 +47,7 @@ def test_a_preference_that_is_no_probability_is_named(dataset, bad):
 
 def test_batches_cover_the_order_once():
     order = np.array([3, 1, 4, 0, 2])
-    batches = TrainingData.batches(None, 2, order)
-    assert [batch.tolist() for batch in batches] == [[3, 1], [4, 0], [2]]
+    assert [batch.tolist() for batch in in_batches(order, 2)] == [[3, 1], [4, 0], [2]]
 
 
 def test_a_split_divides_all_comparisons(dataset):

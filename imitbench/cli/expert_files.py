@@ -1,0 +1,197 @@
+"""`imitbench experts convert` and `imitbench experts eval`: experts that others trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.experts.evaluation import Comparison
+    from imitbench.hub.published_results import PublishedResults
+
+Revision = Annotated[
+    str | None,
+    typer.Option("--revision", metavar="REV", help="Commit, branch or tag of a repository."),
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Unpickle what cannot be read otherwise: executes what the file says."
+    ),
+]
+
+
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="Zip, folder, or repository owner/name.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    env: Annotated[
+        str | None,
+        typer.Option("--env", metavar="ID", help="Environment that it must fit [as in the zip]."),
+    ] = None,
+    revision: Revision = None,
+    trust: Trust = False,
+    json: options.Json = False,
+) -> None:
+    """Write an expert's policy without pickle, in the layout of bundled experts.
+
+    Statistics of VecNormalize and a time feature become part of the policy.
+
+    Example: imitbench experts convert downloads/ppo-Pendulum-v1 experts/ppo-Pendulum-v1
+    """
+    from imitbench.cli.output import note, print_json
+    from imitbench.experts import catalog
+    from imitbench.experts.conversion import convert_expert
+    from imitbench.util.torch_startup import use_one_thread
+
+    path, origin = _locate(source, revision)
+    use_one_thread()
+    converted = convert_expert(
+        path,
+        target,
+        environment=catalog.find_environment(env) if env else None,
+        origin=origin,
+        trust=trust,
+    )
+    published = converted.published
+    if json:
+        print_json(
+            {
+                "directory": str(converted.directory),
+                "policy_class": converted.policy_class,
+                "includes": converted.folded,
+                "published_mean_return": published.mean if published else None,
+            }
+        )
+        return
+    folded = "".join(f", with {what}" for what in converted.folded)
+    typer.echo(f"{converted.directory}: {converted.policy_class}{folded}")
+    if published is not None:
+        note(
+            f"published mean return {published.mean:.2f}; check it with "
+            f"`imitbench experts eval {converted.directory} --env {env or 'ID'}`"
+        )
+
+
+def evaluate(
+    expert: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR_OR_REPO", help="Folder, zip, bundled expert, or repository owner/name."
+        ),
+    ],
+    env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment id.")],
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
+    deterministic: Annotated[
+        bool | None,
+        typer.Option(
+            "--deterministic/--stochastic",
+            help="Take the most likely action, or sample [as published, else sample].",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the evaluation.")] = 0,
+    revision: Revision = None,
+    trust: Trust = False,
+    json: options.Json = False,
+) -> None:
+    """Measure an expert's return, and compare it with the one on its card.
+
+    Warns where the two are more than 2 standard errors apart.
+
+    Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
+    """
+    from imitbench.cli.output import note, print_json
+    from imitbench.experts import catalog, evaluation, measurement
+    from imitbench.hub.published_results import read_published_results
+    from imitbench.policies.expert import load_expert
+    from imitbench.policies.expert_folder import open_expert_folder
+    from imitbench.util.torch_startup import use_one_thread
+
+    path, _ = _locate(expert, revision)
+    use_one_thread()
+    found = open_expert_folder(path)
+    spec = evaluation.with_own_arguments(catalog.find_environment(env), found)
+    policy = load_expert(found, evaluation.surroundings_of(spec), trust=trust)
+    published = read_published_results(found.folder)
+    if deterministic is None:
+        deterministic = bool(published and published.deterministic)
+    measured = measurement.measure(
+        spec, policy, episodes=episodes, deterministic=deterministic, seed=seed
+    )
+    returns = measured.episodes.returns
+    compared = evaluation.compare(returns, deterministic, published) if published else None
+    if json:
+        print_json(
+            {
+                "mean_return": float(returns.mean()),
+                "std_return": float(returns.std()),
+                "episodes": len(returns),
+                "deterministic": deterministic,
+                "published": _as_json(published, compared),
+            }
+        )
+    else:
+        acting = "deterministic" if deterministic else "stochastic"
+        typer.echo(
+            f"return {returns.mean():.2f} ± {returns.std():.2f} "
+            f"({len(returns)} episodes, {acting} policy)"
+        )
+    if published is not None and compared is not None:
+        message = _verdict(published, compared)
+        if compared.agrees is False:
+            note(f"warning: {message}")
+        elif not json:
+            note(message)
+
+
+def _locate(name: str, revision: str | None) -> tuple[Path, str | None]:
+    """Where an expert lies, fetched from the hub if need be, and the repository's name then."""
+    from imitbench.errors import InputError
+    from imitbench.experts import catalog
+
+    is_repository = name.count("/") == 1 and not name.startswith((".", "/", "~"))
+    if Path(name).exists() or not is_repository:
+        if revision is not None:
+            raise InputError("--revision: belongs to a repository owner/name")
+        return catalog.find_expert(name), None
+
+    from imitbench.cli.hub_progress import make_tell
+    from imitbench.hub.pull import pull
+
+    pulled = pull("model", name, revision=revision, tell=make_tell())
+    return pulled.folder, f"{pulled.repo} at {pulled.revision[:12]}"
+
+
+def _verdict(published: PublishedResults, compared: Comparison) -> str:
+    spread = "" if published.std is None else f" ± {published.std:.2f}"
+    stated = f"published {published.mean:.2f}{spread} ({published.source})"
+    if compared.agrees is None:
+        option = "--deterministic" if published.deterministic else "--stochastic"
+        return f"{stated} is of the other kind of policy; give {option} to compare"
+    if compared.distance is None:
+        return f"{stated}: {'the same' if compared.agrees else 'differs'}"
+    apart = f"{abs(compared.distance):.1f} standard errors apart"
+    return f"{stated}: {'agrees' if compared.agrees else 'does not agree'}, {apart}"
+
+
+def _as_json(
+    published: PublishedResults | None, compared: Comparison | None
+) -> dict[str, Any] | None:
+    if published is None or compared is None:
+        return None
+    return {
+        "mean_return": published.mean,
+        "std_return": published.std,
+        "episodes": published.episodes,
+        "deterministic": published.deterministic,
+        "file": published.source,
+        "difference": compared.difference,
+        "standard_error": compared.standard_error,
+        "standard_errors_apart": None if compared.distance is None else abs(compared.distance),
+        "agrees": compared.agrees,
+    }

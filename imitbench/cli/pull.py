@@ -1,0 +1,143 @@
+"""`imitbench experts pull` and `imitbench demos pull`: from the hub to this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.hub.pull import Pulled
+    from imitbench.util.hub_client import RepoKind
+    from imitbench.util.hub_errors import Tell
+
+Repo = Annotated[
+    str | None, typer.Argument(metavar="[REPO]", help="owner/name, or a name on a suite card.")
+]
+SuiteToPull = Annotated[
+    str | None, typer.Option("--suite", metavar="NAME", help="All that its card names.")
+]
+Revision = Annotated[
+    str | None,
+    typer.Option("--revision", metavar="REV", help="Commit, branch or tag [as pinned, or newest]."),
+]
+To = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="DIR", help="Copy to DIR/<name> [the hub's cache only]."),
+]
+
+
+def pull_experts(
+    repo: Repo = None,
+    suite: SuiteToPull = None,
+    env: options.Env = None,
+    revision: Revision = None,
+    to: To = None,
+    json: options.Json = False,
+) -> None:
+    """Fetch experts from the hub.
+
+    Copies in the folder `experts` of DIR are what `run --source path:DIR` takes.
+
+    Example: imitbench experts pull --suite classic --to pulled/experts
+    """
+    _pull("model", repo, suite, env, revision, to, json)
+
+
+def pull_demos(
+    repo: Repo = None,
+    suite: SuiteToPull = None,
+    env: options.Env = None,
+    revision: Revision = None,
+    to: To = None,
+    json: options.Json = False,
+) -> None:
+    """Fetch demonstrations from the hub.
+
+    Copies in the folder `demos` of DIR are what `run --source path:DIR` takes.
+
+    Example: imitbench demos pull HumanCompatibleAI/ppo-seals-CartPole-v0
+    """
+    _pull("dataset", repo, suite, env, revision, to, json)
+
+
+def _pull(
+    kind: RepoKind,
+    repo: str | None,
+    suite: str | None,
+    env: str | None,
+    revision: str | None,
+    to: Path | None,
+    json: bool,
+) -> None:
+    from imitbench.cli.hub_progress import make_tell, size_text
+    from imitbench.cli.output import print_json, print_table
+    from imitbench.errors import InputError
+    from imitbench.hub.pull import copy_out
+
+    if (repo is None) == (suite is None):
+        raise InputError("name one repository, or a suite by --suite")
+    if suite is not None and revision is not None:
+        raise InputError("--revision: belongs to one repository; give that instead of --suite")
+    if repo is not None and env is not None:
+        raise InputError("--env: belongs to --suite")
+    tell = make_tell()
+    pulled = (
+        [_pull_one(kind, repo, revision, tell)]
+        if repo is not None
+        else _pull_suite(kind, str(suite), env, tell)
+    )
+    rows = [
+        {
+            "repo": each.repo,
+            "revision": each.revision,
+            "digest": each.digest,
+            "bytes": each.size,
+            "folder": str(each.folder if to is None else copy_out(each, to)),
+        }
+        for each in pulled
+    ]
+    if json:
+        print_json(rows)
+    else:
+        print_table(
+            ["repository", "commit", "size", "folder"],
+            [
+                [row["repo"], each.revision[:12], size_text(each.size), row["folder"]]
+                for row, each in zip(rows, pulled, strict=True)
+            ],
+        )
+
+
+def _pull_suite(kind: RepoKind, suite: str, env: str | None, tell: Tell) -> list[Pulled]:
+    from imitbench.cards.catalog import load_suite, select_environments
+    from imitbench.errors import InputError
+    from imitbench.hub.suite_sources import pull_sources, suite_sources
+
+    sources = suite_sources(select_environments(load_suite(suite), env), [kind])
+    if not sources:
+        raise InputError(f"suite {suite}: its card names no such repository; use source bundled")
+    found = {each.repo: each for _, each in pull_sources(suite, sources, tell=tell)}
+    return list(found.values())
+
+
+def _pull_one(kind: RepoKind, repo: str, revision: str | None, tell: Tell) -> Pulled:
+    from imitbench.cards.catalog import load_suite, suite_names
+    from imitbench.errors import InputError, did_you_mean
+    from imitbench.hub.pull import pull
+    from imitbench.hub.suite_sources import suite_sources
+
+    known = {
+        source.hub.repo: source.hub.revision
+        for name in suite_names()
+        for source in suite_sources(load_suite(name).environments, [kind])
+    }
+    if "/" not in repo:
+        full = [each for each in known if each.rpartition("/")[2] == repo]
+        if not full:
+            raise InputError(f"{repo}: not owner/name; {did_you_mean(repo, known)}")
+        [repo] = full[:1]
+    return pull(kind, repo, revision=revision or known.get(repo), tell=tell)

@@ -1,0 +1,198 @@
+"""Converts experts to the pickle-free form, in the layout of bundled ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from imitbench.errors import InputError
+from imitbench.experts.evaluation import surroundings_of, with_own_arguments
+from imitbench.hub.published_results import (
+    CARD_FILE,
+    RESULTS_FILE,
+    PublishedResults,
+    read_card_metadata,
+    read_published_results,
+)
+from imitbench.policies.expert import algorithm_name, load_expert
+from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder
+from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.sb3_zip import read_sb3_zip
+from imitbench.policies.storage import save_policy
+from imitbench.policies.time_feature import TimeFeaturePolicy
+from imitbench.store.records import EnvironmentSpec
+from imitbench.util.files import atomic_write_text, fsync_directory
+
+_FOLDED = {
+    NormalizedPolicy: "normalization of observations",
+    TimeFeaturePolicy: "time feature",
+}
+
+
+@dataclass(frozen=True)
+class Converted:
+    """An expert that was converted.
+
+    Attributes:
+        directory: Where it is now.
+        policy_class: Class of its networks.
+        folded: What became part of the policy, such as the normalization of observations.
+        published: Results that its files stated, if any.
+    """
+
+    directory: Path
+    policy_class: str
+    folded: list[str]
+    published: PublishedResults | None
+
+
+def convert_expert(
+    source: Path,
+    target: Path,
+    *,
+    environment: EnvironmentSpec | None = None,
+    origin: str | None = None,
+    trust: bool = False,
+) -> Converted:
+    """Writes an expert's policy without pickle, with what its files say about it.
+
+    Statistics of `VecNormalize` and a time feature become part of the policy, which then acts on
+    the environment's own observations.
+
+    Args:
+        source: A zip of Stable-Baselines3, or a folder as hub repositories are.
+        target: Folder to write, which must not exist yet, or be empty. It appears whole or not
+            at all.
+        environment: Where the expert is to act, which is checked; the spaces in the zip are
+            taken when `None`.
+        origin: What to call the source on the card; the name of its file alone when `None`.
+        trust: Whether what cannot be read otherwise may be unpickled, which executes whatever
+            code it holds.
+
+    Raises:
+        InputError: The source cannot be read, does not fit the environment, or has no pickle-free
+            form; or the target is taken.
+    """
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise InputError(f"{target}: is there already; choose another folder, or remove it")
+    found = open_expert_folder(source)
+    published = read_published_results(found.folder)
+    if environment is not None:
+        environment = with_own_arguments(environment, found)
+    surroundings = surroundings_of(environment) if environment else None
+    policy = load_expert(found, surroundings, trust=trust)
+    folded, inner = [], policy
+    while isinstance(inner, NormalizedPolicy | TimeFeaturePolicy):
+        folded.append(_FOLDED[type(inner)])
+        inner = inner.policy
+    converted = Converted(target, type(inner).__name__, folded, published)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
+            fresh = Path(scratch) / "expert"
+            _save(policy, fresh, found)
+            _write_papers(fresh, found, converted, environment, origin)
+            fresh.replace(target)
+        fsync_directory(target.parent)
+    except (OSError, shutil.Error) as error:
+        raise InputError(f"{target}: cannot be written ({error})") from error
+    return converted
+
+
+def _save(policy: Any, directory: Path, found: ExpertFolder) -> None:
+    try:
+        save_policy(policy, directory)
+    except ValueError as error:
+        raise InputError(
+            f"{found.policy}: {error}; `imitbench experts eval --trust` can use it as it is"
+        ) from error
+
+
+def _write_papers(
+    directory: Path,
+    found: ExpertFolder,
+    converted: Converted,
+    environment: EnvironmentSpec | None,
+    origin: str | None,
+) -> None:
+    algorithm = algorithm_name(read_sb3_zip(found.policy)) if found.is_zip else None
+    algorithm = algorithm or _text(found.config.get("algo")) or _text(found.arguments.get("algo"))
+    config = {**({"algo": algorithm} if algorithm else {}), **found.config}
+    # A converted policy brings its own normalization and time feature.
+    if found.time_feature is not None:
+        config.pop("env_wrapper")
+    if config:
+        atomic_write_text(directory / "config.yml", _yaml(config))
+    kwargs = dict(environment.kwargs) if environment else found.env_kwargs
+    if kwargs or (found.folder / "env_kwargs.yml").is_file():
+        atomic_write_text(directory / "env_kwargs.yml", _yaml(kwargs))
+    if converted.published is not None:
+        results = _results(converted.published)
+        atomic_write_text(directory / RESULTS_FILE, json.dumps(results, indent=1) + "\n")
+    env_id = environment.id if environment else found.env_id
+    card = _card(found, converted, algorithm, env_id, origin)
+    atomic_write_text(directory / CARD_FILE, card)
+
+
+def _results(published: PublishedResults) -> dict[str, Any]:
+    stated = {
+        "mean_reward": published.mean,
+        "std_reward": published.std,
+        "is_deterministic": published.deterministic,
+        "n_eval_episodes": published.episodes,
+    }
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _card(
+    found: ExpertFolder,
+    converted: Converted,
+    algorithm: str | None,
+    env_id: str | None,
+    origin: str | None,
+) -> str:
+    original = read_card_metadata(found.folder)
+    metadata: dict[str, Any] = {"library_name": "imitbench"}
+    if isinstance(original.get("license"), str):
+        metadata["license"] = original["license"]
+    metadata["tags"] = [*([env_id] if env_id else []), "reinforcement-learning", "imitbench"]
+    name = algorithm.upper() if algorithm else found.name
+    published = converted.published
+    if published is not None and env_id:
+        metric = {"type": "mean_reward", "value": _shown(published), "name": "mean_reward"}
+        result = {
+            "task": {"type": "reinforcement-learning"},
+            "dataset": {"name": env_id, "type": env_id},
+            "metrics": [metric],
+        }
+        metadata["model-index"] = [{"name": name, "results": [result]}]
+    folded = f" It includes the {' and the '.join(converted.folded)}." if converted.folded else ""
+    stated = f"Published mean return: {_shown(published)}.\n\n" if published is not None else ""
+    return (
+        f"---\n{_yaml(metadata)}---\n"
+        f"# {name} expert{f' on {env_id}' if env_id else ''}\n\n"
+        f"{stated}"
+        f"Converted from {f'`{origin}`, ' if origin else ''}`{found.policy.name}` by "
+        "`imitbench experts convert`.\n\n"
+        "The policy is `policy.json` (architecture) and `policy.safetensors` (weights); "
+        f"neither is a pickle.{folded}\n"
+    )
+
+
+def _shown(published: PublishedResults) -> str:
+    spread = "" if published.std is None else f" +/- {published.std:.2f}"
+    return f"{published.mean:.2f}{spread}"
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _yaml(document: Any) -> str:
+    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))

@@ -1,0 +1,82 @@
+"""The lock file: what `imitbench prefetch` has put into the cache, for machines without network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from imitbench.errors import InputError
+from imitbench.util.files import atomic_write_text
+from imitbench.util.hub_client import RepoKind
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class LockedItem(_Document):
+    """A repository as it was fetched.
+
+    Attributes:
+        kind: `model` for an expert, `dataset` for demonstrations.
+        repo: Name of the repository, `owner/name`.
+        revision: Commit.
+        digest: SHA-256 over the files that are read, as run records have it.
+        size: Bytes of these files.
+    """
+
+    kind: Literal["model", "dataset"]
+    repo: str
+    revision: str = Field(pattern=r"^[0-9a-f]{40}$")
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int = Field(ge=0)
+
+
+class HubLock(_Document):
+    """The content of a lock file."""
+
+    schema_version: Literal[1] = 1
+    items: list[LockedItem] = Field(default_factory=list)
+
+    def find(self, kind: RepoKind, repo: str) -> LockedItem | None:
+        """What the lock says about a repository."""
+        return next((item for item in self.items if (item.kind, item.repo) == (kind, repo)), None)
+
+    def with_items(self, items: Iterable[LockedItem]) -> HubLock:
+        """The lock with these items, in place of older ones of the same repositories."""
+        merged = {(item.kind, item.repo): item for item in [*self.items, *items]}
+        return HubLock(items=[merged[key] for key in sorted(merged)])
+
+
+def read_lock(path: Path) -> HubLock:
+    """Reads a lock file; a missing one locks nothing.
+
+    Raises:
+        InputError: It cannot be read, or is no lock file.
+    """
+    try:
+        return HubLock.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return HubLock()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        problem = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{path}: no lock file ({problem}); remove it, then run `imitbench prefetch`"
+        ) from error
+
+
+def write_lock(path: Path, lock: HubLock) -> None:
+    """Writes a lock file, whole or not at all.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        atomic_write_text(path, lock.model_dump_json(indent=1) + "\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error

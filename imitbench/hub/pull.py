@@ -1,0 +1,141 @@
+"""Pulls experts and demonstrations from a hub into its cache, and copies them out of it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from imitbench.errors import InputError
+from imitbench.hub.content import content_bytes, content_digest, content_files, wanted_files
+from imitbench.hub.lock_file import HubLock, LockedItem
+from imitbench.util import hub_client
+from imitbench.util.hub_client import RepoKind
+from imitbench.util.hub_errors import Tell
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """An expert or a set of demonstrations in the cache.
+
+    Attributes:
+        kind: `model` for an expert, `dataset` for demonstrations.
+        repo: Name of the repository, `owner/name`.
+        revision: Commit.
+        folder: Where its files are; belongs to the cache, so nothing may be changed there.
+        digest: SHA-256 over the files that are read, as run records have it.
+        size: Bytes of these files.
+    """
+
+    kind: RepoKind
+    repo: str
+    revision: str
+    folder: Path
+    digest: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Name of the repository without its owner."""
+        return self.repo.rpartition("/")[2]
+
+    def as_locked(self) -> LockedItem:
+        """The entry of a lock file."""
+        return LockedItem(
+            kind=self.kind,
+            repo=self.repo,
+            revision=self.revision,
+            digest=self.digest,
+            size=self.size,
+        )
+
+
+def pull(
+    kind: RepoKind,
+    repo: str,
+    *,
+    revision: str | None = None,
+    lock: HubLock | None = None,
+    tell: Tell = hub_client.silent,
+) -> Pulled:
+    """Brings an expert or demonstrations into the cache, unless they are there.
+
+    Args:
+        kind: `model` for an expert, `dataset` for demonstrations.
+        repo: Name of the repository, `owner/name`.
+        revision: Branch, tag or commit; that of the lock when `None`, or else the newest.
+        lock: What was fetched before and must not have changed.
+        tell: Told about downloads and pauses.
+
+    Raises:
+        InputError: It cannot be had, has no file of the kind, or is not what the lock says.
+    """
+    locked = lock.find(kind, repo) if lock else None
+    if locked is not None and revision is None:
+        revision = locked.revision
+    fetched = hub_client.fetch(
+        repo, files=wanted_files(kind, repo), kind=kind, revision=revision, tell=tell
+    )
+    try:
+        files = content_files(kind, fetched.folder, repo)
+    except InputError as error:
+        what = "an expert" if kind == "model" else "demonstrations"
+        raise InputError(
+            f"{hub_client.label(kind, repo)} at {fetched.commit[:12]}: no repository of {what} "
+            f"({error})"
+        ) from error
+    pulled = Pulled(
+        kind=kind,
+        repo=repo,
+        revision=fetched.commit,
+        folder=fetched.folder,
+        digest=content_digest(fetched.folder, files),
+        size=content_bytes(files),
+    )
+    if locked is not None and locked.revision == pulled.revision:
+        _check_against(locked, pulled)
+    return pulled
+
+
+def copy_out(pulled: Pulled, parent: Path) -> Path:
+    """Copies the files to `parent/<name of the repository>`, in place of what is there.
+
+    Stopped in the middle, it leaves what was there before.
+
+    Args:
+        pulled: What to copy.
+        parent: Folder of the copy; created when missing.
+
+    Returns:
+        The copy.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    target = parent / pulled.name
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{pulled.name}.", dir=parent) as workplace:
+            fresh, old = Path(workplace) / "fresh", Path(workplace) / "old"
+            shutil.copytree(pulled.folder, fresh)
+            try:
+                with suppress(FileNotFoundError):
+                    target.rename(old)
+                fresh.rename(target)
+            except BaseException:
+                if old.exists() and not target.exists():
+                    old.rename(target)
+                raise
+    except (OSError, shutil.Error) as error:
+        raise InputError(f"{target}: cannot be written ({error})") from error
+    return target
+
+
+def _check_against(locked: LockedItem, pulled: Pulled) -> None:
+    if locked.digest != pulled.digest:
+        raise InputError(
+            f"{pulled.folder}: content is not what was prefetched (digest {pulled.digest[:12]}, "
+            f"expected {locked.digest[:12]}); remove the folder, then run `imitbench prefetch`"
+        )

@@ -1,0 +1,155 @@
+"""The repositories that a suite's card names: pulling them, and pinning their commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imitbench.cards.suite import EnvironmentCard, HubSource
+from imitbench.cards.suite_file import rewrite_suite_card
+from imitbench.errors import InputError
+from imitbench.hub.lock_file import HubLock
+from imitbench.hub.pull import Pulled, pull
+from imitbench.util import hub_client
+from imitbench.util.hub_client import RepoKind
+from imitbench.util.hub_errors import Tell, UnreachableError
+
+KINDS: tuple[RepoKind, ...] = ("model", "dataset")
+_PARTS: dict[RepoKind, str] = {"model": "expert", "dataset": "demos"}
+
+
+@dataclass(frozen=True)
+class SuiteSource:
+    """A repository that an environment's card names.
+
+    Attributes:
+        env_id: The environment.
+        kind: `model` for its expert, `dataset` for its demonstrations.
+        hub: The repository.
+    """
+
+    env_id: str
+    kind: RepoKind
+    hub: HubSource
+
+
+def suite_sources(
+    environments: Mapping[str, EnvironmentCard], kinds: Iterable[RepoKind] = KINDS
+) -> list[SuiteSource]:
+    """Every repository that the cards of some environments name.
+
+    Args:
+        environments: Cards by environment id.
+        kinds: Kinds of interest.
+    """
+    wanted = tuple(kinds)
+    return [
+        SuiteSource(env_id, kind, hub)
+        for env_id, card in environments.items()
+        for kind in wanted
+        if (hub := getattr(card, _PARTS[kind]).hub) is not None
+    ]
+
+
+def pull_sources(
+    suite: str,
+    sources: Iterable[SuiteSource],
+    *,
+    lock: HubLock | None = None,
+    tell: Tell = hub_client.silent,
+) -> list[tuple[SuiteSource, Pulled]]:
+    """Pulls repositories that a suite's card names, at the commits that card or lock pin.
+
+    A commit that neither pins is the newest one.
+
+    Args:
+        suite: Name of the suite.
+        sources: What to pull.
+        lock: Pins what the card does not.
+        tell: Told about downloads and pauses.
+
+    Raises:
+        InputError: One of them cannot be had.
+    """
+    pulled = []
+    for source in sources:
+        try:
+            found = pull(
+                source.kind, source.hub.repo, revision=source.hub.revision, lock=lock, tell=tell
+            )
+        except UnreachableError as error:
+            raise InputError(
+                f"{error}; run `imitbench prefetch --suite {suite}` where there is a network"
+            ) from error
+        pulled.append((source, found))
+    return pulled
+
+
+def warn_of_pins(
+    suite: str, pulled: Iterable[tuple[SuiteSource, Pulled]], lock: HubLock | None, tell: Tell
+) -> None:
+    """Warns of commits that nothing pins, and of those that card and lock pin differently.
+
+    Args:
+        suite: Name of the suite.
+        pulled: What was pulled.
+        lock: The lock in use.
+        tell: Told the warnings.
+    """
+    for source, found in pulled:
+        name = hub_client.label(found.kind, found.repo)
+        locked = lock.find(found.kind, found.repo) if lock else None
+        if source.hub.revision is None and locked is None:
+            tell(
+                f"warning: {name}: the suite card pins no commit; using {found.revision[:12]} "
+                f"(`imitbench suites pin {suite}` pins it)"
+            )
+        elif locked is not None and locked.revision != found.revision:
+            tell(
+                f"warning: {name}: the lock file has commit {locked.revision[:12]}, the suite "
+                f"card {found.revision[:12]}; using the card's"
+            )
+
+
+def with_commits(
+    environments: Mapping[str, EnvironmentCard], pulled: Iterable[tuple[SuiteSource, Pulled]]
+) -> dict[str, EnvironmentCard]:
+    """The cards with the commits that were pulled."""
+    cards = dict(environments)
+    for source, found in pulled:
+        card, part = cards[source.env_id], _PARTS[source.kind]
+        hub = source.hub.model_copy(update={"revision": found.revision})
+        recipe = getattr(card, part).model_copy(update={"hub": hub})
+        cards[source.env_id] = card.model_copy(update={part: recipe})
+    return cards
+
+
+def resolve_commits(
+    sources: Iterable[SuiteSource], *, tell: Tell = hub_client.silent
+) -> list[tuple[SuiteSource, str]]:
+    """Asks the hub for the newest commit of each repository.
+
+    Raises:
+        InputError: One of them cannot be had.
+    """
+    return [
+        (source, hub_client.resolve(source.hub.repo, kind=source.kind, tell=tell))
+        for source in sources
+    ]
+
+
+def write_commits(path: Path, commits: Iterable[tuple[SuiteSource, str]]) -> None:
+    """Writes commits into a suite card.
+
+    Raises:
+        InputError: The card is malformed, or cannot be written.
+    """
+
+    def change(document: dict[str, Any]) -> None:
+        for source, commit in commits:
+            part = document["environments"][source.env_id][_PARTS[source.kind]]
+            part["hub"]["revision"] = commit
+
+    rewrite_suite_card(path, change)

@@ -1,0 +1,190 @@
+"""Loads experts, in whichever form they come, as policies of the plain environment.
+
+Statistics of `VecNormalize` and a time feature become part of the policy, so that it acts on the
+environment's own observations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+from gymnasium import spaces
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from imitbench.errors import InputError
+from imitbench.policies import storage
+from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder
+from imitbench.policies.observation_statistics import (
+    ObservationStatistics,
+    read_observation_statistics,
+)
+from imitbench.policies.sb3_architecture import build_policy
+from imitbench.policies.sb3_spaces import stored_space
+from imitbench.policies.sb3_zip import Sb3Zip, read_sb3_zip
+from imitbench.policies.space_check import check_policy_fits
+from imitbench.policies.time_feature import DEFAULT_STEPS, TimeFeaturePolicy, with_time
+from imitbench.policies.trusted import unpickle_algorithm, unpickle_statistics
+
+# What only one algorithm keeps among its attributes; DDPG is TD3 with other defaults.
+_ALGORITHM_MARKS: dict[str, tuple[type[BaseAlgorithm], str]] = {
+    "clip_range": (PPO, "ppo"),
+    "gae_lambda": (A2C, "a2c"),
+    "policy_delay": (TD3, "td3"),
+    "target_entropy": (SAC, "sac"),
+    "exploration_rate": (DQN, "dqn"),
+}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a policy will act.
+
+    Attributes:
+        observation_space: Space of the environment's observations.
+        action_space: Space of its actions.
+        max_episode_steps: Its time limit; `None` where it has none.
+    """
+
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    max_episode_steps: int | None = None
+
+
+def load_expert(
+    source: Path | ExpertFolder, surroundings: Surroundings | None = None, *, trust: bool = False
+) -> BasePolicy:
+    """Loads an expert.
+
+    Args:
+        source: As `open_expert_folder` takes it, or its result.
+        surroundings: Where it will act, which is checked; those that the file itself tells of
+            when `None`.
+        trust: Whether files may be unpickled, which executes whatever code they hold. Only what
+            cannot be had otherwise is.
+
+    Returns:
+        The policy on the CPU, in evaluation mode.
+
+    Raises:
+        InputError: Nothing there, a damaged file, a part that cannot be determined without
+            unpickling, or spaces that do not fit.
+    """
+    found = source if isinstance(source, ExpertFolder) else open_expert_folder(source)
+    if not found.is_zip:
+        policy = storage.load_policy(found.policy)
+    else:
+        archive = read_sb3_zip(found.policy)
+        policy = _policy_of_zip(archive, found, surroundings, trust)
+    if surroundings is not None:
+        check_policy_fits(
+            policy,
+            surroundings.observation_space,
+            surroundings.action_space,
+            where=str(found.policy),
+        )
+    policy.set_training_mode(False)
+    storage.draw_exploration(policy)
+    return policy
+
+
+def algorithm_name(archive: Sb3Zip) -> str | None:
+    """Name of the algorithm that a zip was saved by, such as `ppo`; `None` where it is unknown."""
+    algorithm = _algorithm(archive)
+    return algorithm[1] if algorithm else None
+
+
+def _policy_of_zip(
+    archive: Sb3Zip, found: ExpertFolder, surroundings: Surroundings | None, trust: bool
+) -> BasePolicy:
+    timed, observation_space = _observation_space(archive, found, surroundings)
+    action_space = (
+        surroundings.action_space if surroundings else stored_space(archive, "action_space")
+    )
+    try:
+        for name, space in (
+            ("observation_space", observation_space),
+            ("action_space", action_space),
+        ):
+            if space is None:
+                raise InputError(
+                    f"{archive.path}: {name}: cannot be determined without unpickling; give the "
+                    "environment (--env on the command line)"
+                )
+        policy, _ = build_policy(archive, observation_space, action_space)  # type: ignore[arg-type]
+    except InputError:
+        if not trust:
+            raise
+        policy = _unpickled(archive)
+    if found.statistics is not None:
+        statistics = _statistics(found.statistics, policy, trust)
+        if statistics is not None:
+            policy = statistics.applied_to(policy, str(found.statistics))
+    if timed:
+        limit = surroundings.max_episode_steps if surroundings else None
+        stated = (found.time_feature or {}).get("max_steps")
+        steps = limit or (stated if isinstance(stated, int) and stated > 0 else DEFAULT_STEPS)
+        policy = TimeFeaturePolicy(policy, steps)
+    return policy
+
+
+def _observation_space(
+    archive: Sb3Zip, found: ExpertFolder, surroundings: Surroundings | None
+) -> tuple[bool, gym.Space[Any] | None]:
+    """Whether a time feature was added to observations, and the space of what the policy sees."""
+    stored = stored_space(archive, "observation_space")
+    stated = found.time_feature is not None
+    if surroundings is None:
+        return stated, stored
+    own = surroundings.observation_space
+    if isinstance(own, spaces.Box) and len(own.shape) == 1:
+        longer = isinstance(stored, spaces.Box) and stored.shape == (own.shape[0] + 1,)
+        if (stated and (longer or stored is None)) or (longer and _ends_with_time(stored)):
+            return True, with_time(own)
+    return False, own
+
+
+def _ends_with_time(space: gym.Space[Any] | None) -> bool:
+    """Whether the last number is between 0 and 1, as the wrapper declares its feature."""
+    return isinstance(space, spaces.Box) and bool(space.low[-1] == 0 and space.high[-1] == 1)
+
+
+def _statistics(path: Path, policy: BasePolicy, trust: bool) -> ObservationStatistics | None:
+    try:
+        return read_observation_statistics(path)
+    except InputError:
+        if not trust:
+            raise
+    return unpickle_statistics(path, DummyVecEnv([lambda: _Stub(policy)]))
+
+
+def _unpickled(archive: Sb3Zip) -> BasePolicy:
+    algorithm = _algorithm(archive)
+    if algorithm is None:
+        raise InputError(
+            f"{archive.path}: saved by none of the algorithms {', '.join(_names())}, so that "
+            "nothing here can load it"
+        )
+    return unpickle_algorithm(algorithm[0], archive.path, device="cpu").policy
+
+
+def _algorithm(archive: Sb3Zip) -> tuple[type[BaseAlgorithm], str] | None:
+    marks = (name for name in _ALGORITHM_MARKS if name in archive.data)
+    return _ALGORITHM_MARKS.get(next(marks, ""))
+
+
+def _names() -> list[str]:
+    return [name for _, name in _ALGORITHM_MARKS.values()]
+
+
+class _Stub(gym.Env[Any, Any]):
+    """Has the spaces that statistics are loaded for; is never stepped."""
+
+    def __init__(self, policy: BasePolicy) -> None:
+        self.observation_space = policy.observation_space
+        self.action_space = policy.action_space

@@ -1,0 +1,121 @@
+"""What stands in a folder with an expert, from a hub or as a training wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from imitbench.errors import InputError
+from imitbench.policies.hub_policy import STATISTICS_FILE
+from imitbench.util.tagless_yaml import read_tagless_mapping
+
+_DESCRIPTION = "policy.json"
+_OTHER_ZIPS = {"train_eval_metrics.zip"}
+_USUAL_ZIPS = ("model.zip", "final_model.zip", "best_model.zip")
+_STATISTICS_FILES = (STATISTICS_FILE, "vecnormalize.pkl")
+_TIME_FEATURE = "TimeFeatureWrapper"
+
+
+@dataclass(frozen=True)
+class ExpertFolder:
+    """An expert's files.
+
+    Attributes:
+        folder: Where they are.
+        policy: Folder in this library's own form, or a zip of Stable-Baselines3.
+        statistics: Statistics that a zip needs; `None` where there are none.
+        config: Settings of the training (`config.yml`).
+        arguments: Arguments of the training (`args.yml`).
+        env_kwargs: Arguments of the environment (`env_kwargs.yml`).
+    """
+
+    folder: Path
+    policy: Path
+    statistics: Path | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_zip(self) -> bool:
+        """Whether the policy is a zip of Stable-Baselines3."""
+        return self.policy.is_file()
+
+    @property
+    def name(self) -> str:
+        """What to call the expert, such as `ppo-Pendulum-v1`."""
+        usual = self.policy.name in _USUAL_ZIPS
+        return self.policy.stem if self.is_zip and not usual else self.folder.resolve().name
+
+    @property
+    def env_id(self) -> str | None:
+        """The environment that it was trained on; `None` where no file tells."""
+        found = self.arguments.get("env")
+        return found if isinstance(found, str) else None
+
+    @property
+    def time_feature(self) -> dict[str, Any] | None:
+        """Arguments of the `TimeFeatureWrapper` it was trained with; `None` without one."""
+        wrappers = self.config.get("env_wrapper")
+        for wrapper in wrappers if isinstance(wrappers, list) else [wrappers]:
+            if isinstance(wrapper, str) and wrapper.endswith(_TIME_FEATURE):
+                return {}
+            if isinstance(wrapper, dict):
+                for name, kwargs in wrapper.items():
+                    if str(name).endswith(_TIME_FEATURE):
+                        return kwargs if isinstance(kwargs, dict) else {}
+        return None
+
+
+def open_expert_folder(path: Path) -> ExpertFolder:
+    """Finds an expert's files.
+
+    Args:
+        path: A zip of Stable-Baselines3, or a folder with one, or with a policy in this library's
+            own form.
+
+    Raises:
+        InputError: There is no policy, or several of which none is the usual one; or a file of
+            settings is damaged.
+    """
+    policy = _find_policy(path)
+    folder = policy.parent if policy.is_file() or policy != path else path
+    return ExpertFolder(
+        folder=folder,
+        policy=policy,
+        statistics=_find_statistics(policy) if policy.is_file() else None,
+        config=_settings(folder / "config.yml"),
+        arguments=_settings(folder / "args.yml"),
+        env_kwargs=_settings(folder / "env_kwargs.yml"),
+    )
+
+
+def _find_policy(path: Path) -> Path:
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise InputError(f"{path}: no such file or folder")
+    for own in (path, path / "policy"):
+        if (own / _DESCRIPTION).is_file():
+            return own
+    zips = {each.name: each for each in sorted(path.glob("*.zip")) if each.name not in _OTHER_ZIPS}
+    for name in (f"{path.resolve().name}.zip", *_USUAL_ZIPS):
+        if name in zips:
+            return zips[name]
+    if len(zips) == 1:
+        return next(iter(zips.values()))
+    if zips:
+        raise InputError(f"{path}: several policies: {', '.join(zips)}; name one of them")
+    raise InputError(f"{path}: no policy there, neither {_DESCRIPTION} nor a zip")
+
+
+def _find_statistics(policy: Path) -> Path | None:
+    """Beside the zip; trainings of RL Zoo put them into a folder named after the environment."""
+    places = [policy.parent / name for name in _STATISTICS_FILES]
+    places.append(policy.parent / policy.stem / _STATISTICS_FILES[1])
+    return next((place for place in places if place.is_file()), None)
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    return read_tagless_mapping(path) if path.is_file() else {}

@@ -1,0 +1,128 @@
+"""The statistics in a `vec_normalize.pkl`, read as data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common.policies import BasePolicy
+
+from imitbench.errors import InputError
+from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.pickled_values import ADMITTED, array_of
+from imitbench.policies.sb3_zip import TRUST_HINT
+from imitbench.util.inert_pickle import Name, Record, RefusedPickleError, names_in, read_inert
+
+_WRAPPER = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
+_STATISTICS = "stable_baselines3.common.running_mean_std.RunningMeanStd"
+_OURS = names_in(modules=(), names={_WRAPPER, _STATISTICS})
+# The last observations of all environments are in there too, which may be images.
+_MAX_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class ObservationStatistics:
+    """What `VecNormalize` does to observations: `clip((obs - mean) / sqrt(var + epsilon))`.
+
+    Attributes:
+        mean: Mean of observations, float64, in their shape.
+        var: Their variance.
+        epsilon: Added to the variance.
+        clip_obs: Largest absolute value of a normalized observation.
+    """
+
+    mean: npt.NDArray[np.float64]
+    var: npt.NDArray[np.float64]
+    epsilon: float
+    clip_obs: float
+
+    def applied_to(self, policy: BasePolicy, where: str) -> NormalizedPolicy:
+        """The policy of plain observations that normalizes them for `policy`.
+
+        Args:
+            policy: Policy of normalized observations.
+            where: What to call the statistics in messages.
+
+        Raises:
+            InputError: They have another shape than its observations.
+        """
+        shape = policy.observation_space.shape
+        if self.mean.shape != shape:
+            raise InputError(
+                f"{where}: statistics of observations of shape {self.mean.shape}, but the policy "
+                f"takes {shape}; is it another policy's file?"
+            )
+        return NormalizedPolicy(
+            policy, self.mean, self.var, epsilon=self.epsilon, clip_obs=self.clip_obs
+        )
+
+
+def read_observation_statistics(path: Path) -> ObservationStatistics | None:
+    """Reads what `VecNormalize.save` of Stable-Baselines3 wrote. Nothing in it is executed.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The statistics; `None` where only rewards were normalized.
+
+    Raises:
+        InputError: It cannot be read, is no such file, holds something that such a file has no
+            need of, or is of a kind that is not supported.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size:,} bytes are no statistics")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    try:
+        return _statistics(read_inert(data, _admitted))
+    except RefusedPickleError as error:
+        raise InputError(
+            f"{path}: no statistics of VecNormalize that can be read without unpickling: {error}; "
+            f"{TRUST_HINT}"
+        ) from error
+
+
+def _admitted(name: Name) -> bool:
+    return _OURS(name) or ADMITTED(name)
+
+
+def _statistics(found: Any) -> ObservationStatistics | None:
+    if not (isinstance(found, Record) and found.kind == _WRAPPER):
+        what = found.kind if isinstance(found, Record) else type(found).__name__
+        raise RefusedPickleError(f"it holds {what}")
+    attributes = found.attributes
+    if attributes.get("norm_obs", True) is False:
+        return None
+    of_observations = attributes.get("obs_rms")
+    if isinstance(of_observations, dict):
+        raise RefusedPickleError("statistics of dictionaries of observations are not supported")
+    if not (isinstance(of_observations, Record) and of_observations.kind == _STATISTICS):
+        raise RefusedPickleError("it has no statistics of observations")
+    parts = of_observations.attributes
+    mean, var = (_finite(name, parts.get(name)) for name in ("mean", "var"))
+    if mean.shape != var.shape or (var < 0).any():
+        raise RefusedPickleError("mean and variance contradict each other")
+    epsilon, clip = (_number(name, attributes.get(name)) for name in ("epsilon", "clip_obs"))
+    return ObservationStatistics(mean, var, epsilon, clip)
+
+
+def _finite(name: str, value: Any) -> npt.NDArray[np.float64]:
+    array: npt.NDArray[np.float64] = array_of(value).astype(np.float64)
+    if not np.isfinite(array).all():
+        raise RefusedPickleError(f"obs_rms.{name} is not finite")
+    return array
+
+
+def _number(name: str, value: Any) -> float:
+    array = array_of(value)
+    # Nothing may be clipped, but something must be a number.
+    if array.ndim or math.isnan(array) or array < 0:
+        raise RefusedPickleError(f"{name} is no positive number")
+    return float(array)

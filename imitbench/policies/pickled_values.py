@@ -1,0 +1,177 @@
+"""Arrays, numbers and spaces out of pickles that were read as data."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from imitbench.util.inert_pickle import Name, Record, RefusedPickleError, names_in
+
+# NumPy 2 renamed the home of what makes arrays.
+_CORES = ("numpy.core", "numpy._core")
+_ARRAY = {f"{core}.multiarray._reconstruct" for core in _CORES}
+_BUFFER = {f"{core}.numeric._frombuffer" for core in _CORES}
+_SCALAR = {f"{core}.multiarray.scalar" for core in _CORES}
+_BYTES = {"_codecs.encode", *(f"{m}.bytes" for m in ("builtins", "__builtin__"))}
+_DTYPE = re.compile(r"[biuf][1248]")
+_PLAIN_TYPES = {"float16", "float32", "float64"} | {
+    f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
+}
+_ORDERS = {"<": "<", ">": ">", "|": "|", "=": "="}
+_SPACE = re.compile(r"(?:gym|gymnasium)\.spaces(?:\.\w+)?\.(\w+)")
+
+ADMITTED = names_in(
+    modules=("numpy", "gym.spaces", "gymnasium.spaces"),
+    names={
+        "gym.utils.seeding.RandomNumberGenerator",
+        "gym.utils.seeding._rng_ctor",
+        "gymnasium.utils.seeding.RandomNumberGenerator",
+        "collections.OrderedDict",
+        "copyreg._reconstructor",
+        "copy_reg._reconstructor",
+        "_codecs.encode",
+        "builtins.object",
+        "builtins.set",
+        "builtins.frozenset",
+        "builtins.bytes",
+        "__builtin__.bytes",
+        "__builtin__.object",
+    },
+)
+"""Names that arrays and spaces consist of."""
+
+
+def array_of(value: Any) -> npt.NDArray[Any]:
+    """The array of numbers that a record describes; numbers are arrays without dimensions.
+
+    Args:
+        value: A record, or a plain number.
+
+    Raises:
+        RefusedPickleError: It describes something else, or contradicts itself.
+    """
+    if isinstance(value, bool | int | float):
+        return np.array(value)
+    if isinstance(value, Record):
+        if value.kind in _ARRAY and isinstance(value.state, tuple) and len(value.state) == 5:
+            _, shape, dtype, fortran, data = value.state
+            return _array(data, dtype, shape, "F" if fortran is True else "C")
+        if value.kind in _BUFFER and len(value.arguments) == 4:
+            data, dtype, shape, order = value.arguments
+            return _array(data, dtype, shape, "F" if order == "F" else "C")
+        if value.kind in _SCALAR and len(value.arguments) == 2:
+            dtype, data = value.arguments
+            return _array(data, dtype, (), "C")
+    raise RefusedPickleError(f"{_shown(value)} where an array of numbers belongs")
+
+
+def dtype_of(value: Any) -> np.dtype[Any]:
+    """The type of numbers that a record describes.
+
+    Raises:
+        RefusedPickleError: It describes no type of plain numbers.
+    """
+    if isinstance(value, Record):
+        if value.kind == "numpy.dtype" and value.arguments:
+            code, state = value.arguments[0], value.state
+            order = state[1] if isinstance(state, tuple) and len(state) > 1 else "="
+            if isinstance(code, str) and _DTYPE.fullmatch(code) and order in _ORDERS:
+                return np.dtype(_ORDERS[order] + code)
+    elif isinstance(value, Name) and value.module == "numpy" and value.name in _PLAIN_TYPES:
+        return np.dtype(value.name)
+    raise RefusedPickleError(f"{_shown(value)} where a type of numbers belongs")
+
+
+def space_of(value: Any) -> gym.Space[Any]:
+    """The space that a record describes, whichever Gym or Gymnasium it was.
+
+    Raises:
+        RefusedPickleError: It describes none, or one that no policy here has.
+    """
+    match = _SPACE.fullmatch(value.kind) if isinstance(value, Record) else None
+    build = _SPACES.get(match[1]) if match else None
+    if build is None:
+        raise RefusedPickleError(f"{_shown(value)} where a space belongs")
+    try:
+        space: gym.Space[Any] = build(value.attributes)
+        return space
+    except (KeyError, TypeError, ValueError, AssertionError, OverflowError) as error:
+        if isinstance(error, RefusedPickleError):
+            raise
+        problem = " ".join(str(error).split())[:120]
+        raise RefusedPickleError(f"a space that contradicts itself ({problem})") from error
+
+
+def _box(attributes: dict[str, Any]) -> spaces.Box:
+    low, high = array_of(attributes["low"]), array_of(attributes["high"])
+    dtype = dtype_of(attributes["dtype"]) if "dtype" in attributes else low.dtype
+    return spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
+
+
+def _dict(attributes: dict[str, Any]) -> spaces.Dict:
+    parts = attributes["spaces"]
+    if isinstance(parts, Record):
+        pairs = parts.items or (parts.arguments[0] if parts.arguments else [])
+        parts = dict(tuple(pair) for pair in pairs)
+    # Policies take no dictionaries of dictionaries, which might also contain themselves.
+    if any(isinstance(part, Record) and part.kind.endswith(".Dict") for part in parts.values()):
+        raise RefusedPickleError("a dictionary of dictionaries")
+    return spaces.Dict({str(key): space_of(part) for key, part in parts.items()})
+
+
+def _multi_discrete(attributes: dict[str, Any]) -> spaces.MultiDiscrete:
+    start = attributes.get("start")
+    return spaces.MultiDiscrete(
+        array_of(attributes["nvec"]).astype(np.int64),
+        start=None if start is None else array_of(start).astype(np.int64),
+    )
+
+
+def _multi_binary(attributes: dict[str, Any]) -> spaces.MultiBinary:
+    n = attributes["n"]
+    if isinstance(n, tuple | list):
+        return spaces.MultiBinary([int(array_of(each)) for each in n])
+    return spaces.MultiBinary(int(array_of(n)))
+
+
+_SPACES: dict[str, Any] = {
+    "Box": _box,
+    "Dict": _dict,
+    "Discrete": lambda found: spaces.Discrete(
+        int(array_of(found["n"])), start=int(array_of(found.get("start", 0)))
+    ),
+    "MultiDiscrete": _multi_discrete,
+    "MultiBinary": _multi_binary,
+}
+
+
+def _array(data: Any, dtype: Any, shape: Any, order: Any) -> npt.NDArray[Any]:
+    numbers = dtype_of(dtype)
+    content = _bytes(data)
+    if not (isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)):
+        raise RefusedPickleError("an array without a shape")
+    if math.prod(shape) * numbers.itemsize != len(content):
+        raise RefusedPickleError(f"an array of shape {shape} with {len(content)} bytes")
+    array = np.frombuffer(content, numbers).reshape(shape, order=order)
+    return array.astype(numbers.newbyteorder("="))
+
+
+def _bytes(data: Any) -> bytes:
+    # Protocols 0 to 2 have no bytes: they stand there as text in Latin 1, or as `bytes()`.
+    if isinstance(data, Record) and data.kind in _BYTES:
+        data = data.arguments[0] if data.arguments else b""
+    if isinstance(data, bytes | bytearray):
+        return bytes(data)
+    if isinstance(data, str):
+        return data.encode("latin-1")
+    raise RefusedPickleError(f"{_shown(data)} where bytes belong")
+
+
+def _shown(value: Any) -> str:
+    return value.kind[:80] if isinstance(value, Record) else type(value).__name__

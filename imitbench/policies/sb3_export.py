@@ -1,0 +1,260 @@
+"""Writes zips of Stable-Baselines3, which `PPO.load` and its like read, from policies.
+
+Such a zip holds pickles of Stable-Baselines3's own objects, as every zip of `model.save` does. It
+names nothing of this library: policies and extractors of ours are written as those of
+Stable-Baselines3 that compute the same, so that people without this library can load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import (
+    ActorCriticCnnPolicy,
+    ActorCriticPolicy,
+    BasePolicy,
+    MultiInputActorCriticPolicy,
+)
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.dqn.policies import DQNPolicy
+from stable_baselines3.sac.policies import SACPolicy
+from stable_baselines3.td3.policies import TD3Policy
+
+from imitbench.policies.algorithm_state import policy_arguments
+from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor, SAC1024Policy
+from imitbench.policies.hub_policy import STATISTICS_FILE
+from imitbench.policies.normalized import NormalizedPolicy
+from imitbench.policies.observation_statistics import ObservationStatistics
+from imitbench.policies.time_feature import TimeFeaturePolicy
+from imitbench.util.networks import BaseNorm
+from imitbench.util.spaces import space_from_json, space_to_json
+
+_ALGORITHMS: dict[str, tuple[type[BaseAlgorithm], type[BasePolicy]]] = {
+    "ppo": (PPO, ActorCriticPolicy),
+    "a2c": (A2C, ActorCriticPolicy),
+    "sac": (SAC, SACPolicy),
+    "td3": (TD3, TD3Policy),
+    "dqn": (DQN, DQNPolicy),
+}
+_AS_WRITTEN: dict[type[BasePolicy], type[BasePolicy]] = {
+    FeedForward32Policy: ActorCriticPolicy,
+    SAC1024Policy: SACPolicy,
+    **{
+        cls: cls
+        for cls in (
+            ActorCriticPolicy,
+            ActorCriticCnnPolicy,
+            MultiInputActorCriticPolicy,
+            SACPolicy,
+            TD3Policy,
+            DQNPolicy,
+        )
+    },
+}
+# Loading a zip allocates its whole replay buffer, however little is to be done with the model.
+_BUFFER_SIZE = 10_000
+# Made anew from the learning rate and its like on loading; other versions have other classes.
+_SCHEDULES = ("lr_schedule", "exploration_schedule")
+_NORM_WEIGHTS = "features_extractor.normalize."
+_ACTING = ("", "pi_", "actor.", "q_net.")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        files: The zip, and a `vec_normalize.pkl` where observations are normalized.
+        missing: What the zip does not bring back, one sentence each.
+    """
+
+    files: list[Path]
+    missing: list[str]
+
+
+def export_sb3_zip(
+    policy: BasePolicy,
+    path: Path,
+    *,
+    algorithm: str | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+) -> Exported:
+    """Writes a policy as Stable-Baselines3's `model.save` does.
+
+    Normalization of observations, whether by a `NormalizedPolicy` or by a features extractor, is
+    written as a `vec_normalize.pkl` beside the zip, which `VecNormalize.load` reads. A time
+    feature is left to `TimeFeatureWrapper` of sb3-contrib.
+
+    Args:
+        policy: A policy that `storage.save_policy` could store, other than a tabular, random or
+            zero one.
+        path: The zip.
+        algorithm: Such as `ppo`; the usual one of the policy's class when `None`.
+        hyperparameters: Arguments of the algorithm, plain values; the rest are
+            Stable-Baselines3's defaults, but for a small replay buffer.
+
+    Returns:
+        Which files were written, and what they do not bring back.
+
+    Raises:
+        ValueError: No algorithm of Stable-Baselines3 has such a policy, or observations are
+            normalized twice.
+    """
+    missing = [
+        "the state of optimizers: training on starts them anew",
+        "the hyper-parameters and replay buffer of the training",
+    ]
+    if isinstance(policy, TimeFeaturePolicy):
+        missing.append(
+            "the time feature: wrap the environment in sb3_contrib's TimeFeatureWrapper, with "
+            f"max_steps={policy.max_steps}"
+        )
+        policy = policy.policy
+    statistics, policy = _without_normalization(policy)
+    cls, written_as = _algorithm_for(policy, algorithm)
+    kwargs = policy_arguments(policy)
+    weights = dict(policy.state_dict())
+    if kwargs.get("features_extractor_class") is NormalizeFeaturesExtractor:
+        if statistics is not None:
+            raise ValueError("policy: normalizes observations twice, for which there is no zip")
+        statistics = _extractor_statistics(policy, weights)
+        kwargs |= {"features_extractor_class": FlattenExtractor, "features_extractor_kwargs": {}}
+        weights = {key: value for key, value in weights.items() if _NORM_WEIGHTS not in key}
+        missing.append("statistics of their own that critics may have had: the actor's stand")
+    model = _model(cls, written_as, policy, kwargs, hyperparameters or {})
+    model.policy.load_state_dict(weights)
+    model.observation_space = _portable(model.observation_space)
+    model.action_space = _portable(model.action_space)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    model.save(path, exclude=_SCHEDULES)
+    files = [path]
+    if statistics is not None:
+        files.append(_write_statistics(statistics, policy, path.parent / STATISTICS_FILE))
+    return Exported(files, missing)
+
+
+def _without_normalization(
+    policy: BasePolicy,
+) -> tuple[ObservationStatistics | None, BasePolicy]:
+    if not isinstance(policy, NormalizedPolicy):
+        return None, policy
+    statistics = ObservationStatistics(
+        policy.mean.cpu().numpy(), policy.var.cpu().numpy(), policy.epsilon, policy.clip_obs
+    )
+    return statistics, policy.policy
+
+
+def _algorithm_for(
+    policy: BasePolicy, algorithm: str | None
+) -> tuple[type[BaseAlgorithm], type[BasePolicy]]:
+    written_as = _AS_WRITTEN.get(type(policy))
+    fitting = {
+        name: cls
+        for name, (cls, base) in _ALGORITHMS.items()
+        if written_as is not None and issubclass(written_as, base)
+    }
+    if written_as is None or not fitting:
+        raise ValueError(
+            f"policy: a {type(policy).__name__} belongs to no algorithm of Stable-Baselines3"
+        )
+    name = algorithm or next(iter(fitting))
+    if name not in fitting:
+        raise ValueError(
+            f"algorithm: {name!r} has no {type(policy).__name__}; it is one of {', '.join(fitting)}"
+        )
+    return fitting[name], written_as
+
+
+def _model(
+    cls: type[BaseAlgorithm],
+    policy_class: type[BasePolicy],
+    policy: BasePolicy,
+    policy_kwargs: dict[str, Any],
+    hyperparameters: Mapping[str, Any],
+) -> BaseAlgorithm:
+    settings = dict(hyperparameters)
+    if cls in (SAC, TD3, DQN):
+        settings.setdefault("buffer_size", _BUFFER_SIZE)
+    if cls is not DQN and cls is not TD3:
+        acting: Any = getattr(policy, "actor", policy)
+        settings["use_sde"] = bool(getattr(acting, "use_sde", False))
+    venv = DummyVecEnv([lambda: _Stub(policy)])
+    with th.random.fork_rng(devices=[]):
+        model = cls(policy_class, venv, policy_kwargs=policy_kwargs, device="cpu", **settings)
+    if cls is DQN:
+        # Versions before 2.4 insist on an optimizer of both networks, which later ones accept.
+        parameters = list(model.policy.parameters())
+        model.policy.optimizer = th.optim.Adam(parameters, lr=model.lr_schedule(1.0))
+    # As numbers, which any version reads, and makes into schedules of its own.
+    for name in ("clip_range", "clip_range_vf"):
+        schedule = getattr(model, name, None)
+        if callable(schedule):
+            setattr(model, name, float(schedule(1.0)))
+    return model
+
+
+def _extractor_statistics(policy: BasePolicy, weights: dict[str, th.Tensor]) -> Any:
+    prefix = next(p for p in _ACTING if f"{p}{_NORM_WEIGHTS}running_mean" in weights)
+    module = policy.get_submodule(f"{prefix}{_NORM_WEIGHTS}".rstrip("."))
+    if not isinstance(module, BaseNorm):
+        raise ValueError(f"policy: normalizes by a {type(module).__name__}, for which is no zip")
+    shape = policy.observation_space.shape
+    mean, var = (
+        getattr(module, name).cpu().double().numpy().reshape(shape)
+        for name in ("running_mean", "running_var")
+    )
+    return ObservationStatistics(mean, var, module.eps, np.inf)
+
+
+def _write_statistics(statistics: ObservationStatistics, policy: BasePolicy, path: Path) -> Path:
+    normalizer = VecNormalize(
+        DummyVecEnv([lambda: _Stub(policy)]),
+        training=False,
+        norm_reward=False,
+        clip_obs=statistics.clip_obs,
+        epsilon=statistics.epsilon,
+    )
+    running: Any = normalizer.obs_rms
+    running.mean, running.var = statistics.mean.view(_Portable), statistics.var.view(_Portable)
+    normalizer.old_reward = normalizer.old_reward.view(_Portable)
+    normalizer.observation_space = _portable(normalizer.observation_space)
+    normalizer.action_space = _portable(normalizer.action_space)
+    normalizer.save(str(path))
+    return path
+
+
+class _Portable(np.ndarray[Any, Any]):
+    """Is pickled as the ordinary array that it is, in the way that NumPy 1.26 can read too.
+
+    NumPy 2 writes arrays by a function that NumPy 1 does not have where it can.
+    """
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return np.asarray(self).__reduce_ex__(min(int(protocol), 4))
+
+
+def _portable(space: gym.Space[Any]) -> gym.Space[Any]:
+    """A copy without generator of random numbers, and with arrays that any NumPy reads."""
+    copied = space_from_json(space_to_json(space))
+    for part in (copied, *(copied.spaces.values() if isinstance(copied, gym.spaces.Dict) else ())):
+        for name, value in vars(part).items():
+            if isinstance(value, np.ndarray):
+                setattr(part, name, value.view(_Portable))
+    return copied
+
+
+class _Stub(gym.Env[Any, Any]):
+    """Has a policy's spaces; is never stepped."""
+
+    def __init__(self, policy: BasePolicy) -> None:
+        self.observation_space = policy.observation_space
+        self.action_space = policy.action_space

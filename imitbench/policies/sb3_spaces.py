@@ -1,0 +1,77 @@
+"""The spaces that a zip of Stable-Baselines3 was made for, whichever Gym wrote them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from imitbench.policies.pickled_values import ADMITTED, space_of
+from imitbench.policies.sb3_names import class_in_text
+from imitbench.policies.sb3_zip import Opaque, Sb3Zip
+from imitbench.util.inert_pickle import RefusedPickleError, read_inert
+
+SpaceName = Literal["observation_space", "action_space"]
+
+_INTEGER = re.compile(r"-?\d{1,9}")
+_FLOATS = {"float16", "float32", "float64"}
+_KINDS = {"gym", "gymnasium"}
+
+
+def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
+    """The space of observations or actions that the policy was trained with.
+
+    Its pickle is read as data, see `inert_pickle`; where that is of no use, its printed attributes
+    are.
+
+    Args:
+        archive: The zip.
+        name: Which of them.
+
+    Returns:
+        The space; `None` where the zip does not tell.
+    """
+    stored = archive.data.get(name)
+    if not isinstance(stored, Opaque):
+        return None
+    try:
+        return space_of(read_inert(stored.pickled, ADMITTED))
+    except RefusedPickleError:
+        return _printed_space(stored)
+
+
+def printed_array(text: Any) -> np.ndarray[Any, Any] | None:
+    """Numbers of a printed array; `None` where it is no such text, or abbreviated."""
+    try:
+        return np.array(str(text).replace("[", " ").replace("]", " ").split(), dtype=float)
+    except ValueError:
+        return None
+
+
+def _printed_space(stored: Opaque) -> gym.Space[Any] | None:
+    kind, _ = class_in_text(stored.type_name)
+    shown = stored.shown
+    if stored.type_name.removeprefix("<class '").partition(".")[0] not in _KINDS:
+        return None
+    if kind == "Discrete" and _INTEGER.fullmatch(str(shown.get("n"))):
+        start = shown.get("start", 0)
+        started = int(start) if _INTEGER.fullmatch(str(start)) else 0
+        return spaces.Discrete(int(shown["n"]), start=started)
+    if kind != "Box" or str(shown.get("dtype")) not in _FLOATS | {"uint8"}:
+        return None
+    numbers = printed_array(str(shown.get("_shape", shown.get("shape"))).replace(",", " "))
+    low, high = (printed_array(shown.get(bound)) for bound in ("low", "high"))
+    if numbers is None or low is None or high is None or numbers.size == 0:
+        return None
+    shape = tuple(int(number) for number in numbers)
+    if min(shape) < 0 or low.size != high.size or low.size != np.prod(shape):
+        return None
+    dtype = np.dtype(str(shown["dtype"]))
+    # The largest number of a type is printed rounded, perhaps to beyond it.
+    bounds = (np.clip(b, np.finfo(dtype).min, np.finfo(dtype).max) if dtype.kind == "f" and
+              np.isfinite(b).all() else b for b in (low, high))  # fmt: skip
+    low, high = (bound.astype(dtype).reshape(shape) for bound in bounds)
+    return spaces.Box(low, high, dtype=dtype.type)

@@ -1,0 +1,115 @@
+"""A policy that also observes how much of the episode is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
+
+DEFAULT_STEPS = 1000
+"""What `TimeFeatureWrapper` takes where the environment has no time limit."""
+
+
+class TimeFeaturePolicy(BasePolicy):
+    """Appends `1 - t / max_steps` to observations, then acts, `t` steps into the episode.
+
+    That is what `TimeFeatureWrapper` of sb3-contrib shows to a policy. The feature is part of the
+    policy here, so it acts in the plain environment. It counts the steps in the state that
+    `predict` takes and returns; whoever leaves that out gets the actions of first steps.
+
+    Args:
+        policy: Policy of observations with the feature, which are vectors.
+        max_steps: Time limit of the environment, in steps.
+
+    Raises:
+        ValueError: The policy does not observe vectors, or `max_steps` is not positive.
+    """
+
+    def __init__(self, policy: BasePolicy, max_steps: int) -> None:
+        if max_steps < 1:
+            raise ValueError(f"max_steps: must be positive, not {max_steps}")
+        super().__init__(
+            without_time(policy.observation_space),
+            policy.action_space,
+            squash_output=policy.squash_output,
+        )
+        self.policy = policy
+        self.max_steps = max_steps
+        self.to(policy.device)
+
+    def predict(
+        self,
+        observation: npt.NDArray[Any] | dict[str, npt.NDArray[Any]],
+        state: tuple[npt.NDArray[Any], ...] | None = None,
+        episode_start: npt.NDArray[Any] | None = None,
+        deterministic: bool = False,
+    ) -> tuple[npt.NDArray[Any], tuple[npt.NDArray[Any], ...] | None]:
+        """Chooses actions.
+
+        Args:
+            observation: One observation, or a batch of them.
+            state: What the previous call returned; `None` in the first step.
+            episode_start: Where an episode begins with this very observation, shape (batch,).
+            deterministic: Whether to take the most likely actions.
+
+        Returns:
+            The actions, and the steps taken so far, to be passed to the next call.
+        """
+        given = np.asarray(observation)
+        single = given.ndim == 1
+        batch = np.atleast_2d(given)
+        steps = np.zeros(len(batch)) if state is None else state[0]
+        if episode_start is not None:
+            steps = np.where(episode_start, 0.0, steps)
+        left = 1.0 - steps / self.max_steps
+        shown = np.column_stack([batch, left]).astype(self.policy.observation_space.dtype)
+        actions, _ = self.policy.predict(shown, deterministic=deterministic)
+        return (actions[0] if single else actions), (steps + 1.0,)
+
+    def _predict(
+        self, observation: th.Tensor | dict[str, th.Tensor], deterministic: bool = False
+    ) -> th.Tensor:
+        raise ValueError("a policy with a time feature needs predict(), which counts the steps")
+
+    def forward(self, *args: Any) -> th.Tensor:
+        """Not available: an observation alone does not tell the time.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError("a policy with a time feature needs predict(), which counts the steps")
+
+
+def with_time(space: gym.Space[Any]) -> spaces.Box:
+    """The space of observations with the feature.
+
+    Raises:
+        ValueError: Observations are not vectors.
+    """
+    box = _vectors(space)
+    return spaces.Box(
+        np.append(box.low, 0.0).astype(box.dtype),
+        np.append(box.high, 1.0).astype(box.dtype),
+        dtype=box.dtype.type,
+    )
+
+
+def without_time(space: gym.Space[Any]) -> spaces.Box:
+    """The space of observations without the feature.
+
+    Raises:
+        ValueError: Observations are not vectors.
+    """
+    box = _vectors(space)
+    return spaces.Box(box.low[:-1], box.high[:-1], dtype=box.dtype.type)
+
+
+def _vectors(space: gym.Space[Any]) -> spaces.Box:
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+        raise ValueError(f"a time feature needs observations that are vectors, not {space}")
+    return space

@@ -1,0 +1,264 @@
+"""The one place that talks to a Hugging Face hub: through its own client, into its own cache.
+
+`HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` mean what they mean to that client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from imitbench.util.hub_errors import (
+    DamagedError,
+    Tell,
+    UnreachableError,
+    at_revision,
+    is_passing,
+    patiently,
+    reason_of,
+    told_as_input_error,
+)
+
+RepoKind = Literal["model", "dataset"]
+_ANSWER_S = 15.0
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_CHUNK_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Files of a repository at one commit, in the cache.
+
+    Attributes:
+        folder: Where they are; read-only, as it belongs to the cache.
+        commit: The commit, 40 hexadecimal digits.
+    """
+
+    folder: Path
+    commit: str
+
+
+def silent(_message: str) -> None:
+    """Says nothing."""
+
+
+def label(kind: RepoKind, repo: str) -> str:
+    """What to call a repository: models by name alone, data sets as in the hub's addresses."""
+    return repo if kind == "model" else f"{kind}s/{repo}"
+
+
+def is_commit(revision: str | None) -> bool:
+    """Whether a revision is a whole commit, which never moves."""
+    return revision is not None and _COMMIT.fullmatch(revision) is not None
+
+
+def is_offline() -> bool:
+    """Whether the hub must not be asked (`HF_HUB_OFFLINE`)."""
+    from huggingface_hub import constants
+
+    asked_for = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+    return asked_for or bool(constants.HF_HUB_OFFLINE)
+
+
+def cache_directory() -> Path:
+    """Folder of the client's cache."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE).expanduser()
+
+
+def cached_folder(cache: Path, kind: RepoKind, repo: str, commit: str) -> Path:
+    """Where the cache keeps the files of a commit, whether or not they are there.
+
+    Args:
+        cache: Folder of the cache.
+        kind: Kind of the repository.
+        repo: Its name, `owner/name`.
+        commit: The commit.
+    """
+    return cache / f"{kind}s--{repo.replace('/', '--')}" / "snapshots" / commit
+
+
+def resolve(
+    repo: str, *, kind: RepoKind = "model", revision: str | None = None, tell: Tell = silent
+) -> str:
+    """The commit that a revision stands for, asked of the hub.
+
+    Args:
+        repo: Name of the repository, `owner/name`.
+        kind: Kind of the repository.
+        revision: Branch, tag or commit; the default branch when `None`.
+        tell: Told about pauses.
+
+    Raises:
+        InputError: There is no such repository or revision, or no access to it.
+        UnreachableError: The hub gave no answer.
+    """
+    name = label(kind, repo)
+    with told_as_input_error(name, revision):
+        if is_offline():
+            raise UnreachableError(f"{name}: offline mode (HF_HUB_OFFLINE) forbids to ask the hub")
+        return patiently(lambda: _ask_for_commit(repo, kind, revision), name, tell)
+
+
+def fetch(
+    repo: str,
+    *,
+    files: Sequence[str],
+    kind: RepoKind = "model",
+    revision: str | None = None,
+    tell: Tell = silent,
+) -> Snapshot:
+    """Brings files of a repository into the cache; what is there already is not fetched again.
+
+    A commit that is in the cache is taken from there without asking the hub. A branch or tag is
+    looked up on the hub; only if that cannot be reached, what it was at the last time is taken
+    from the cache, and said so. Several processes that fetch the same wait for the first one.
+
+    Args:
+        repo: Name of the repository, `owner/name`.
+        files: Shell-style patterns of the files wanted; those that do not exist are left out.
+        kind: Kind of the repository.
+        revision: Branch, tag or commit; the default branch when `None`.
+        tell: Told about downloads, pauses, and a hub that cannot be reached.
+
+    Raises:
+        InputError: There is no such repository or revision, no access to it, or the content is
+            damaged time and again.
+        UnreachableError: The hub gave no answer, and the files are not in the cache.
+    """
+    name = label(kind, repo)
+    with told_as_input_error(name, revision):
+        cached = _find_cached(repo, kind, revision, files)
+        if cached is not None and (
+            is_offline() or (is_commit(revision) and _is_whole(repo, kind, cached.commit))
+        ):
+            return cached
+        if is_offline():
+            raise UnreachableError(
+                f"{name}{at_revision(revision)}: not in the cache, and offline mode "
+                "(HF_HUB_OFFLINE) forbids to fetch it"
+            )
+        try:
+            return patiently(
+                lambda: _download(repo, kind, revision, files, tell),
+                name,
+                tell,
+                give_up=cached is not None,
+            )
+        except Exception as error:
+            if cached is None or not is_passing(error):
+                raise
+            tell(
+                f"{name}: the hub cannot be reached ({reason_of(error)}); using commit "
+                f"{cached.commit[:12]} from the cache"
+            )
+            return cached
+
+
+def _find_cached(
+    repo: str, kind: RepoKind, revision: str | None, files: Sequence[str]
+) -> Snapshot | None:
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        folder = huggingface_hub.snapshot_download(
+            repo,
+            repo_type=kind,
+            revision=revision,
+            allow_patterns=list(files),
+            local_files_only=True,
+        )
+    except LocalEntryNotFoundError:
+        return None
+    return Snapshot(Path(folder), Path(folder).name)
+
+
+def _is_whole(repo: str, kind: RepoKind, commit: str) -> bool:
+    """Whether the cache knows what belongs to a commit, by which it was searched.
+
+    A download that was stopped leaves files without that knowledge.
+    """
+    import huggingface_hub
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+    try:
+        huggingface_hub.get_cached_repo_tree(repo, repo_type=kind, revision=commit)
+    except CachedRepoTreeNotFoundError:
+        return False
+    return True
+
+
+def _ask_for_commit(repo: str, kind: RepoKind, revision: str | None) -> str:
+    import huggingface_hub
+
+    info = huggingface_hub.HfApi().repo_info(
+        repo, repo_type=kind, revision=revision, timeout=_ANSWER_S
+    )
+    if info.sha is None:
+        raise DamagedError("the hub names no commit")
+    return info.sha
+
+
+def _download(
+    repo: str, kind: RepoKind, revision: str | None, files: Sequence[str], tell: Tell
+) -> Snapshot:
+    import huggingface_hub
+
+    commit = _ask_for_commit(repo, kind, revision)
+    cached = _find_cached(repo, kind, commit, files)
+    fresh = cached is None or not _is_whole(repo, kind, commit)
+    if fresh:
+        tell(f"{label(kind, repo)}: fetching commit {commit[:12]}")
+        _download_files(repo, kind, commit, files)
+    # Nothing is left to download, but the cache learns that it is complete, and what the
+    # revision stood for.
+    folder = Path(
+        huggingface_hub.snapshot_download(
+            repo, repo_type=kind, revision=revision, allow_patterns=list(files)
+        )
+    )
+    if folder.name != commit:
+        raise DamagedError("the revision moved while it was being fetched")
+    if fresh:
+        _check_content(folder)
+    return Snapshot(folder, commit)
+
+
+def _download_files(repo: str, kind: RepoKind, commit: str, patterns: Sequence[str]) -> None:
+    """Downloads one file after the other, in this thread, so that Ctrl-C ends it at once."""
+    import huggingface_hub
+
+    for name in huggingface_hub.HfApi().list_repo_files(repo, repo_type=kind, revision=commit):
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            huggingface_hub.hf_hub_download(repo, name, repo_type=kind, revision=commit)
+
+
+def _check_content(folder: Path) -> None:
+    """Compares large files with their SHA-256, by which the cache names them.
+
+    Small files are named by what is not always a hash of their content: mirrors differ in it.
+    """
+    for path in sorted(folder.rglob("*")):
+        blob = path.resolve()
+        if not path.is_symlink() or not _SHA256.fullmatch(blob.name):
+            continue
+        found = hashlib.sha256()
+        with blob.open("rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                found.update(chunk)
+        if found.hexdigest() != blob.name:
+            path.unlink(missing_ok=True)
+            blob.unlink(missing_ok=True)
+            raise DamagedError(
+                f"{path.relative_to(folder)} arrived with SHA-256 {found.hexdigest()[:12]}, not "
+                f"{blob.name[:12]} as the hub says"
+            )

@@ -1,0 +1,215 @@
+"""What goes wrong between the hub's client and a hub: what passes by itself, and what to say."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
+
+Tell = Callable[[str], None]
+"""Says something to the person who waits."""
+
+WAITS_S = (1.0, 2.0, 4.0, 8.0)
+"""Pauses before another attempt, unless the hub asks for a longer one."""
+
+_MAX_WAIT_S = 300.0
+_PASSING = (408, 429, 500, 502, 503, 504)
+# The client has changed its HTTP library more than once; the names of these errors stayed.
+_UNREACHABLE = {"ConnectError", "ConnectTimeout", "ProxyError", "NewConnectionError"}
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+
+_Result = TypeVar("_Result")
+
+
+class UnreachableError(InputError):
+    """The hub gave no answer: no network, offline mode, or a server that is down."""
+
+
+class DamagedError(OSError):
+    """What arrived is not what the hub said that it would send."""
+
+
+def patiently(
+    operation: Callable[[], _Result], name: str, tell: Tell, *, give_up: bool = False
+) -> _Result:
+    """Tries again after errors that pass by themselves, with growing pauses.
+
+    Args:
+        operation: What to do.
+        name: What to call the repository in messages.
+        tell: Told about pauses.
+        give_up: Whether to try only once, because there is another way.
+    """
+    for wait in () if give_up else WAITS_S:
+        try:
+            return operation()
+        except Exception as error:
+            if not is_passing(error) or _is_unreachable(error):
+                raise
+            pause = min(max(wait, _asked_pause(error)), _MAX_WAIT_S)
+            tell(f"{name}: {reason_of(error)}; trying again in {pause:g} s")
+        time.sleep(pause)
+    return operation()
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same request may succeed later."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    status = _status(error)
+    if status is not None:
+        return status in _PASSING
+    if _is_of_disk(error) or isinstance(error, json.JSONDecodeError):
+        return False
+    # The base of the client's own error is that of its HTTP library, whichever it is.
+    return isinstance(error, OSError | HfHubHTTPError.__bases__[0])
+
+
+def _is_of_disk(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in _DISK
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    """Whether there is nobody to answer, so that waiting a little is no use."""
+    return any(
+        kind.__name__ in _UNREACHABLE for each in _chain(error) for kind in type(each).__mro__
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _response(error: BaseException) -> Any:
+    """What the hub answered, if it did."""
+    answers = (getattr(each, "response", None) for each in _chain(error))
+    return next((answer for answer in answers if answer is not None), None)
+
+
+def _status(error: BaseException) -> int | None:
+    response = _response(error)
+    return None if response is None else int(response.status_code)
+
+
+def _asked_pause(error: BaseException) -> float:
+    """Seconds that the hub asks to wait; 0 where it does not ask."""
+    response = _response(error)
+    text = "" if response is None else response.headers.get("Retry-After", "")
+    return float(text) if text.strip().isdecimal() else 0.0
+
+
+def reason_of(error: BaseException) -> str:
+    """What to say about an error, in a part of a line."""
+    status = _status(error)
+    if status is not None:
+        return f"the hub answered {status}"
+    first = list(_chain(error))[-1] if _is_unreachable(error) else error
+    return " ".join(str(first).split())[:200] or type(first).__name__
+
+
+def at_revision(revision: str | None) -> str:
+    """The part of a message that names a revision, if one was asked for."""
+    return f" at revision '{revision}'" if revision else ""
+
+
+@contextmanager
+def told_as_input_error(name: str, revision: str | None) -> Iterator[None]:
+    """Turns what the client raises into one line each, and keeps its own remarks quiet."""
+    # Imported here: the client takes a while to load, and most files are local.
+    from huggingface_hub import errors
+    from huggingface_hub.utils import logging as client_logging
+
+    remarks = client_logging.get_logger("huggingface_hub")
+    level = remarks.level
+    remarks.setLevel(logging.ERROR)
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise InputError(
+            f"{name}: gated; accept its terms on the hub, then set HF_TOKEN to your token"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise InputError(f"{name}: no revision '{revision}' on the hub") from error
+    except errors.RepositoryNotFoundError as error:
+        raise InputError(
+            f"{name}: no such repository on the hub, or it is private; check the name, and set "
+            "HF_TOKEN if it is private"
+        ) from error
+    except errors.HFValidationError as error:
+        problem = " ".join(str(error).split())
+        raise InputError(f"{name}: no name of a repository ({problem})") from error
+    except DamagedError as error:
+        raise InputError(f"{name}{at_revision(revision)}: {error}; try again later") from error
+    except InputError:
+        raise
+    except Exception as error:
+        raise _explain(name, revision, error) from error
+    finally:
+        remarks.setLevel(level)
+
+
+@contextmanager
+def told_of_upload(name: str) -> Iterator[None]:
+    """As `told_as_input_error`, for uploads: what fails there has other reasons."""
+    with told_as_input_error(name, None):
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            yield
+        except (InputError, HFValidationError):
+            raise
+        except Exception as error:
+            raise _explain_upload(name, error) from error
+
+
+def _explain_upload(name: str, error: Exception) -> Exception:
+    status = _status(error)
+    if status == 401:
+        return InputError(f"{name}: the hub does not accept the token (401); set HF_TOKEN anew")
+    if status == 403:
+        return InputError(
+            f"{name}: the token may not write there (403); set HF_TOKEN to one with write "
+            "permission for the repository's owner"
+        )
+    if isinstance(error, json.JSONDecodeError):
+        return InputError(f"{name}: what answers is no hub; check HF_ENDPOINT")
+    if is_passing(error):
+        return UnreachableError(f"{name}: the upload broke off ({reason_of(error)})")
+    if status is not None or isinstance(error, RuntimeError | ValueError | OSError):
+        said = getattr(error, "server_message", None) or str(error)
+        return InputError(f"{name}: the upload was refused ({one_line(said, 200)})")
+    return error
+
+
+def _explain(name: str, revision: str | None, error: Exception) -> Exception:
+    where, status = f"{name}{at_revision(revision)}", _status(error)
+    if status in (401, 403):
+        return InputError(f"{name}: no access ({status}); set HF_TOKEN to a token that may read it")
+    if "Consistency check failed" in str(error):
+        return InputError(f"{where}: a file arrives truncated; check the network, then try again")
+    if _is_of_disk(error):
+        return InputError(
+            f"{where}: the hub's cache cannot be written ({reason_of(error)}); make room, or set "
+            "HF_HOME to another folder"
+        )
+    if isinstance(error, json.JSONDecodeError):
+        return InputError(f"{name}: what answers is no hub; check HF_ENDPOINT")
+    if is_passing(error):
+        return UnreachableError(
+            f"{where}: the hub cannot be reached ({reason_of(error)}), and it is not in the cache"
+        )
+    if status is not None:
+        return InputError(f"{where}: the hub refuses it (it answered {status})")
+    return error

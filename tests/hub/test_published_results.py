@@ -1,0 +1,92 @@
+"""The return that an expert's files state."""
+
+import json
+
+import pytest
+
+from imitbench.errors import InputError
+from imitbench.hub.published_results import (
+    PublishedResults,
+    read_card_metadata,
+    read_published_results,
+)
+
+CARD = """---
+license: mit
+model-index:
+- name: PPO
+  results:
+  - task: {{type: reinforcement-learning}}
+    metrics:
+    - type: other
+      value: 7
+    - type: mean_reward
+      value: {value}
+---
+# PPO
+"""
+
+
+def write(folder, **results):
+    (folder / "results.json").write_text(json.dumps(results))
+    return folder
+
+
+def test_results_are_read_with_all_that_they_state(tmp_path):
+    write(
+        tmp_path, mean_reward=-192.3, std_reward=5, is_deterministic=True, n_eval_episodes=10,
+        eval_datetime="2022",
+    )  # fmt: skip
+    assert read_published_results(tmp_path) == PublishedResults(
+        -192.3, 5.0, 10, True, "results.json"
+    )
+    write(tmp_path, mean_reward=500, std_reward=float("nan"), n_eval_episodes="many")
+    assert read_published_results(tmp_path) == PublishedResults(
+        500.0, None, None, None, "results.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "mean", "std"),
+    [
+        ("500.00 +/- 0.00", 500.0, 0.0),
+        ("'-192.30 ± 5.1'", -192.3, 5.1),
+        ("12", 12.0, None),
+        ("-1.5e2", -150.0, None),
+    ],
+)
+def test_else_the_card_states_them(tmp_path, value, mean, std):
+    (tmp_path / "README.md").write_text(CARD.format(value=value))
+    assert read_published_results(tmp_path) == PublishedResults(mean, std, None, None, "README.md")
+    assert read_card_metadata(tmp_path)["license"] == "mit"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# prose",
+        "---\n[",
+        "---\na: 1\n---\n",
+        "---\nnothing closes it",
+        CARD.format(value="good"),
+    ],
+)
+def test_a_card_is_prose_and_may_state_nothing(tmp_path, text):
+    (tmp_path / "README.md").write_text(text)
+    assert read_published_results(tmp_path) is None
+
+
+def test_no_files_state_nothing(tmp_path):
+    assert read_published_results(tmp_path) is None
+    assert read_card_metadata(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "{", '{"mean_reward": "good"}', '{"mean_reward": Infinity}', "[" * 100_000]
+)
+def test_damaged_results_are_told_in_one_line(tmp_path, text):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(InputError, match=r"results\.json: mean_reward cannot be read") as caught:
+        read_published_results(tmp_path)
+    assert "\n" not in str(caught.value)

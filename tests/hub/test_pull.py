@@ -1,0 +1,92 @@
+"""Pulling experts and demonstrations, and copying them out of the cache."""
+
+import shutil
+
+import pytest
+
+from imitbench.cards.catalog import suite_directory
+from imitbench.errors import InputError
+from imitbench.hub.lock_file import HubLock
+from imitbench.hub.pull import copy_out, pull
+
+ROOT = suite_directory("classic")
+REPO = "HumanCompatibleAI/ppo-seals-CartPole-v0"
+EXPERT = ROOT / "experts" / "ppo-seals-CartPole-v0"
+
+pytestmark = pytest.mark.usefixtures("client")
+
+
+def test_what_is_pulled_is_pinned_by_commit_and_content(classic):
+    pulled = pull("model", REPO)
+    assert pulled.revision == classic.resolve("model", REPO, "main")
+    assert pulled.size == sum(
+        (EXPERT / name).stat().st_size for name in ("policy.json", "policy.safetensors")
+    )
+    assert (pulled.folder / "results.json").read_bytes() == (EXPERT / "results.json").read_bytes()
+    assert not (pulled.folder / "training.json").exists()
+
+
+def test_the_digest_is_that_of_the_same_files_elsewhere(classic):
+    from imitbench.bench.artifacts import Place, pin_expert
+
+    bundled = pin_expert(Place(ROOT, "experts", "bundled", EXPERT.name))
+    assert pull("model", REPO).digest == bundled.digest
+
+
+def test_a_lock_holds_the_commit(classic):
+    old = pull("model", REPO)
+    lock = HubLock().with_items([old.as_locked()])
+    classic.add_model(REPO, {**classic.files("model", REPO), "README.md": b"new"})
+    assert pull("model", REPO, lock=lock) == old
+    assert pull("model", REPO).revision != old.revision
+
+
+def test_a_lock_notices_changed_content(classic):
+    old = pull("model", REPO)
+    lock = HubLock().with_items([old.as_locked()])
+    weights = (old.folder / "policy.safetensors").resolve()
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with pytest.raises(InputError, match="not what was prefetched") as caught:
+        pull("model", REPO, lock=lock)
+    assert "imitbench prefetch" in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "what"), [("model", "an expert"), ("dataset", "demonstrations")])
+def test_a_repository_of_something_else_is_told(hub, kind, what):
+    hub.add(kind, "org/other", {"README.md": b"", "notes.txt": b""})
+    with pytest.raises(InputError, match=f"no repository of {what}") as caught:
+        pull(kind, "org/other")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_copy_is_made_of_plain_files_and_replaces_an_older_one(classic, tmp_path):
+    (tmp_path / "to" / EXPERT.name).mkdir(parents=True)
+    (tmp_path / "to" / EXPERT.name / "stale").touch()
+    target = copy_out(pull("model", REPO), tmp_path / "to")
+    assert target == tmp_path / "to" / EXPERT.name
+    assert list((tmp_path / "to").iterdir()) == [target]
+    assert not (target / "stale").exists()
+    assert all(not path.is_symlink() for path in target.iterdir())
+    weights = "policy.safetensors"
+    assert (target / weights).read_bytes() == (EXPERT / weights).read_bytes()
+
+
+def test_a_copy_that_is_stopped_leaves_what_was_there(classic, tmp_path, monkeypatch):
+    pulled = pull("model", REPO)
+    target = copy_out(pulled, tmp_path / "to")
+    (target / "mine").touch()
+
+    def stop(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "copytree", stop)
+    with pytest.raises(KeyboardInterrupt):
+        copy_out(pulled, tmp_path / "to")
+    assert list((tmp_path / "to").iterdir()) == [target]
+    assert (target / "mine").exists()
+
+
+def test_a_copy_onto_a_file_is_told(classic, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        copy_out(pull("model", REPO), tmp_path / "file")

@@ -1,0 +1,161 @@
+"""`imitbench run --source hub`: the same numbers online, from the cache, and by a lock."""
+
+import json
+
+import pytest
+from support.hub import serve_hub
+from support.observer import Recorder
+
+from imitbench.bench.plan import make_plan
+from imitbench.bench.spec import Settings, reference_scores
+from imitbench.bench.sweep import WORKER, run_sweep
+from imitbench.executors.registry import make_executor
+from imitbench.hub.pull import pull
+
+CARTPOLE = "HumanCompatibleAI/ppo-seals-CartPole-v0"
+PENDULUM = "HumanCompatibleAI/ppo-Pendulum-v1"
+
+
+def numbers(answer):
+    assert answer.code == 0, answer.err
+    scores = json.loads(answer.out)["scores"]
+    return [
+        {name: value for name, value in row.items() if name not in ("wall_s", "finished_at")}
+        for row in scores
+    ]
+
+
+def run(imitbench, out, *more, **variables):
+    return imitbench(
+        "run", "--algo", "bc", "--suite", "classic", "--source", "hub", "--budget", "quick",
+        "--out", out, "--json", *more, **variables,
+    )  # fmt: skip
+
+
+def test_a_run_is_the_same_with_the_hub_down(imitbench, classic, tmp_path):
+    cell = ("--env", "seals/CartPole-v0", "--seeds", 1)
+    first = run(imitbench, "first", *cell)
+    commit = classic.resolve("dataset", CARTPOLE, "main")
+    assert f"warning: datasets/{CARTPOLE}: the suite card pins no commit" in first.err
+    [spec] = [json.loads(path.read_text()) for path in tmp_path.glob("first/**/spec.json")]
+    assert (spec["demos"]["source"], spec["demos"]["repo"]) == ("hub", CARTPOLE)
+    assert spec["demos"]["revision"] == commit
+    classic.stop()
+    second = run(imitbench, "second", *cell)
+    assert f"using commit {commit[:12]} from the cache" in second.err
+    assert numbers(first) == numbers(second)
+
+
+@pytest.mark.slow
+def test_a_whole_suite_is_the_same_online_cached_and_locked(imitbench, classic, tmp_path):
+    first = run(imitbench, "first", "--seeds", 2, "--jobs", 2)
+    assert "not applicable: bc on seals/MountainCar-v0" in first.err
+    assert imitbench("prefetch", "--suite", "classic").code == 0
+    classic.stop()
+    second = run(imitbench, "second", "--seeds", 2, "--jobs", 2)
+    third = run(imitbench, "third", "--seeds", 2, "--jobs", 2, HF_HUB_OFFLINE="1")
+    assert len(numbers(first)) == 4
+    assert numbers(first) == numbers(second) == numbers(third)
+    assert "warning" not in second.err + third.err
+    assert "cannot be reached" not in second.err + third.err
+
+
+@pytest.mark.slow
+def test_the_experts_of_others_run_as_their_repositories_say(shared_dir, tmp_path):
+    from support.command import call_imitbench
+
+    fixtures = shared_dir / "hub-fixtures" / "imitation"
+    with serve_hub() as hub:
+        for kind, folder in (("model", "models"), ("dataset", "datasets")):
+            for each in (fixtures / folder).iterdir():
+                hub.add_folder(kind, f"HumanCompatibleAI/{each.name}", each)
+        answer = call_imitbench(
+            "run", "--algo", "expert", "--algo", "bc", "--source", "hub", "--seeds", 1,
+            "--budget", "quick", "--jobs", 2, "--json",
+            cwd=tmp_path, env=hub.environment(tmp_path / "home"),
+        )  # fmt: skip
+    returns = {(row["algo"], row["env"]): row["raw_return"] for row in numbers(answer)}
+    assert returns["expert", "seals/CartPole-v0"] == 500
+    assert returns["bc", "seals/CartPole-v0"] > 490
+    assert returns["expert", "Pendulum-v1"] == pytest.approx(-190, abs=30)
+
+
+@pytest.fixture
+def plan_of(client):
+    def make(algorithm, environment, **options):
+        return make_plan(
+            algorithms=[algorithm],
+            suite="classic",
+            environment=environment,
+            seeds=[0],
+            settings=Settings(source="hub", budget="quick"),
+            **options,
+        )
+
+    return make
+
+
+def sweep(plan, out):
+    executor = make_executor("inline", entry=WORKER, jobs=1)
+    return run_sweep(plan, executor, out=out, command="imitbench run", observer=Recorder())
+
+
+def test_experts_are_pinned_and_their_published_return_is_the_reference(classic, plan_of):
+    plan = plan_of("expert", "Pendulum-v1")
+    [spec] = list(plan)
+    pulled = pull("model", PENDULUM)
+    assert spec.expert.model_dump() == {
+        "source": "hub",
+        "repo": PENDULUM,
+        "revision": pulled.revision,
+        "digest": pulled.digest,
+    }
+    references = reference_scores(plan.suite, "Pendulum-v1", "hub")
+    results = json.loads((pulled.folder / "results.json").read_text())
+    assert references.expert == results["mean_reward"]
+    assert references.version == f"1+hub:{pulled.revision[:8]}"
+
+
+def test_what_the_card_does_not_name_is_not_applicable(classic, plan_of):
+    for algorithm in ("bc", "expert"):
+        plan = plan_of(algorithm, "seals/MountainCar-v0")
+        assert list(plan) == []
+        [pair] = plan.not_applicable
+        assert "names no hub repository" in pair.why
+    assert len(list(plan_of("random", "seals/MountainCar-v0"))) == 1
+    assert classic.requests == []
+
+
+def test_only_what_is_needed_is_fetched(classic, plan_of):
+    list(plan_of("expert", "Pendulum-v1"))
+    assert classic.count("api/datasets") == 0
+
+
+def test_a_pinned_plan_asks_nobody_again(classic, plan_of):
+    from imitbench.hub.lock_file import HubLock
+
+    pulled = [pull(kind, PENDULUM) for kind in ("model", "dataset")]
+    lock = HubLock().with_items([each.as_locked() for each in pulled])
+    classic.requests.clear()
+    told = []
+    assert len(list(plan_of("bc", "Pendulum-v1", lock=lock, tell=told.append))) == 1
+    assert (classic.requests, told) == ([], [])
+
+
+def test_content_that_changed_since_planning_is_refused(classic, plan_of, tmp_path):
+    plan = plan_of("expert", "Pendulum-v1")
+    assert list(plan)
+    weights = (pull("model", PENDULUM).folder / "policy.safetensors").resolve()
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    [(_, failure)] = sweep(plan, tmp_path / "out").failed
+    assert failure.phase == "setup"
+    assert "content changed since the run was planned" in failure.message
+
+
+def test_a_worker_without_the_files_names_prefetch(classic, plan_of, tmp_path):
+    plan = plan_of("expert", "Pendulum-v1")
+    assert list(plan)
+    (pull("model", PENDULUM).folder / "policy.safetensors").unlink()
+    [(_, failure)] = sweep(plan, tmp_path / "out").failed
+    assert "run `imitbench prefetch --suite classic`" in failure.message
+    assert "\n" not in failure.message

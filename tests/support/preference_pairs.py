@@ -1,0 +1,54 @@
+"""Fragments, pairs of them, and reward networks whose numbers are known."""
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from torch import nn
+
+from imitbench.data.types import Trajectory, TrajectoryWithRew
+from imitbench.rewards.reward_nets import BasicRewardNet, RewardEnsemble, RewardNet
+from imitbench.util.logger import HierarchicalLogger, configure
+
+OBS_SPACE = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+ACT_SPACE = spaces.Box(-2, 2, (1,), np.float32)
+
+
+def fragment(rng, length=5, *, rewards=True, terminal=False):
+    """A random fragment for `OBS_SPACE` and `ACT_SPACE`."""
+    obs = rng.normal(size=(length + 1, 3)).astype(np.float32)
+    acts = rng.uniform(-2, 2, size=(length, 1)).astype(np.float32)
+    if not rewards:
+        return Trajectory(obs, acts, None, terminal)
+    return TrajectoryWithRew(obs, acts, None, terminal, rng.normal(size=length).astype(np.float32))
+
+
+def pairs_of(rng, lengths, **kwargs):
+    """Random pairs of fragments, one for each length."""
+    return [(fragment(rng, n, **kwargs), fragment(rng, n, **kwargs)) for n in lengths]
+
+
+class LinearReward(RewardNet):
+    """The reward `weight · obs`, which has derivatives that can be written down."""
+
+    def __init__(self, weight):
+        super().__init__(OBS_SPACE, ACT_SPACE)
+        self.weight = nn.Parameter(th.tensor(weight, dtype=th.float32))
+
+    def forward(self, state, action, next_state, done):
+        return state @ self.weight
+
+
+def linear_ensemble(*weights):
+    """An ensemble of linear rewards."""
+    return RewardEnsemble(OBS_SPACE, ACT_SPACE, [LinearReward(weight) for weight in weights])
+
+
+def perceptron(seed=0, **kwargs):
+    """A small `BasicRewardNet`."""
+    th.manual_seed(seed)
+    return BasicRewardNet(OBS_SPACE, ACT_SPACE, **{"hid_sizes": (8, 8), **kwargs})
+
+
+def quiet_logger(folder) -> HierarchicalLogger:
+    """A logger that writes nothing."""
+    return configure(folder, [])
