@@ -13,7 +13,6 @@ from imitbench.cards.catalog import suite_directory
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.hub.content import content_digest, content_files
-from imitbench.hub.published import published_return
 from imitbench.policies.hub_policy import find_policy
 from imitbench.store.records import ArtifactSpec, DemoSpec
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
@@ -32,7 +31,6 @@ __all__ = [
     "pin_demos",
     "pin_expert",
     "place_of",
-    "published_return",
     "source_root",
 ]
 

@@ -9,6 +9,7 @@ from imitbench.bench import artifacts
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
+from imitbench.hub.published_results import read_published_results
 from imitbench.store.records import (
     Budget,
     DemoSpec,
@@ -113,10 +114,10 @@ def reference_scores(suite: SuiteCard, env_id: str, source: str) -> ReferenceSco
     if source != "bundled" and not (source == artifacts.HUB and card.expert.hub is None):
         root = artifacts.source_root(source, suite.name)
         place = artifacts.place_of(root, "experts", source, card, suite.name)
-        published = artifacts.published_return(place.folder)
+        published = read_published_results(place.folder)
         if published is not None:
             at = f":{place.revision[:8]}" if place.revision else ""
-            expert, version = published, f"{suite.version}+{source}{at}"
+            expert, version = published.mean, f"{suite.version}+{source}{at}"
     return ReferenceScores(random=card.references.random.mean, expert=expert, version=version)
 
 

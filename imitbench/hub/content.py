@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from imitbench.errors import InputError
+from imitbench.hub.published_results import CARD_FILE, RESULTS_FILE
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.hub_policy import archive_name, find_policy, policy_file_names
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind
 
-RESULTS_FILE = "results.json"
-CARD_FILE = "README.md"
 _SETTINGS_FILE = "config.yml"  # tells of wrappers that a policy needs
 _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
 

@@ -7,7 +7,11 @@ from typing import Any
 
 import torch as th
 
-_OPTIONS = ("amsgrad", "capturable", "differentiable", "decoupled_weight_decay")
+_OPTIONS = ("amsgrad", "capturable", "differentiable")
+_KERNELS: dict[type[th.optim.Optimizer], str] = {
+    th.optim.Adam: "_fused_adam_",
+    th.optim.AdamW: "_fused_adamw_",
+}
 
 
 def with_fused(
@@ -27,9 +31,9 @@ def with_fused(
 def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
     """The shortest way to take steps with an optimizer.
 
-    For plain fused Adam on the CPU that is the fused kernel itself: gathering parameters and
-    their state takes several times as long as the update of a small network. The optimizer's
-    state is updated in place as always. Any other optimizer takes its own step.
+    For plain fused Adam and AdamW on the CPU that is the fused kernel itself: gathering
+    parameters and their state takes several times as long as the update of a small network. The
+    optimizer's state is updated in place as always. Any other optimizer takes its own step.
 
     Args:
         optimizer: The optimizer. While the result is in use, its groups stay as they are, except
@@ -38,8 +42,8 @@ def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
     Returns:
         A function without arguments that takes one step.
     """
-    kernel = getattr(th, "_fused_adam_", None)
-    if kernel is None or type(optimizer) is not th.optim.Adam or len(optimizer.param_groups) != 1:
+    kernel = getattr(th, _KERNELS.get(type(optimizer), ""), None)
+    if kernel is None or len(optimizer.param_groups) != 1:
         return optimizer.step
     group = optimizer.param_groups[0]
     parameters = group["params"]
@@ -48,6 +52,8 @@ def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
         hooked
         or not group.get("fused")
         or any(group.get(name) for name in _OPTIONS)
+        # Adam may be told to decay weights as AdamW does.
+        or bool(group.get("decoupled_weight_decay")) != (type(optimizer) is th.optim.AdamW)
         or any(each.device.type != "cpu" or each.grad is None for each in parameters)
     ):
         return optimizer.step

@@ -90,3 +90,18 @@ def test_damaged_results_are_told_in_one_line(tmp_path, text):
     with pytest.raises(InputError, match=r"results\.json: mean_reward cannot be read") as caught:
         read_published_results(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        "# No metadata",
+        "---\nlicense: mit\n---\n",
+        "---\nmodel-index:\n- results: []\n---\n",
+        "---\nmodel-index: !!python/object/apply:os.getcwd []\n---\n",
+        "---\n: [\n---\n",
+    ],
+)
+def test_a_card_without_them_is_no_error(tmp_path, card):
+    (tmp_path / "README.md").write_text(card)
+    assert read_published_results(tmp_path) is None

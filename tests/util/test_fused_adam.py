@@ -27,9 +27,10 @@ def train(own, optimizer, step, steps=6):
     "options",
     [{}, {"weight_decay": 0.1}, {"betas": (0.5, 0.9), "eps": 1e-3}, {"maximize": True}],
 )
-def test_direct_steps_of_adam_are_its_own_bit_for_bit(options):
+@pytest.mark.parametrize("kind", [th.optim.Adam, th.optim.AdamW])
+def test_direct_steps_are_the_optimizers_own_bit_for_bit(kind, options):
     direct, usual = parameters(), parameters()
-    one, other = (th.optim.Adam(each, fused=True, **options) for each in (direct, usual))
+    one, other = (kind(each, fused=True, **options) for each in (direct, usual))
     step = direct_step(one)
     assert step != one.step
     train(direct, one, step)
@@ -69,7 +70,7 @@ def without_a_gradient(own):
         lambda own: th.optim.SGD(own, lr=0.1),
         lambda own: th.optim.Adam(own, fused=False),
         lambda own: th.optim.Adam(own, fused=True, amsgrad=True),
-        lambda own: th.optim.AdamW(own, fused=True),
+        lambda own: th.optim.Adam(own, fused=True, decoupled_weight_decay=True),
         lambda own: th.optim.Adam([{"params": own[:1]}, {"params": own[1:]}], fused=True),
         with_hook,
         without_a_gradient,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch as th
 
 from imitbench.algorithms.base import BaseImitationAlgorithm
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
@@ -18,10 +17,7 @@ from imitbench.algorithms.preference_comparisons.gatherers import (
     SyntheticGatherer,
 )
 from imitbench.algorithms.preference_comparisons.losses import CrossEntropyRewardLoss
-from imitbench.algorithms.preference_comparisons.preference_model import (
-    PreferenceModel,
-    accuracies,
-)
+from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.algorithms.preference_comparisons.query_schedule import (
     Round,
     Schedule,
@@ -35,7 +31,7 @@ from imitbench.algorithms.preference_comparisons.reward_trainers import (
 )
 from imitbench.algorithms.preference_comparisons.trajectory_generators import TrajectoryGenerator
 from imitbench.data.types import TrajectoryWithRewPair
-from imitbench.rewards.base import RewardNet, frozen
+from imitbench.rewards.base import RewardNet
 from imitbench.util.logger import HierarchicalLogger
 
 _FINAL = "reward/final/train/"
@@ -258,12 +254,9 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         answered = np.flatnonzero(~np.isnan(preferences)).tolist()
         if not answered:
             return math.nan
-        with frozen(self.model):
-            differences, _ = self._preference_model.return_differences(
-                [pairs[index] for index in answered]
-            )
-        target = th.as_tensor(preferences[answered], device=differences.device)
-        return float(accuracies(differences, target).mean())
+        return self._preference_model.agreement(
+            [pairs[index] for index in answered], preferences[answered]
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on, at the end of a round.

@@ -331,11 +331,11 @@ def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
         )
     dones = np.zeros(lengths.sum(), dtype=bool)
     dones[np.cumsum(lengths) - 1] = [each.terminal for each in fragments]
-    observations = [cast(Array, each.obs) for each in fragments]
+    obs, next_obs = _join_observations([cast(Array, each.obs) for each in fragments])
     joined = JoinedSteps(
-        obs=np.concatenate([obs[:-1] for obs in observations]),
+        obs=obs,
         acts=np.concatenate(acts),
-        next_obs=np.concatenate([obs[1:] for obs in observations]),
+        next_obs=next_obs,
         dones=dones,
         lengths=lengths,
         rews=_join_rewards(fragments, lengths),
@@ -353,17 +353,34 @@ def _check_lengths(lengths: Array) -> None:
         )
 
 
+def _join_observations(observations: list[Array]) -> tuple[Array, Array]:
+    """All observations but the last of each fragment, and all but the first."""
+    rows = len(observations[0])
+    if any(len(each) != rows for each in observations):
+        obs: Array = np.concatenate([each[:-1] for each in observations])
+        return obs, np.concatenate([each[1:] for each in observations])
+    # Hundreds of small slices take longer than copying everything once more.
+    whole: Array = np.concatenate(observations)
+    by_fragment = whole.reshape(len(observations), rows, *whole.shape[1:])
+    return (
+        by_fragment[:, :-1].reshape(-1, *whole.shape[1:]),
+        by_fragment[:, 1:].reshape(-1, *whole.shape[1:]),
+    )
+
+
 def _join_rewards(fragments: Sequence[Trajectory], lengths: Array) -> Array | None:
     if not all(issubclass(kind, TrajectoryWithRew) for kind in {type(each) for each in fragments}):
         return None
     rewards: list[Array] = [each.rews for each in cast("list[TrajectoryWithRew]", fragments)]
     pairs = len(fragments) // 2
-    for index, (own, length) in enumerate(zip(rewards, lengths.tolist(), strict=True)):
-        if own.shape != (length,):
-            raise ValueError(
-                f"pair {index % pairs}: rewards of shape {own.shape} for a fragment of {length} "
-                "steps; give one reward per step"
-            )
+    shapes = [own.shape for own in rewards]
+    needed = [(length,) for length in lengths.tolist()]
+    if shapes != needed:
+        bad = next(index for index in range(2 * pairs) if shapes[index] != needed[index])
+        raise ValueError(
+            f"pair {bad % pairs}: rewards of shape {shapes[bad]} for a fragment of "
+            f"{lengths[bad]} steps; give one reward per step"
+        )
     joined: Array = np.concatenate(rewards)
     if not np.isfinite(joined).all():
         bad = next(index for index, own in enumerate(rewards) if not np.isfinite(own).all())

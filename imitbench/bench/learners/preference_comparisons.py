@@ -44,6 +44,8 @@ from imitbench.util.networks import RunningNorm
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 
+_MOST_HALVINGS = 4  # of the transitions that comparisons are drawn from, for small budgets
+
 
 class PreferenceComparisonsLearner(Learner):
     """Learns a reward from comparisons of fragments, and PPO on that reward."""
@@ -108,7 +110,8 @@ class PreferenceComparisonsLearner(Learner):
     ) -> int:
         """Trains for as many rounds as the card says, or fewer if more do not fit.
 
-        All environment steps count, those of sampling for comparisons included.
+        All environment steps count, those of sampling for comparisons included. A budget that
+        is too small for these has its comparisons drawn from fewer transitions.
 
         Raises:
             ValueError: Not even one round fits into `budget.amount` environment steps.
@@ -136,12 +139,16 @@ class PreferenceComparisonsLearner(Learner):
     def _plan(self, total: int) -> list[Round]:
         """The rounds that fit into so many environment steps."""
         algorithm, comparisons = self._algorithm, self._options["total_comparisons"]
-        for algorithm.num_iterations in range(self._options["num_iterations"], 0, -1):
-            rounds = algorithm.plan(0, comparisons)
-            transitions = [algorithm.transitions_for(step.comparisons) for step in rounds]
-            share = share_of_agent(total, transitions, self._rollout, self._sampling)
-            if share is not None:
-                return [replace(step, timesteps=share) for step in rounds]
+        for halvings in range(_MOST_HALVINGS + 1):
+            algorithm.transition_oversampling = (
+                self._options["transition_oversampling"] / 2**halvings
+            )
+            for algorithm.num_iterations in range(self._options["num_iterations"], 0, -1):
+                rounds = algorithm.plan(0, comparisons)
+                transitions = [algorithm.transitions_for(step.comparisons) for step in rounds]
+                share = share_of_agent(total, transitions, self._rollout, self._sampling)
+                if share is not None:
+                    return [replace(step, timesteps=share) for step in rounds]
         raise ValueError(
             f"a budget of {total} environment steps is too small to sample {comparisons} pairs of "
             "fragments and train the agent; lower total_comparisons, fragment_length, n_envs or "
