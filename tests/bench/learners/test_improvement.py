@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 # Enough for a clear difference on Pendulum: from about -1,200 of random actions to -150.
 AMOUNTS = {"bc": 1000, "dagger": 6000, "gail": 60_000, "airl": 200_000, "density": 200_000}
-AMOUNTS |= {"sqil": 16_000}
+AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 80_000}
 TRAINED = [
     name
     for name in algorithm_names()
