@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +21,7 @@ from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
+    from imitbench.data.minari_source import MinariCopy
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.policies.expert import Surroundings
 
@@ -28,6 +30,7 @@ __all__ = [
     "count_trajectories",
     "load_demos",
     "load_expert",
+    "minari_copy",
     "pin_demos",
     "pin_expert",
     "place_of",
@@ -35,6 +38,7 @@ __all__ = [
 ]
 
 HUB = "hub"
+MINARI = "minari:"
 Part = Literal["experts", "demos"]
 _KINDS: dict[Part, RepoKind] = {"experts": "model", "demos": "dataset"}
 
@@ -44,9 +48,10 @@ class Place:
     """Where an expert or a set of demonstrations lies.
 
     Attributes:
-        root: Folder that holds `experts/` and `demos/`; for the hub, its cache.
+        root: Folder that holds `experts/` and `demos/`; for the hub, its cache; for Minari, the
+            folder of the converted set.
         part: Which of the two.
-        source: `bundled`, `path:DIR` or `hub`.
+        source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
         repo: Name of the folder; for the hub, of the repository with its owner.
         revision: Commit of a hub repository.
         suite: Name of the suite, for messages.
@@ -69,6 +74,8 @@ class Place:
         """Folder with its files, whether or not they are there."""
         if self.source == HUB:
             return cached_folder(self.root, _KINDS[self.part], self.repo, str(self.revision))
+        if self.source.startswith(MINARI) and self.part == "demos":
+            return self.root
         return self.root / self.part / self.repo
 
     def files(self) -> list[Path]:
@@ -92,10 +99,10 @@ class Place:
 
 
 def source_root(source: str, suite: str) -> Path:
-    """Folder that holds `experts/` and `demos/` of a suite; for the hub, its cache.
+    """Folder that holds `experts/` and `demos/` of a suite; see `Place.root` for others.
 
     Args:
-        source: `bundled`, `path:DIR` or `hub`.
+        source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
         suite: Name of the suite.
 
     Raises:
@@ -105,9 +112,13 @@ def source_root(source: str, suite: str) -> Path:
         return suite_directory(suite)
     if source == HUB:
         return cache_directory()
+    if source.startswith(MINARI):
+        return minari_copy(source).folder
     kind, _, where = source.partition(":")
     if kind != "path" or not where:
-        raise InputError(f"--source {source}: must be 'hub', 'bundled' or 'path:DIR'")
+        raise InputError(
+            f"--source {source}: must be 'bundled', 'hub', 'path:DIR' or 'minari:NAME'"
+        )
     root = Path(where)
     if not root.is_dir():
         raise InputError(
@@ -116,13 +127,25 @@ def source_root(source: str, suite: str) -> Path:
     return root
 
 
+@cache
+def minari_copy(source: str) -> MinariCopy:
+    """The converted set that `minari:NAME` stands for.
+
+    Raises:
+        InputError: There is no such set, or it cannot be converted.
+    """
+    from imitbench.data.minari_source import copy_minari
+
+    return copy_minari(source.removeprefix(MINARI))
+
+
 def place_of(root: Path, part: Part, source: str, card: EnvironmentCard, suite: str) -> Place:
     """Where a source has the expert or the demonstrations of an environment.
 
     Args:
         root: As `source_root` gives it.
         part: Which of the two.
-        source: `bundled`, `path:DIR` or `hub`.
+        source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
         card: Card of the environment.
         suite: Name of the suite.
 
@@ -143,6 +166,8 @@ def place_of(root: Path, part: Part, source: str, card: EnvironmentCard, suite: 
                 f"`imitbench suites pin {suite}`"
             )
         return Place(root, part, source, hub.repo, hub.revision, suite)
+    if source.startswith(MINARI) and part == "demos":
+        return Place(root, part, source, source.removeprefix(MINARI), suite=suite)
     place = Place(root, part, source, recipe.repo, suite=suite)
     if source != "bundled" and hub is not None and not place.folder.exists():
         # A folder of what `experts pull --to` or `demos pull --to` wrote has the hub's names.
@@ -238,12 +263,11 @@ def load_demos(place: Place, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
     from imitbench.data.demonstrations import read_demonstrations
 
     _check_digest(place, spec.digest)
-    trajectories = read_demonstrations(place.folder)
-    if spec.count == len(trajectories):
-        return trajectories
+    if spec.count == spec.available:
+        return read_demonstrations(place.folder)
     rng = np.random.default_rng(spec.subsample_seed)
-    chosen = np.sort(rng.choice(len(trajectories), size=spec.count, replace=False))
-    return [trajectories[index] for index in chosen]
+    chosen = np.sort(rng.choice(spec.available, size=spec.count, replace=False))
+    return read_demonstrations(place.folder, rows=chosen.tolist())
 
 
 def _digest(place: Place) -> str:

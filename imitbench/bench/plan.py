@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.spec import Settings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
@@ -69,7 +70,7 @@ class Plan:
         """
         for algorithm, hyperparameters in self.algorithms:
             for env_id, environment in self.environments.items():
-                if _mismatch(algorithm, environment, self.settings.source) is not None:
+                if self._mismatch(algorithm, env_id, environment) is not None:
                     continue
                 for seed in self.seeds:
                     yield make_spec(
@@ -83,8 +84,15 @@ class Plan:
             NotApplicable(algorithm.name, env_id, why)
             for algorithm, _ in self.algorithms
             for env_id, environment in self.environments.items()
-            if (why := _mismatch(algorithm, environment, self.settings.source)) is not None
+            if (why := self._mismatch(algorithm, env_id, environment)) is not None
         ]
+
+    def _mismatch(
+        self, algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard
+    ) -> str | None:
+        return _source_mismatch(algorithm, env_id, environment, self.settings.source) or _mismatch(
+            algorithm, environment
+        )
 
 
 def make_plan(
@@ -214,7 +222,9 @@ def _fetch(
         env_id
         for env_id, card in environments.items()
         for algorithm in algorithms
-        if algorithm.needs.demos and _mismatch(algorithm, card, HUB) is None
+        if algorithm.needs.demos
+        and not _source_mismatch(algorithm, env_id, card, HUB)
+        and not _mismatch(algorithm, card)
     ]
     sources = [
         source
@@ -226,12 +236,25 @@ def _fetch(
     return with_commits(environments, pulled)
 
 
-def _mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard, source: str) -> str | None:
+def _source_mismatch(
+    algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard, source: str
+) -> str | None:
+    """What a source lacks for an algorithm on an environment."""
+    if source.startswith(artifacts.MINARI):
+        recorded = artifacts.minari_copy(source).environment_id
+        if algorithm.needs.expert:
+            return "a set of Minari comes without an expert"
+        if algorithm.needs.demos and recorded not in (None, env_id):
+            return f"the set was recorded on {recorded}"
     if source == HUB:
         if algorithm.needs.demos and environment.demos.hub is None:
             return "the suite card names no hub repository of demonstrations"
         if algorithm.needs.expert and environment.expert.hub is None:
             return "the suite card names no hub repository of an expert"
+    return None
+
+
+def _mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
     spaces = algorithm.needs.action_spaces
     if algorithm.needs.tabular and not environment.tabular:
         return "plans with the model of a tabular environment; this one has none"

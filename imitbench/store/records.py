@@ -44,7 +44,7 @@ class ArtifactSpec(Record):
     """An expert or a set of demonstrations, pinned by content.
 
     Attributes:
-        source: Where it came from: `bundled`, `hub`, or `path:DIR`.
+        source: Where it came from: `bundled`, `hub`, `path:DIR`, or `minari:NAME`.
         repo: Repository name in hub layout, for example `ppo-seals-CartPole-v0`.
         revision: Commit of a hub repository; `None` where there is none.
         digest: SHA-256 over the files that were read.

@@ -122,7 +122,7 @@ def test_asking_for_more_demonstrations_than_there_are_is_told():
 
 
 def test_an_unknown_source_is_told():
-    with pytest.raises(InputError, match="'bundled' or 'path:DIR'"):
+    with pytest.raises(InputError, match="'bundled', 'hub', 'path:DIR' or 'minari:NAME'"):
         list(plan(source="huub"))
     with pytest.raises(InputError, match="no folder"):
         list(plan(source="path:/does/not/exist"))
