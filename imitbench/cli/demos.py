@@ -1,4 +1,4 @@
-"""`imitbench demos`: list, collect and show demonstrations."""
+"""`imitbench demos`: list, collect, fetch, convert, check and show demonstrations."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.demos_convert import Trust, convert, open_set
+from imitbench.cli.demos_validate import validate
+from imitbench.cli.pull import pull_demos
+from imitbench.cli.push import push_demos
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List, collect and show demonstrations."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List, collect, fetch, convert, check and show demonstrations.",
 )
+app.command("pull")(pull_demos)
+app.command("push")(push_demos)
+app.command("convert")(convert)
+app.command("validate")(validate)
 
 
 @app.command("list")
@@ -87,6 +97,7 @@ def show(
     path: Annotated[
         str, typer.Argument(metavar="DIR_OR_REPO", help="Folder or file, or a bundled set.")
     ],
+    trust: Trust = False,
     json: options.Json = False,
 ) -> None:
     """Summarize a set of demonstrations.
@@ -94,12 +105,14 @@ def show(
     Example: imitbench demos show ppo-seals-CartPole-v0
     """
     from imitbench.cli.output import print_json
-    from imitbench.data.demonstrations import read_demonstrations
     from imitbench.data.rollout import rollout_stats
-    from imitbench.data.types import assert_not_dictobs
-    from imitbench.experts.catalog import find_demos
+    from imitbench.data.types import TrajectoryWithRew, assert_not_dictobs
+    from imitbench.errors import InputError
 
-    trajectories = read_demonstrations(find_demos(path))
+    read = open_set(path, trust=trust).read()
+    trajectories = [each for each in read if isinstance(each, TrajectoryWithRew)]
+    if len(trajectories) < len(read):
+        raise InputError(f"{path}: no rewards to sum up; `imitbench demos validate` shows the rest")
     first = trajectories[0]
     obs = assert_not_dictobs(first.obs)
     summary = {

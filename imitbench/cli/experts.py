@@ -1,4 +1,4 @@
-"""`imitbench experts`: list, train and evaluate experts."""
+"""`imitbench experts`: list and train experts, convert and evaluate those of others."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Annotated
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import expert_files, options
+from imitbench.cli.pull import pull_experts
+from imitbench.cli.push import push_experts
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List, train and evaluate experts."
+    no_args_is_help=True, rich_markup_mode=None, help="List, train, convert and evaluate experts."
 )
+app.command("convert")(expert_files.convert)
+app.command("eval")(expert_files.evaluate)
+app.command("pull")(pull_experts)
+app.command("push")(push_experts)
 
 
 @app.command("list")
@@ -112,51 +118,3 @@ def train(
         write_expert_card(env_id, card, directory)
         returns = measured.episodes.returns
         note(f"{directory}: return {returns.mean():.2f} ± {returns.std():.2f}")
-
-
-@app.command("eval")
-def evaluate(
-    expert: Annotated[
-        str, typer.Argument(metavar="DIR_OR_REPO", help="Folder, or name of a bundled expert.")
-    ],
-    env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment id.")],
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
-    deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Take the most likely action.")
-    ] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the evaluation.")] = 0,
-    json: options.Json = False,
-) -> None:
-    """Measure an expert's return.
-
-    Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
-    """
-    from imitbench.cli.output import print_json
-    from imitbench.experts import catalog, measurement
-    from imitbench.policies.storage import load_policy
-    from imitbench.util.torch_startup import use_one_thread
-
-    use_one_thread()
-    measured = measurement.measure(
-        catalog.find_environment(env),
-        load_policy(catalog.find_expert(expert)),
-        episodes=episodes,
-        deterministic=deterministic,
-        seed=seed,
-    )
-    returns = measured.episodes.returns
-    if json:
-        print_json(
-            {
-                "mean_return": float(returns.mean()),
-                "std_return": float(returns.std()),
-                "episodes": len(returns),
-                "deterministic": deterministic,
-            }
-        )
-    else:
-        acting = "deterministic" if deterministic else "stochastic"
-        typer.echo(
-            f"return {returns.mean():.2f} ± {returns.std():.2f} "
-            f"({len(returns)} episodes, {acting} policy)"
-        )

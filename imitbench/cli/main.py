@@ -14,7 +14,9 @@ from imitbench.cli import (
     demos,
     doctor,
     experts,
+    prefetch,
     report,
+    results,
     run,
     sql,
     status,
@@ -39,6 +41,8 @@ app.command("algos")(algos.algos)
 app.add_typer(suites.app, name="suites")
 app.add_typer(experts.app, name="experts")
 app.add_typer(demos.app, name="demos")
+app.add_typer(results.app, name="results")
+app.command("prefetch")(prefetch.prefetch)
 app.command("doctor")(doctor.doctor)
 
 

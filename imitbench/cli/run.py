@@ -34,7 +34,8 @@ def run(
         int | None, typer.Option("--n-demos", help="Demonstrations to learn from [all].")
     ] = None,
     source: Annotated[
-        str, typer.Option("--source", help="Experts and demos: bundled, hub, path:DIR, or minari:NAME.")
+        str,
+        typer.Option("--source", help="Experts and demos: bundled, hub, path:DIR, or minari:NAME."),
     ] = "bundled",
     lock: options.Lock = options.DEFAULT_LOCK,
     executor: Annotated[

@@ -1,10 +1,10 @@
 """Results folders with whole runs: outcomes that follow from their episodes."""
 
 import numpy as np
-from support.runs import make_spec
 
 from imitbench.store.records import Protocol, Provenance, ReferenceScores, RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from support.runs import make_spec
 
 EPISODES = 4
 REFERENCES = ReferenceScores(random=-100.0, expert=100.0, version="1")

@@ -1,0 +1,237 @@
+"""`imitbench experts push`, `demos push` and `results push`: from this machine to the hub."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.hub.publication import Publication
+    from imitbench.util.hub_upload import Uploaded
+
+_SHOWN = 40
+
+Repo = Annotated[str, typer.Argument(metavar="REPO", help="owner/name; created when missing.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Upload; without it, only show what would be uploaded.")
+]
+Private = Annotated[
+    bool, typer.Option("--private", help="Make a new repository for its owner only.")
+]
+Message = Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Of the commit.")]
+Licence = Annotated[
+    str | None,
+    typer.Option("--license", metavar="ID", help="As the hub names it, e.g. mit [as on the card]."),
+]
+EnvId = Annotated[
+    str | None,
+    typer.Option("--env", metavar="ID", help="Environment, where the files do not tell."),
+]
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What the person asked for, whatever is pushed."""
+
+    repo: str
+    yes: bool
+    private: bool
+    message: str | None
+    json: bool
+    quiet: bool
+
+    def check(self) -> None:
+        """Refuses a bad name before any work is done."""
+        from imitbench.errors import InputError
+        from imitbench.util.hub_upload import check_repository_name
+
+        check_repository_name(self.repo)
+        if self.message is not None and not self.message.strip():
+            raise InputError("--message: is empty")
+
+
+def push_experts(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the expert.")],
+    repo: Repo,
+    yes: Yes = False,
+    private: Private = False,
+    message: Message = None,
+    license: Licence = None,
+    env: EnvId = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Publish an expert: its pickle-free files, and a zip that Stable-Baselines3 loads.
+
+    Shows what would be uploaded, and with --yes uploads it in one commit. The folder itself is
+    not changed. Needs HF_TOKEN, or `hf auth login`.
+
+    Example: imitbench experts push experts/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --yes
+    """
+    wish = _Wish(repo, yes, private, message, json, quiet)
+    wish.check()
+
+    from imitbench.hub.expert_publication import staged_expert
+    from imitbench.util.torch_startup import use_one_thread
+
+    use_one_thread()
+    _push(staged_expert(folder, repo, env_id=env, licence=license), wish)
+
+
+def push_demos(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the set.")],
+    repo: Repo,
+    yes: Yes = False,
+    private: Private = False,
+    message: Message = None,
+    license: Licence = None,
+    env: EnvId = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Publish demonstrations: parquet files and a card with their schema.
+
+    Checks every row first. Shows what would be uploaded, and with --yes uploads it in one commit.
+    Needs HF_TOKEN, or `hf auth login`.
+
+    Example: imitbench demos push demos/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --license mit --yes
+    """
+    wish = _Wish(repo, yes, private, message, json, quiet)
+    wish.check()
+
+    from imitbench.hub.demos_publication import staged_demos
+
+    _push(staged_demos(folder, repo, env_id=env, licence=license), wish)
+
+
+def push_results(
+    repo: Repo,
+    out: options.Out = options.DEFAULT_OUT,
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="NAME", help="Only runs of this suite [all].")
+    ] = None,
+    with_policies: Annotated[
+        bool, typer.Option("--with-policies", help="Publish the trained policies, too.")
+    ] = False,
+    yes: Yes = False,
+    private: Private = False,
+    message: Message = None,
+    license: Licence = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Publish results: every run with its specification, its episodes, and a report.
+
+    Replaces what an earlier push of results left in the repository. Names of machines and
+    tracebacks are left out. Shows what would be uploaded, and with --yes uploads it in one
+    commit. Needs HF_TOKEN, or `hf auth login`.
+
+    Example: imitbench results push --out runs me/my-results --license cc-by-4.0 --yes
+    """
+    wish = _Wish(repo, yes, private, message, json, quiet)
+    wish.check()
+
+    from imitbench.cli.provenance import typed_command
+    from imitbench.cli.report import build
+    from imitbench.hub.results_publication import staged_results
+    from imitbench.report.markdown import render_markdown
+    from imitbench.store.results_folder import read_runs
+
+    runs = read_runs(out, suite=suite)
+    report = render_markdown(build(out, suite=suite))
+    staged = staged_results(
+        out,
+        runs,
+        repo,
+        report=report,
+        command=typed_command(),
+        licence=license,
+        with_policies=with_policies,
+    )
+    _push(staged, wish)
+
+
+def _push(staged: AbstractContextManager[Publication], wish: _Wish) -> None:
+    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.output import note
+    from imitbench.errors import InputError
+    from imitbench.hub.publication import check_for_tokens, push
+    from imitbench.util.hub_errors import UnreachableError
+
+    tell = make_tell(quiet=wish.quiet)
+    with staged as publication:
+        check_for_tokens(publication.files.values())
+        if not wish.json:
+            _show(publication)
+        for text in publication.notes:
+            note(f"note: {text}")
+        uploaded = None
+        if wish.yes:
+            try:
+                uploaded = push(publication, message=wish.message, private=wish.private, tell=tell)
+            except UnreachableError as error:
+                raise InputError(
+                    f"{error}; nothing here has changed: the same command goes on, and what has "
+                    "arrived is not uploaded again"
+                ) from error
+        _tell_outcome(publication, uploaded, wish)
+
+
+def _show(publication: Publication) -> None:
+    from imitbench.cli.hub_progress import size_text
+    from imitbench.cli.output import print_table
+
+    rows = [[path, size_text(file.stat().st_size)] for path, file in _listed(publication)]
+    print_table(["file", "size"], rows[:_SHOWN])
+    if len(rows) > _SHOWN:
+        typer.echo(f"and {len(rows) - _SHOWN} more files; --json lists all")
+    total = sum(file.stat().st_size for file in publication.files.values())
+    typer.echo(f"\n{publication.kind} {publication.url}: {len(rows)} files, {size_text(total)}")
+    typer.echo("\nThe card says:\n" + publication.card.metadata_text().rstrip())
+
+
+def _tell_outcome(publication: Publication, uploaded: Uploaded | None, wish: _Wish) -> None:
+    from imitbench.cli.output import note, print_json
+
+    if wish.json:
+        print_json(_as_json(publication, uploaded, wish))
+    elif uploaded is not None:
+        typer.echo(f"\n{uploaded.url}")
+    if uploaded is None:
+        note("nothing was uploaded; --yes does it")
+    elif not uploaded.changed:
+        note("all of it was there already")
+    elif uploaded.removed:
+        note(f"removed {len(uploaded.removed)} files of an earlier push")
+
+
+def _as_json(publication: Publication, uploaded: Uploaded | None, wish: _Wish) -> dict[str, Any]:
+    done = uploaded is not None
+    return {
+        "repo": publication.repo,
+        "kind": publication.kind,
+        "url": publication.url,
+        "uploaded": done,
+        "commit": uploaded.commit if uploaded else None,
+        "commit_url": uploaded.url if uploaded else None,
+        "created": uploaded.created if uploaded else None,
+        "changed": uploaded.changed if uploaded else None,
+        "removed": list(uploaded.removed) if uploaded else None,
+        "private": wish.private,
+        "message": wish.message or publication.message,
+        "files": [
+            {"path": path, "bytes": file.stat().st_size} for path, file in _listed(publication)
+        ],
+        "card": publication.card.metadata,
+        "notes": publication.notes,
+    }
+
+
+def _listed(publication: Publication) -> list[tuple[str, Path]]:
+    return sorted(publication.files.items())

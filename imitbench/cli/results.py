@@ -1,0 +1,51 @@
+"""`imitbench results`: publish results, and fetch those of others."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from imitbench.cli import options
+from imitbench.cli.push import push_results
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Publish results on the hub, and fetch those of others.",
+)
+app.command("push")(push_results)
+
+
+@app.command("pull")
+def pull_results(
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="owner/name of the repository.")],
+    out: options.Out = options.DEFAULT_OUT,
+    revision: Annotated[
+        str | None, typer.Option("--revision", metavar="REV", help="Commit, branch or tag.")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fetch published results, check them, and make run directories that reports read.
+
+    Every file is checked against its digest, every run against its specification, and every
+    result against its episodes. Runs that are in the results folder already stay as they are.
+
+    Example: imitbench results pull me/my-results --out theirs
+    """
+    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.output import note, print_json
+    from imitbench.store.results_folder import PATTERNS
+    from imitbench.store.results_reader import read_results, restore_runs
+    from imitbench.util import hub_client, hub_upload
+
+    hub_upload.check_repository_name(repo)
+    fetched = hub_client.fetch(
+        repo, files=PATTERNS, kind="dataset", revision=revision, tell=make_tell(quiet=quiet)
+    )
+    made, present = restore_runs(read_results(fetched.folder), out)
+    if json:
+        print_json({"repo": repo, "revision": fetched.commit, "added": made, "present": present})
+    elif not quiet:
+        note(f"{out}: {made} runs added, {present} were there, from commit {fetched.commit[:12]}")

@@ -1,0 +1,83 @@
+"""The card of a repository, `README.md`: metadata for the hub, then text for people."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from imitbench.errors import InputError
+
+CARD_FILE = "README.md"
+_FENCE = "---\n"
+
+
+@dataclass
+class Card:
+    """A card that can be changed.
+
+    Attributes:
+        metadata: What the hub reads.
+        text: Markdown.
+    """
+
+    metadata: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+    @classmethod
+    def read(cls, path: Path) -> Card:
+        """Reads a card; one without metadata has none.
+
+        Raises:
+            InputError: The file cannot be read, or its metadata is malformed.
+        """
+        try:
+            whole = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+        except (OSError, UnicodeDecodeError) as error:
+            problem = getattr(error, "strerror", None) or "not UTF-8"
+            raise InputError(f"{path}: cannot be read ({problem})") from error
+        return cls.parse(whole, str(path))
+
+    @classmethod
+    def parse(cls, whole: str, where: str = CARD_FILE) -> Card:
+        """As `read`, out of the text of a file that messages call `where`."""
+        if not whole.startswith(_FENCE):
+            return cls(text=whole)
+        head, _, text = whole.removeprefix(_FENCE).partition(f"\n{_FENCE}")
+        try:
+            metadata = yaml.safe_load(head)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            problem = " ".join(str(error).split())[:120]
+            raise InputError(f"{where}: metadata between --- is no YAML ({problem})") from error
+        if not isinstance(metadata, dict):
+            raise InputError(f"{where}: metadata between --- must be names with values")
+        return cls(metadata, text)
+
+    def render(self) -> str:
+        """The whole file."""
+        return f"{_FENCE}{self.metadata_text()}{_FENCE}{self.text}"
+
+    def metadata_text(self) -> str:
+        """The metadata as YAML."""
+        return str(yaml.safe_dump(self.metadata, sort_keys=False, allow_unicode=True))
+
+    def add_tags(self, *tags: str) -> None:
+        """Adds tags that are missing."""
+        present = self.metadata.get("tags")
+        known = present if isinstance(present, list) else [present] if present else []
+        self.metadata["tags"] = [*known, *(tag for tag in tags if tag not in known)]
+
+    def set_section(self, title: str, text: str | None) -> None:
+        """Puts a section of the second level at the end, in place of one with that title.
+
+        Args:
+            title: Title.
+            text: Markdown; `None` leaves the section out.
+        """
+        old = re.compile(rf"^## {re.escape(title)}\n.*?(?=^##? |\Z)", re.MULTILINE | re.DOTALL)
+        rest = old.sub("", self.text).rstrip("\n")
+        section = "" if text is None else f"\n\n## {title}\n\n{text.strip()}"
+        self.text = f"{rest}{section}\n"

@@ -1,0 +1,92 @@
+"""Makes a repository of demonstrations: checked files, and a card with their schema."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from imitbench import __version__
+from imitbench.data.conversion import ConversionSummary
+from imitbench.data.dataset_card import dataset_card
+from imitbench.data.dataset_features import dataset_info
+from imitbench.data.inspection import inspect_demonstrations
+from imitbench.data.parquet_source import ParquetSource
+from imitbench.errors import InputError
+from imitbench.hub.card import CARD_FILE, Card
+from imitbench.hub.publication import TAG, Publication, choose_files, left_out_note, state_licence
+from imitbench.util.files import digest_files
+
+_DATA = "data/train-*.parquet"
+# Readers take everything in the folder, so nothing of an earlier push may stay there.
+_OWNED = ("data/*.parquet",)
+
+
+@contextmanager
+def staged_demos(
+    folder: Path, repo: str, *, env_id: str | None = None, licence: str | None = None
+) -> Iterator[Publication]:
+    """Makes ready what a repository of demonstrations is to hold; the folder is not changed.
+
+    Every row is checked first. Infos are carried as the texts that they are.
+
+    Args:
+        folder: Folder with `data/train-*.parquet`.
+        repo: Name of the repository, `owner/name`.
+        env_id: Gymnasium id for a card that has to be written.
+        licence: The hub's name of a licence; as on the card when `None`.
+
+    Yields:
+        The publication, whose files are there within the context only.
+
+    Raises:
+        InputError: No such files, a wrong row, or a link among the files.
+    """
+    files, rest = choose_files(folder, [_DATA, "LICENSE", CARD_FILE])
+    data = [path for name, path in files.items() if name.startswith("data/")]
+    if not data:
+        raise InputError(
+            f"{folder}: no file {_DATA} there; `imitbench demos convert {folder} OUT` makes what "
+            "can be pushed"
+        )
+    source = ParquetSource(folder)
+    found = inspect_demonstrations(source)
+    if found.problems:
+        more = f" (and {len(found.problems) - 1} more problems)" if found.problems[1:] else ""
+        raise InputError(
+            f"{folder}: {found.problems[0]}{more}; `imitbench demos validate {folder}` shows all"
+        )
+    notes = [*left_out_note(rest), *found.notes]
+    written = files.get(CARD_FILE)
+    card = Card.read(written) if written else _new_card(folder, source, data, env_id)
+    card.metadata["dataset_info"] = dataset_info(data)
+    card.metadata.setdefault("configs", [{"config_name": "default", "data_files": _DATA}])
+    card.metadata.setdefault("task_categories", ["reinforcement-learning"])
+    card.add_tags("imitation-learning", TAG)
+    state_licence(card, licence, notes)
+    with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
+        files[CARD_FILE] = Path(scratch) / CARD_FILE
+        files[CARD_FILE].write_text(card.render(), encoding="utf-8")
+        yield Publication(
+            kind="dataset",
+            repo=repo,
+            message=f"{found.rows} demonstrations, by imitbench {__version__}",
+            files=files,
+            owned=_OWNED,
+            card=card,
+            notes=notes,
+        )
+
+
+def _new_card(folder: Path, source: ParquetSource, data: list[Path], env_id: str | None) -> Card:
+    summary = ConversionSummary(folder.resolve().name, source.form, env_id)
+    for chunk in source.chunks(with_infos=False):
+        for row in chunk.rows:
+            if not summary.rows:
+                summary.observation, summary.action = (
+                    f"{values.dtype}{list(values.shape[1:])}" for values in (row.obs, row.acts)
+                )
+            summary.add(row)
+    summary.digest = digest_files(folder, data)
+    return Card.parse(dataset_card(summary.to_json()))

@@ -1,0 +1,214 @@
+"""Makes an expert's repository: its pickle-free files, its card, and a zip for other libraries."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from imitbench import __version__
+from imitbench.errors import InputError
+from imitbench.hub.card import CARD_FILE, Card
+from imitbench.hub.publication import TAG, Publication, choose_files, left_out_note, state_licence
+from imitbench.hub.published_results import PublishedResults, read_published_results
+from imitbench.policies import storage
+from imitbench.policies.expert import algorithm_name
+from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder
+from imitbench.policies.hub_policy import STATISTICS_FILE, archive_name
+from imitbench.policies.sb3_export import Exported, export_sb3_zip
+from imitbench.policies.sb3_zip import read_sb3_zip
+from imitbench.util.text_line import one_line
+
+_POLICY_FILES = (storage.DESCRIPTION_FILE, storage.WEIGHTS_FILE)
+_PAPERS = (
+    "config.yml", "args.yml", "env_kwargs.yml", "results.json", "training.json", "replay.mp4",
+    "LICENSE", CARD_FILE,
+)  # fmt: skip
+_POLICY_PATTERNS = (*_POLICY_FILES, *(f"policy/{name}" for name in _POLICY_FILES))
+_ALGORITHMS = ("ppo", "a2c", "sac", "td3", "dqn")
+_SECTION = "With Stable-Baselines3"
+_ADDRESS = re.compile(rb" at 0x[0-9a-f]+>")
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+@contextmanager
+def staged_expert(
+    folder: Path, repo: str, *, env_id: str | None = None, licence: str | None = None
+) -> Iterator[Publication]:
+    """Makes ready what an expert's repository is to hold; the folder itself is not changed.
+
+    Beside the pickle-free files stands `<name>.zip`, which Stable-Baselines3 loads, where such a
+    zip can be made of the policy; else a note says why not.
+
+    Args:
+        folder: Folder with a policy in this library's own form.
+        repo: Name of the repository, `owner/name`.
+        env_id: Environment of the expert, where its files do not tell.
+        licence: The hub's name of a licence; as on the card when `None`.
+
+    Yields:
+        The publication, whose files are there within the context only.
+
+    Raises:
+        InputError: No such policy, a damaged file, or a link among the files.
+    """
+    # Links are refused before anything is read through them.
+    chosen, rest = (
+        choose_files(folder, [*_PAPERS, *_POLICY_PATTERNS]) if folder.is_dir() else ({}, [])
+    )
+    found = open_expert_folder(folder)
+    if found.is_zip:
+        raise InputError(
+            f"{found.policy}: a zip with pickles; `imitbench experts convert {folder} OUT` makes "
+            "of it what can be pushed"
+        )
+    files = _at_the_top(chosen, found)
+    policy = storage.load_policy(found.policy)
+    notes = left_out_note(name for name in rest if name not in _remade(folder, repo))
+    with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
+        stage = Path(scratch)
+        section = None
+        try:
+            exported = _export(policy, stage / archive_name(repo), found)
+        except (ValueError, TypeError, LookupError, RuntimeError) as error:
+            notes.append(f"no zip for Stable-Baselines3: {one_line(error)}")
+        else:
+            files |= {path.name: path for path in exported.files}
+            section = _section(repo, exported)
+        card = _card(found, files.get(CARD_FILE), env_id, read_published_results(folder), notes)
+        state_licence(card, licence, notes)
+        card.set_section(_SECTION, section)
+        files[CARD_FILE] = stage / CARD_FILE
+        files[CARD_FILE].write_text(card.render(), encoding="utf-8")
+        yield Publication(
+            kind="model",
+            repo=repo,
+            message=f"Expert, by imitbench {__version__}",
+            files=files,
+            owned=(*_POLICY_PATTERNS, archive_name(repo), STATISTICS_FILE),
+            card=card,
+            notes=notes,
+        )
+
+
+def _at_the_top(chosen: dict[str, Path], found: ExpertFolder) -> dict[str, Path]:
+    """The files to publish; a policy in a folder of its own comes to the others."""
+    files = {name: path for name, path in chosen.items() if name in _PAPERS}
+    for name in _POLICY_FILES:
+        path = found.policy / name
+        if path not in chosen.values():
+            raise InputError(f"{path}: no such file")
+        files[name] = path
+    return files
+
+
+def _remade(folder: Path, repo: str) -> set[str]:
+    """What is left out because it is made anew, so that nobody needs to be told."""
+    return {archive_name(repo), f"{folder.resolve().name}.zip", STATISTICS_FILE}
+
+
+def _export(policy: Any, path: Path, found: ExpertFolder) -> Exported:
+    stated = found.config.get("algo")
+    algorithm = stated if stated in _ALGORITHMS else None
+    exported = export_sb3_zip(policy, path, algorithm=algorithm)
+    _make_repeatable(path)
+    return exported
+
+
+def _make_repeatable(path: Path) -> None:
+    """Takes out times and addresses, so that a policy has one zip, which is uploaded once."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["data"] = _ADDRESS.sub(b" at 0x0>", members["data"])
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name, _NO_TIME), content)
+
+
+def _section(repo: str, exported: Exported) -> str:
+    archive, *statistics = exported.files
+    name = algorithm_name(read_sb3_zip(archive)) or "ppo"
+    cls = name.upper()
+    imports, load = cls, ""
+    if statistics:
+        load = (
+            f'statistics = hf_hub_download("{repo}", "{STATISTICS_FILE}")\n'
+            "venv = VecNormalize.load(statistics, venv)\nvenv.training = False\n"
+        )
+    lines = [
+        f"`{archive.name}` is the same policy for `{cls}.load` of Stable-Baselines3 and of "
+        "libraries that build on it"
+        + (
+            f"; it expects observations that `{STATISTICS_FILE}` has normalized. Both are"
+            if statistics
+            else ". It is"
+        )
+        + f" made from the files above by imitbench {__version__}, and, as is usual for "
+        "Stable-Baselines3, read by unpickling.",
+        "```python\nfrom huggingface_hub import hf_hub_download\n"
+        f"from stable_baselines3 import {imports}\n"
+        + ("from stable_baselines3.common.vec_env import VecNormalize\n" if statistics else "")
+        + f'\nmodel = {cls}.load(hf_hub_download("{repo}", "{archive.name}"))\n{load}```',
+        "What does not come back with it:\n\n"
+        + "\n".join(f"- {missing}" for missing in exported.missing),
+    ]
+    return "\n\n".join(lines)
+
+
+def _card(
+    found: ExpertFolder,
+    written: Path | None,
+    env_id: str | None,
+    results: PublishedResults | None,
+    notes: list[str],
+) -> Card:
+    """The expert's own card, with what the hub looks for where it is missing."""
+    name = str(found.config.get("algo") or found.name).upper()
+    env_id = env_id or found.env_id
+    card = Card.read(written) if written else Card()
+    card.metadata.setdefault("library_name", "imitbench")
+    card.add_tags(*([env_id] if env_id else []), "reinforcement-learning", TAG)
+    if not card.text.strip():
+        card.text = (
+            f"# {name} expert{f' on {env_id}' if env_id else ''}\n\n"
+            "The policy is `policy.json` (architecture) and `policy.safetensors` (weights); "
+            "neither is a pickle.\n"
+        )
+    if "model-index" in card.metadata:
+        return card
+    if results is None or env_id is None:
+        what = "no results.json" if results is None else "its environment is unknown; give --env"
+        notes.append(f"the card states no mean reward: {what}")
+        return card
+    card.metadata["model-index"] = [model_index_entry(name, env_id, results)]
+    return card
+
+
+def model_index_entry(name: str, env_id: str, results: PublishedResults) -> dict[str, Any]:
+    """The hub's form of a mean return.
+
+    Args:
+        name: What to call the expert.
+        env_id: Its environment.
+        results: What was measured.
+    """
+    spread = "" if results.std is None else f" +/- {results.std:.2f}"
+    metric = {
+        "type": "mean_reward",
+        "value": f"{results.mean:.2f}{spread}",
+        "name": "mean_reward",
+    }
+    return {
+        "name": name,
+        "results": [
+            {
+                "task": {"type": "reinforcement-learning"},
+                "dataset": {"name": env_id, "type": env_id},
+                "metrics": [metric],
+            }
+        ],
+    }

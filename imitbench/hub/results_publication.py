@@ -1,0 +1,102 @@
+"""Makes a repository of results out of run directories."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from imitbench import __version__
+from imitbench.errors import InputError
+from imitbench.hub.card import CARD_FILE, Card
+from imitbench.hub.publication import TAG, Publication, choose_files, state_licence
+from imitbench.store.results_folder import PATTERNS, PublishedRun, Runs, write_results
+from imitbench.store.run_dir import RunDirectory
+
+_POLICY_FILES = ("policy.json", "policy.safetensors")
+_FORMAT = """
+## Files
+
+- `manifest.json`: what is here, SHA-256 of the other files, and how runs came about (command,
+  commit, versions, processor), by the name that lines have for it.
+- `runs/<suite>.jsonl`: a line per completed run with `spec` (everything that determines its
+  numbers; `run_id` is the start of its `spec_digest`) and `result` (returns, and the references
+  that map to the scores 0 and 1).
+- `failures/<suite>.jsonl`: a line per failed run.
+- `episodes/<suite>/<run_id>.csv`: each evaluation episode of a run.
+{policies}
+`imitbench results pull {repo} --out DIR` checks all of it and makes run directories, which
+`imitbench report --out DIR` reads.
+"""
+_POLICIES = "- `policies/<run_id>/`: the policy of a run.\n"
+
+
+@contextmanager
+def staged_results(
+    out: Path,
+    runs: Runs,
+    repo: str,
+    *,
+    report: str,
+    command: str,
+    licence: str | None = None,
+    with_policies: bool = False,
+) -> Iterator[Publication]:
+    """Makes ready what a repository of results is to hold.
+
+    Args:
+        out: Results folder.
+        runs: What `read_runs` read from it.
+        repo: Name of the repository, `owner/name`.
+        report: The report on these runs, Markdown, for the card.
+        command: Command line to write down.
+        licence: The hub's name of a licence.
+        with_policies: Whether policies are published, too.
+
+    Yields:
+        The publication, whose files are there within the context only.
+
+    Raises:
+        InputError: There is nothing to publish, or a policy is missing or a link.
+    """
+    if not runs.runs:
+        raise InputError(f"--out {out}: no finished runs to publish")
+    notes = [f"left out: {message}" for message in runs.unreadable]
+    if runs.unfinished:
+        notes.append(f"left out: {runs.unfinished} unfinished runs")
+    card = Card({"tags": [TAG, "imitation-learning", "benchmark-results"], "viewer": False})
+    state_licence(card, licence, notes)
+    about = _FORMAT.format(repo=repo, policies=_POLICIES if with_policies else "")
+    card.text = f"{report.strip()}\n{about}"
+    with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
+        stage = Path(scratch)
+        write_results(runs.runs, stage, version=__version__, command=command)
+        (stage / CARD_FILE).write_text(card.render(), encoding="utf-8")
+        files, _ = choose_files(stage, [*PATTERNS, CARD_FILE])
+        if with_policies:
+            files |= _policies(out, runs.runs)
+        count = len(runs.runs)
+        yield Publication(
+            kind="dataset",
+            repo=repo,
+            message=f"Results of {count} run{'s' * (count > 1)}, by imitbench {__version__}",
+            files=files,
+            owned=(*PATTERNS, "policies/*/*"),
+            card=card,
+            notes=notes,
+        )
+
+
+def _policies(out: Path, runs: list[PublishedRun]) -> dict[str, Path]:
+    files = {}
+    for run in runs:
+        if run.result is None:
+            continue
+        folder = RunDirectory.of(out, run.spec).policy
+        chosen, _ = choose_files(folder, _POLICY_FILES)
+        for name in _POLICY_FILES:
+            if name not in chosen:
+                raise InputError(f"{folder / name}: no such file; push without --with-policies")
+            files[f"policies/{run.spec.run_id}/{name}"] = chosen[name]
+    return files

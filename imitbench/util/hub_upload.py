@@ -1,0 +1,205 @@
+"""Uploads files to a Hugging Face hub, through its own client, in one commit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from imitbench.errors import InputError
+from imitbench.util.hub_client import RepoKind, is_offline, label, silent
+from imitbench.util.hub_errors import Tell, UnreachableError, patiently, told_of_upload
+
+_ANSWER_S = 15.0
+# What the hub or its pages put into any repository.
+_OF_ANYBODY = {".gitattributes", "README.md", "LICENSE"}
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What an upload left on the hub.
+
+    Attributes:
+        commit: The newest commit, 40 hexadecimal digits.
+        url: Address of that commit.
+        created: Whether the repository is new.
+        changed: Whether the commit is new; the files may have been there already.
+        removed: Files of an earlier upload that are gone.
+    """
+
+    commit: str
+    url: str
+    created: bool
+    changed: bool
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A repository as it is before the upload."""
+
+    commit: str | None
+    files: tuple[str, ...]
+    tags: tuple[str, ...]
+    private: bool
+
+
+def repository_url(kind: RepoKind, repo: str) -> str:
+    """Address of a repository's page; nobody is asked."""
+    from huggingface_hub import constants
+
+    return f"{constants.ENDPOINT}/{label(kind, repo)}"
+
+
+def check_repository_name(repo: str) -> None:
+    """Whether a name can be that of a repository, `owner/name`; nobody is asked.
+
+    Raises:
+        InputError: It cannot.
+    """
+    if repo.count("/") != 1:
+        raise InputError(f"{repo}: not owner/name; owner is your name on the hub, or a group's")
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    with told_of_upload(repo):
+        validate_repo_id(repo)
+
+
+def upload(
+    repo: str,
+    files: Mapping[str, Path],
+    *,
+    kind: RepoKind,
+    message: str,
+    private: bool = False,
+    owned: Sequence[str],
+    tag: str,
+    tell: Tell = silent,
+) -> Uploaded:
+    """Makes a repository unless it is there, and puts files into it in one commit.
+
+    Large files that arrived before are not uploaded again, and a commit that would change
+    nothing is not made, so that a failed upload is repeated by the same call.
+
+    Args:
+        repo: Name of the repository, `owner/name`.
+        files: Files on this machine by path in the repository.
+        kind: Kind of the repository.
+        message: Message of the commit.
+        private: Whether a new repository is for its owner only.
+        owned: Shell-style patterns of files that earlier uploads of the kind may have put there.
+            Those that are not among `files` are removed in the same commit.
+        tag: Tag on the card of such uploads. A repository without it, or with files but none of
+            those owned, is somebody's work of another kind and left alone.
+        tell: Told about progress and pauses.
+
+    Raises:
+        InputError: There is no token, it may not write there, the repository holds something
+            else, or it is public and `private` is asked for; or the hub refuses the files.
+        UnreachableError: The hub gave no answer, or the connection broke off.
+    """
+    import huggingface_hub
+
+    name = label(kind, repo)
+    with told_of_upload(name):
+        if is_offline():
+            raise UnreachableError(f"{name}: offline mode (HF_HUB_OFFLINE) forbids to upload")
+        if huggingface_hub.get_token() is None:
+            raise InputError(
+                f"{name}: no token; set HF_TOKEN to a token that may write, or log in by "
+                "`hf auth login`"
+            )
+        before = patiently(lambda: _look_up(repo, kind), name, tell)
+        if before is None:
+            tell(f"{name}: creating the repository{', private' if private else ''}")
+            patiently(lambda: _create(repo, kind, private), name, tell)
+            found = _Found(None, (), (), private)
+        else:
+            found = before
+            _check_found(name, found, private, owned, tag)
+        stale = tuple(
+            path
+            for path in found.files
+            if path not in files and any(fnmatchcase(path, pattern) for pattern in owned)
+        )
+        tell(f"{name}: uploading {len(files)} files")
+        done = patiently(lambda: _commit(repo, kind, files, stale, message, tell), name, tell)
+    return Uploaded(
+        commit=done.oid,
+        url=done.commit_url,
+        created=before is None,
+        changed=done.oid != found.commit,
+        removed=stale,
+    )
+
+
+def _look_up(repo: str, kind: RepoKind) -> _Found | None:
+    import huggingface_hub
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        info: Any = huggingface_hub.HfApi().repo_info(repo, repo_type=kind, timeout=_ANSWER_S)
+    except RepositoryNotFoundError:  # or the token may not see it: creating it will tell
+        return None
+    files = tuple(each.rfilename for each in info.siblings or ())
+    return _Found(info.sha, files, tuple(info.tags or ()), bool(info.private))
+
+
+def _create(repo: str, kind: RepoKind, private: bool) -> None:
+    import huggingface_hub
+
+    # Without a wish, the owner's own setting of new repositories holds.
+    huggingface_hub.HfApi().create_repo(
+        repo, repo_type=kind, private=private or None, exist_ok=True
+    )
+
+
+def _check_found(name: str, found: _Found, private: bool, owned: Sequence[str], tag: str) -> None:
+    if private and not found.private:
+        raise InputError(
+            f"{name}: is there already, and public; make it private on the hub, or choose "
+            "another name"
+        )
+    foreign = [path for path in found.files if path not in _OF_ANYBODY]
+    ours = any(fnmatchcase(path, pattern) for path in foreign for pattern in owned)
+    if foreign and not (ours and tag in found.tags):
+        raise InputError(
+            f"{name}: is there already, and holds what no such push put there ({foreign[0]}); "
+            "choose another name"
+        )
+
+
+def _commit(
+    repo: str,
+    kind: RepoKind,
+    files: Mapping[str, Path],
+    stale: Sequence[str],
+    message: str,
+    tell: Tell,
+) -> Any:
+    import huggingface_hub
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    # The client changes operations while it works on them, so each attempt has its own.
+    operations: list[CommitOperationAdd | CommitOperationDelete] = [
+        CommitOperationAdd(path_in_repo=path, path_or_fileobj=str(file))
+        for path, file in sorted(files.items())
+    ]
+    operations += [CommitOperationDelete(path_in_repo=path) for path in stale]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            done = huggingface_hub.HfApi().create_commit(
+                repo, operations, commit_message=message, repo_type=kind
+            )
+        except RuntimeError as error:
+            if isinstance(error.__cause__, Exception):  # what went wrong with one of the files
+                raise error.__cause__ from None
+            raise
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            tell(" ".join(str(warning.message).split()))
+    return done

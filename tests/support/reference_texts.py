@@ -1,0 +1,79 @@
+"""Programs and signatures in the reference texts, which lie beside the repository as plain text."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+_LONGEST_STATEMENT = 40  # lines
+_PACKAGE = "imitation.algorithms.preference_comparisons."
+_SIGNATURE = re.compile(r"^(?:(?:static|abstract|class) )*([\w.]+)\((.*)\)\[source\]#$")
+
+
+def reference_text(shared_dir: Path, start: str) -> str:
+    """The text whose file's name begins so; skips the test where it is not there."""
+    found = sorted((shared_dir / "reference").glob(f"{start}*.txt"))
+    if not found:
+        pytest.skip(f"no file {start}*.txt in {shared_dir / 'reference'}")
+    return found[0].read_text()
+
+
+def section(text: str, first: str, last: str) -> str:
+    """What is between a line that begins with `first` and the next that begins with `last`."""
+    return text.split(f"\n{first}\n", 1)[1].split(f"\n{last}", 1)[0]
+
+
+def program_in(text: str) -> str:
+    """The statements of Python among prose and output, in their order, for this package."""
+    lines = text.splitlines()
+    found, start = [], 0
+    while start < len(lines):
+        last = min(len(lines), start + _LONGEST_STATEMENT)
+        ends = (end for end in range(start + 1, last + 1) if _is_statement(lines[start:end]))
+        end = next(ends, None)
+        if end is None:
+            start += 1
+            continue
+        while end < len(lines) and (not lines[end] or lines[end][0].isspace()):
+            end += 1  # a function goes on as long as its lines are indented
+        found += lines[start:end]
+        start = end
+    return re.sub(r"\bimitation\b", "imitbench", "\n".join(found))
+
+
+def _is_statement(lines: list[str]) -> bool:
+    try:
+        body = ast.parse("\n".join(lines)).body
+    except SyntaxError:
+        return False
+    # A single word of prose is an expression, too.
+    return bool(body) and all(
+        not isinstance(each, ast.Expr) or isinstance(each.value, ast.Call) for each in body
+    )
+
+
+def with_arguments(program: str, **values: object) -> str:
+    """The program with other values for keyword arguments that are numbers."""
+    for name, value in values.items():
+        program, changes = re.subn(rf"\b{name}=[\d_]+", f"{name}={value}", program)
+        assert changes, f"no argument {name} in the example"
+    return program
+
+
+def signatures_in(text: str) -> list[tuple[str, list[str]]]:
+    """Functions, classes and methods that a text describes, with the names of their arguments."""
+    found, owner = [], ""
+    for line in text.splitlines():
+        match = _SIGNATURE.match(line)
+        if match is None:
+            continue
+        name, arguments = match[1].removeprefix(_PACKAGE), match[2]
+        if line.startswith("class "):
+            owner = name
+        elif _PACKAGE not in line:
+            name = f"{owner}.{name}"
+        parsed = ast.parse(f"def f({arguments}): ...").body[0]
+        assert isinstance(parsed, ast.FunctionDef)
+        found.append((name, [each.arg for each in parsed.args.args]))
+    return found
