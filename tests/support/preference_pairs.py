@@ -6,11 +6,15 @@ from gymnasium import spaces
 from torch import nn
 
 from imitbench.data.types import Trajectory, TrajectoryWithRew
+from imitbench.regularization.updaters import IntervalParamScaler
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardEnsemble, RewardNet
 from imitbench.util.logger import HierarchicalLogger, configure
 
 OBS_SPACE = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 ACT_SPACE = spaces.Box(-2, 2, (1,), np.float32)
+
+# Any validation loss is too large, so that the strength grows.
+SCALER = IntervalParamScaler(scaling_factor=0.1, tolerable_interval=(0.0, 0.01))
 
 
 def fragment(rng, length=5, *, rewards=True, terminal=False):
@@ -52,3 +56,13 @@ def perceptron(seed=0, **kwargs):
 def quiet_logger(folder) -> HierarchicalLogger:
     """A logger that writes nothing."""
     return configure(folder, [])
+
+
+def weights(trainer):
+    """All parameters of a reward trainer's network in one row."""
+    return th.cat([each.detach().flatten() for each in trainer._preference_model.parameters()])
+
+
+def logged(trainer):
+    """What a reward trainer has logged since the last dump."""
+    return trainer.logger.default_logger.name_to_value

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 import torch as th
-from support.preference_pairs import ACT_SPACE, OBS_SPACE, pairs_of, perceptron, quiet_logger
+from support.preference_pairs import (
+    ACT_SPACE,
+    OBS_SPACE,
+    SCALER,
+    logged,
+    perceptron,
+    quiet_logger,
+    weights,
+)
 
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
 from imitbench.algorithms.preference_comparisons.losses import CrossEntropyRewardLoss
@@ -13,19 +21,7 @@ from imitbench.algorithms.preference_comparisons.reward_trainers import (
     EnsembleTrainer,
 )
 from imitbench.regularization.regularizers import LpRegularizer
-from imitbench.regularization.updaters import IntervalParamScaler
 from imitbench.rewards.reward_nets import AddSTDRewardWrapper, RewardEnsemble
-
-# Any validation loss is too large, so that the strength grows.
-SCALER = IntervalParamScaler(scaling_factor=0.1, tolerable_interval=(0.0, 0.01))
-
-
-@pytest.fixture
-def dataset():
-    rng = np.random.default_rng(0)
-    filled = PreferenceDataset()
-    filled.push(pairs_of(rng, [4] * 20), rng.integers(2, size=20).astype(np.float32))
-    return filled
 
 
 @pytest.fixture
@@ -42,14 +38,6 @@ def make(tmp_path):
         )
 
     return build
-
-
-def weights(trainer):
-    return th.cat([each.detach().flatten() for each in trainer._preference_model.parameters()])
-
-
-def logged(trainer):
-    return trainer.logger.default_logger.name_to_value
 
 
 def test_members_are_trained_on_bags_of_their_own(make, dataset, monkeypatch):

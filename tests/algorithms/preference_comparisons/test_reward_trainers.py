@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch as th
 from support.preference_pairs import (
+    SCALER,
     LinearReward,
     linear_ensemble,
+    logged,
     pairs_of,
     perceptron,
     quiet_logger,
+    weights,
 )
 
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
@@ -27,19 +30,7 @@ from imitbench.algorithms.preference_comparisons.reward_trainers import (
     make_reward_trainer,
 )
 from imitbench.regularization.regularizers import LpRegularizer, WeightDecayRegularizer
-from imitbench.regularization.updaters import IntervalParamScaler
 from imitbench.util.networks import RunningNorm
-
-# Any validation loss is too large, so that the strength grows.
-SCALER = IntervalParamScaler(scaling_factor=0.1, tolerable_interval=(0.0, 0.01))
-
-
-@pytest.fixture
-def dataset():
-    rng = np.random.default_rng(0)
-    filled = PreferenceDataset()
-    filled.push(pairs_of(rng, [4] * 20), rng.integers(2, size=20).astype(np.float32))
-    return filled
 
 
 @pytest.fixture
@@ -51,14 +42,6 @@ def make(tmp_path):
         return BasicRewardTrainer(model, rng=np.random.default_rng(seed), **kwargs)
 
     return build
-
-
-def weights(trainer):
-    return th.cat([each.detach().flatten() for each in trainer._preference_model.parameters()])
-
-
-def logged(trainer):
-    return trainer.logger.default_logger.name_to_value
 
 
 class Recorder:
