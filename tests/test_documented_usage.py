@@ -1,9 +1,12 @@
 """The library as its users know it: what they have written for the reference API works here.
 
 Each test is one of the usual ways to use the API, from an expert on a hub to a trained policy,
-at a small size.
+at a small size. Those of preference comparisons are the reference's own examples, read from the
+folder of fixtures and run with another name of the package and smaller numbers.
 """
 
+import functools
+import inspect
 from functools import partial
 
 import numpy as np
@@ -14,8 +17,15 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.ppo import MlpPolicy
 from support.hub import serve_hub
+from support.reference_texts import (
+    program_in,
+    reference_text,
+    section,
+    signatures_in,
+    with_arguments,
+)
 
-from imitbench.algorithms import bc
+from imitbench.algorithms import bc, preference_comparisons
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.algorithms.dagger import SimpleDAggerTrainer
@@ -237,3 +247,90 @@ def test_a_value_function_as_potential():
         value = agent.policy.predict_values(th.as_tensor(obs)).numpy().ravel()
     expected = base.predict(obs, acts, obs, done) + 0.99 * value - value
     np.testing.assert_allclose(shaped.predict(obs, acts, obs, done), expected, rtol=1e-4)
+
+
+@pytest.fixture
+def run_example(tmp_path, monkeypatch):
+    """Runs a program in an empty folder, on one thread; gives its names."""
+    before = th.get_num_threads()
+    th.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+
+    def run(program):
+        namespace = {"__name__": "example"}
+        exec(compile(program, "example", "exec"), namespace)
+        return namespace
+
+    yield run
+    th.set_num_threads(before)
+
+
+def check_comparisons(names, expected):
+    dataset = names["pref_comparisons"].dataset
+    assert len(dataset) == expected
+    assert set(dataset.preferences) <= {0, 1}
+    assert all(th.isfinite(each).all() for each in names["reward_net"].parameters())
+
+
+AS_WRITTEN = pytest.param({}, id="as written", marks=pytest.mark.slow)
+SMALLER = pytest.param({"num_iterations": 1, "total_comparisons": 20}, id="smaller")
+
+
+@pytest.mark.parametrize("numbers", [SMALLER, AS_WRITTEN])
+def test_the_tutorial_on_preference_comparisons(shared_dir, run_example, numbers):
+    numbers = {**numbers, "n_epochs": 1} if numbers else numbers
+    program = program_in(reference_text(shared_dir, "002"))
+    assert program.count("import ") == 11
+    for last in ("pref_comparisons.train(", "learner.learn(1_000)", 'print(f"Reward:'):
+        assert last in program
+    names = run_example(with_arguments(program, **numbers))
+    check_comparisons(names, numbers.get("total_comparisons", 200))
+    assert names["learner"].num_timesteps == 2048  # a whole rollout
+    assert -2000 < names["reward_mean"] < -100
+
+
+@pytest.mark.parametrize("numbers", [SMALLER, AS_WRITTEN])
+def test_the_short_example_of_preference_comparisons(shared_dir, run_example, numbers):
+    example = section(
+        reference_text(shared_dir, "001"),
+        "Detailed example notebook: Learning a Reward Function using Preference Comparisons",
+        "API",
+    )
+    names = run_example(with_arguments(program_in(example), **numbers))
+    check_comparisons(names, numbers.get("total_comparisons", 200))
+    assert -2000 < names["reward"] < -100
+
+
+@pytest.mark.parametrize(
+    "comparisons",
+    [pytest.param(5, id="smaller"), pytest.param(15, id="as written", marks=pytest.mark.slow)],
+)
+def test_the_tutorial_on_atari(shared_dir, run_example, comparisons):
+    pytest.importorskip("ale_py", reason="ale-py is missing: pip install 'imitbench[atari]'")
+    pytest.importorskip("cv2", reason="OpenCV is missing: pip install 'imitbench[atari]'")
+    example = section(
+        reference_text(shared_dir, "001"),
+        "Learning a Reward Function using Preference Comparisons on Atari",
+        "-----",
+    )
+    program = program_in(example)
+    # That text is from the days of gym.
+    program = program.replace("import gym\n", "import gymnasium as gym\n")
+    program = program.replace("from gym.", "from gymnasium.")
+    assert "AutoResetWrapper(preprocessed_env)" in program
+    names = run_example(program)
+    names["pref_comparisons"].train(total_timesteps=16, total_comparisons=comparisons)
+    dataset = names["pref_comparisons"].dataset
+    assert len(dataset) == comparisons
+    assert dataset.fragments1[0].obs.shape == (11, 84, 84, 4)
+
+
+def test_all_that_the_reference_of_preference_comparisons_lists_is_here(shared_dir):
+    listed = signatures_in(reference_text(shared_dir, "000"))
+    assert len(listed) >= 50
+    for name, arguments in listed:
+        here = functools.reduce(getattr, name.split("."), preference_comparisons)
+        if "args" in arguments or name == "RewardLoss":
+            continue
+        missing = set(arguments) - set(inspect.signature(here).parameters)
+        assert not missing, f"{name} lacks {missing}"

@@ -65,13 +65,13 @@ def signatures_in(text: str) -> list[tuple[str, list[str]]]:
     """Functions, classes and methods that a text describes, with the names of their arguments."""
     found, owner = [], ""
     for line in text.splitlines():
+        if line.startswith(f"class {_PACKAGE}"):
+            [owner] = re.findall(r"\w+", line.removeprefix(f"class {_PACKAGE}"))[:1]
         match = _SIGNATURE.match(line)
         if match is None:
             continue
         name, arguments = match[1].removeprefix(_PACKAGE), match[2]
-        if line.startswith("class "):
-            owner = name
-        elif _PACKAGE not in line:
+        if name == match[1]:
             name = f"{owner}.{name}"
         parsed = ast.parse(f"def f({arguments}): ...").body[0]
         assert isinstance(parsed, ast.FunctionDef)

@@ -1,0 +1,188 @@
+"""Tutorials are promises, too: all of their code runs, in order and in an empty folder.
+
+What takes time is a number at the top of a tutorial, a constant in its first block; here each of
+these numbers is replaced by a smaller one. Code for the shell is run as well, `imitbench run`
+with smaller hyper-parameters. Nothing is left out: a constant or a kind of block that this file
+does not know is an error.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from imitbench.algorithms.preference_comparisons import PreferenceDataset
+from imitbench.rewards.storage import load_reward_net
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "tutorials"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CONSTANT = re.compile(r"^([A-Z_]+) = ([\d_]+)\b", re.MULTILINE)
+
+# Stands in for each constant of a tutorial.
+SMALL = {
+    "preference_comparisons": {
+        "PENDULUM_TIMESTEPS": 2,
+        "PENDULUM_COMPARISONS": 10,
+        "PENDULUM_ROUNDS": 1,
+        "CARTPOLE_TIMESTEPS": 2,
+        "CARTPOLE_COMPARISONS": 10,
+        "CARTPOLE_ROUNDS": 1,
+        "CARTPOLE_FRAGMENT_LENGTH": 5,
+        "FRAGMENT_LENGTH": 5,
+        "HELD_OUT_EPISODES": 1,
+        "HUMAN_COMPARISONS": 4,
+    },
+    "preference_comparisons_atari": {
+        "EPISODE_LENGTH": 8,
+        "ENVIRONMENTS": 1,
+        "ROLLOUT": 8,
+        "TIMESTEPS": 2,
+        "COMPARISONS": 4,
+        "ROUNDS": 1,
+        "FRAGMENT_LENGTH": 3,
+        "TRANSFER_TIMESTEPS": 8,
+    },
+    "learnt_reward": {
+        "TIMESTEPS": 2,
+        "COMPARISONS": 10,
+        "ROUNDS": 1,
+        "TRANSFER_TIMESTEPS": 1,
+        "EPISODES": 1,
+    },
+}
+NEEDS = {
+    "preference_comparisons": ("imageio_ffmpeg", "PIL", "pygame"),
+    "preference_comparisons_atari": ("ale_py", "cv2"),
+    "learnt_reward": (),
+}
+SMALL_RUN = ["--set", "transfer_steps=2048", "--set", "total_comparisons=20"]
+# What a person types at the terminal, where a tutorial asks.
+ANSWERS = "left\nnonsense\nright\nundo\nr\nt\ns\n"
+
+NAMES = sorted(path.stem for path in FOLDER.glob("*.md"))
+
+
+def blocks(name):
+    text = (FOLDER / f"{name}.md").read_text()
+    found = BLOCK.findall(text)
+    assert 2 * len(found) == len(re.findall(r"^ *```", text, re.MULTILINE)), "a block is not read"
+    return found
+
+
+def of_language(name, language):
+    return [block for kind, block in blocks(name) if kind == language]
+
+
+def small_program(name):
+    first, *others = of_language(name, "python")
+    assert CONSTANT.findall(first), "the first block holds the constants"
+    assert {constant for constant, _ in CONSTANT.findall(first)} == set(SMALL[name])
+    assert not any(CONSTANT.findall(block) for block in others)
+    first = CONSTANT.sub(lambda found: f"{found[1]} = {SMALL[name][found[1]]}", first)
+    return "\n".join([first, *others])
+
+
+def run(arguments, folder, **kwargs):
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "SDL_VIDEODRIVER": "dummy"},
+        **kwargs,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """Runs the Python of a tutorial once; gives its folder and what it printed."""
+    results = {}
+
+    def result(name):
+        for module in NEEDS[name]:
+            if find_spec(module) is None:
+                pytest.skip(f"{module} is missing, which the tutorial needs")
+        if name not in results:
+            folder = tmp_path_factory.mktemp(name)
+            printed = run(["-c", small_program(name)], folder, input=ANSWERS)
+            results[name] = folder, printed
+        return results[name]
+
+    return result
+
+
+def test_every_tutorial_is_tested():
+    assert set(NAMES) == set(SMALL) == set(NEEDS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_block_is_of_a_kind_that_is_run(name):
+    assert {kind for kind, _ in blocks(name)} <= {"python", "bash", "text"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_to_files_that_exist(name):
+    text = (FOLDER / f"{name}.md").read_text()
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (FOLDER / target).is_file(), target
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_python_of_a_tutorial_runs(ran, name):
+    _, printed = ran(name)
+    assert printed
+
+
+def test_the_answers_that_were_typed_are_the_comparisons_that_are_kept(ran):
+    folder, printed = ran("preference_comparisons")
+    assert "'nonsense' is no answer" in printed
+    assert "3 of 4 questions were answered" in printed
+    assert len(list((folder / "videos").glob("*.mp4"))) == 8
+    assert (folder / "videos" / "answers.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("preference_comparisons", "pendulum-comparisons.safetensors"),
+        ("preference_comparisons_atari", "atari-comparisons.safetensors"),
+    ],
+)
+def test_comparisons_are_left_on_disk(ran, name, file):
+    folder, _ = ran(name)
+    comparisons = next(SMALL[name][key] for key in SMALL[name] if key.endswith("COMPARISONS"))
+    assert len(PreferenceDataset.load(folder / file)) == comparisons
+
+
+@pytest.mark.parametrize(
+    ("name", "reward"),
+    [("learnt_reward", "pendulum-reward"), ("preference_comparisons_atari", "atari-reward")],
+)
+def test_the_learnt_reward_is_left_on_disk(ran, name, reward):
+    folder, _ = ran(name)
+    assert sum(parameter.numel() for parameter in load_reward_net(folder / reward).parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_commands_of_a_tutorial_run(tmp_path, name):
+    for line in "".join(of_language(name, "bash")).splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        if program == "pip":
+            [extra] = re.findall(r"^pip install 'imitbench\[(\w+)\]'$", line)
+            project = (ROOT / "pyproject.toml").read_text()
+            assert re.search(rf"^{extra} = \[", project, re.MULTILINE)
+            continue
+        assert program == "imitbench"
+        if arguments[0] == "run":
+            arguments += SMALL_RUN
+        printed = run(["-m", "imitbench", *arguments], tmp_path)
+        for measure in re.findall(r"^\| `(\w+)` \|", (FOLDER / f"{name}.md").read_text(), re.M):
+            assert measure in printed or arguments[0] != "report"
