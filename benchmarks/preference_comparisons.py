@@ -57,7 +57,7 @@ print(trainings * pairs / (time.process_time() - start))
 # The tutorial's settings on Pendulum, with 50,000 steps of the agent and 200 comparisons. The
 # reference trains its agent for one round more than asked, so it is asked for that much less.
 EXAMPLE = """
-import importlib, sys, tempfile, time, warnings
+import contextlib, importlib, sys, tempfile, time, warnings
 warnings.simplefilter("ignore")
 import numpy as np, torch as th
 library, own_ppo = sys.argv[1], sys.argv[2] == "own"
@@ -102,7 +102,8 @@ comparisons = preferences.PreferenceComparisons(
 )
 asked = steps if library == "imitbench" else steps * iterations // (iterations + 1)
 start = time.process_time()
-comparisons.train(total_timesteps=asked, total_comparisons=200)
+with contextlib.redirect_stdout(sys.stderr):  # the reference prints
+    comparisons.train(total_timesteps=asked, total_comparisons=200)
 elapsed = time.process_time() - start
 assert agent.num_timesteps >= steps, agent.num_timesteps
 print(elapsed)
