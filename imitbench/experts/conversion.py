@@ -13,8 +13,8 @@ import yaml
 
 from imitbench.errors import InputError
 from imitbench.experts.evaluation import surroundings_of, with_own_arguments
+from imitbench.hub.card import CARD_FILE
 from imitbench.hub.published_results import (
-    CARD_FILE,
     RESULTS_FILE,
     PublishedResults,
     read_card_metadata,

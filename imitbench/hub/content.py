@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.hub.published_results import CARD_FILE, RESULTS_FILE
+from imitbench.hub.card import CARD_FILE
+from imitbench.hub.published_results import RESULTS_FILE
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.hub_policy import archive_name, find_policy, policy_file_names
 from imitbench.util.files import digest_files

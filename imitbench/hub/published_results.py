@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from imitbench.errors import InputError
+from imitbench.hub.card import CARD_FILE, Card
 
 RESULTS_FILE = "results.json"
-CARD_FILE = "README.md"
-_FENCE = "---"
 _NUMBER = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
 # Such as `500.00 +/- 0.00`.
 _VALUE = re.compile(rf"\s*({_NUMBER})\s*(?:(?:\+/-|±)\s*({_NUMBER})\s*)?")
@@ -80,14 +77,10 @@ def read_card_metadata(folder: Path) -> dict[str, Any]:
         text = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    head = text.replace("\r\n", "\n").partition(f"\n{_FENCE}\n")[0]
-    if not head.startswith(f"{_FENCE}\n"):
-        return {}
     try:
-        metadata = yaml.safe_load(head.removeprefix(f"{_FENCE}\n"))
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return Card.parse(text.replace("\r\n", "\n")).metadata
+    except InputError:
         return {}
-    return metadata if isinstance(metadata, dict) else {}
 
 
 def _of_card(folder: Path) -> PublishedResults | None:

@@ -44,7 +44,7 @@ class VideoWrapper(gym.Wrapper[Any, Any, Any, Any]):
                 f"env: its render_mode must be 'rgb_array', not {env.render_mode!r}; pass "
                 "render_mode='rgb_array' to gymnasium.make"
             )
-        _import_encoder()
+        import_encoder()
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.single_video = single_video
@@ -99,7 +99,7 @@ class _VideoFile:
     def __init__(self, path: Path, fps: float) -> None:
         self.path = path
         self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-        self._writer = _import_encoder().get_writer(
+        self._writer = import_encoder().get_writer(
             self._partial, fps=fps, codec="libx264", macro_block_size=1
         )
         self._episodes: list[dict[str, Any]] = []
@@ -127,10 +127,18 @@ class _VideoFile:
         self._partial.replace(self.path)
 
 
-def _import_encoder() -> Any:
+def import_encoder(purpose: str = "recording videos") -> Any:
+    """Imports the package that writes videos.
+
+    Args:
+        purpose: What it is needed for.
+
+    Raises:
+        InputError: It is not installed.
+    """
     try:
-        # It takes a while to load, and only recordings need it.
+        # It takes a while to load, and few people need it.
         importlib.import_module("imageio_ffmpeg")
         return importlib.import_module("imageio")
     except ImportError:
-        raise InputError("recording videos needs imageio: pip install 'imitbench[video]'") from None
+        raise InputError(f"{purpose} needs imageio: pip install 'imitbench[video]'") from None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 from imitbench.data.render_wrapper import RENDERED_KEY, load_frame
 from imitbench.data.types import Trajectory
-from imitbench.errors import InputError
+from imitbench.util.video_wrapper import import_encoder
 
 # The encoder halves the resolution of colours, so that both sides must be even.
 _EVEN_SIDES = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]
@@ -41,7 +39,7 @@ def write_fragment_video(fragment: Trajectory, path: Path, fps: float) -> None:
         )
     assert fragment.infos is not None, "has_frames looked"
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    writer = _import_imageio().get_writer(
+    writer = import_encoder("writing videos").get_writer(
         partial, fps=fps, codec="libx264", macro_block_size=1, output_params=_EVEN_SIDES
     )
     try:
@@ -51,12 +49,3 @@ def write_fragment_video(fragment: Trajectory, path: Path, fps: float) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _import_imageio() -> Any:
-    try:
-        # It takes a while to load, and only people who compare videos need it.
-        importlib.import_module("imageio_ffmpeg")
-        return importlib.import_module("imageio")
-    except ImportError:
-        raise InputError("writing videos needs imageio: pip install 'imitbench[video]'") from None
