@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
+from imitbench.store import lease
 from imitbench.store.records import Record, RunFailure, RunResult, RunSpec
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
 
@@ -58,6 +57,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lease: lease.Lease | None = None
 
     @classmethod
     def of(cls, out: Path, spec: RunSpec) -> RunDirectory:
@@ -111,39 +111,62 @@ class RunDirectory:
         return None
 
     @contextmanager
-    def claim(self, *, wait: bool) -> Iterator[bool]:
+    def claim(
+        self,
+        *,
+        wait: bool,
+        heartbeat_s: float = lease.HEARTBEAT_S,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> Iterator[bool]:
         """Holds the run for this process, so that no two processes work on it at once.
 
-        The claim ends with the process, however that ends.
+        While it is held, writes make sure that it still is: a process that was suspended so long
+        that another took over cannot spoil that one's work.
 
         Args:
-            wait: Whether to wait for another process to let go.
+            wait: Whether to wait for another process to let go, or to be gone for certain.
+            heartbeat_s: Seconds between the signs of life that others wait for.
+            while_waiting: Called about once a second; may raise to give up.
 
         Yields:
             Whether the claim was obtained; always `True` when waiting.
+
+        Raises:
+            InputError: The folder cannot be written.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / ".claim", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield False
-                return
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be made ({error.strerror})") from error
+        held = lease.acquire(
+            self.path, wait=wait, heartbeat_s=heartbeat_s, while_waiting=while_waiting
+        )
+        if held is None:
+            yield False
+            return
+        self._lease = held
+        try:
             yield True
         finally:
-            os.close(descriptor)
+            self._lease = None
+            held.release()
 
     def is_claimed(self) -> bool:
-        """Whether a living process on this machine holds the run."""
-        if not (self.path / ".claim").exists():
-            return False
-        with (self.path / ".claim").open() as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        """Whether a living process, on this machine or another, holds the run."""
+        return lease.is_held(self.path)
+
+    def check_claim(self) -> None:
+        """To be called often by whoever holds the run.
+
+        Raises:
+            LeaseLostError: It was found to be another process's by now.
+        """
+        if self._lease is not None:
+            self._lease.check()
+
+    def _confirm_claim(self) -> None:
+        if self._lease is not None:
+            self._lease.confirm()
 
     def begin(self, spec: RunSpec, *, afresh: bool = False) -> None:
         """Clears what an earlier attempt left and writes the specification.
@@ -152,7 +175,8 @@ class RunDirectory:
             spec: What the run will do.
             afresh: Whether its checkpoints are cleared, too.
         """
-        kept = {".claim", "spec.json"}
+        self._confirm_claim()
+        kept = {"spec.json"}
         if not (afresh or self.is_done):
             kept.add(self.checkpoints.name)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -160,12 +184,12 @@ class RunDirectory:
         (self.path / "result.json").unlink(missing_ok=True)
         fsync_directory(self.path)
         for leftover in self.path.iterdir():
-            if leftover.name in kept:
+            if leftover.name in kept or lease.is_needed(leftover.name, self._lease):
                 continue
             if leftover.is_dir():
                 shutil.rmtree(leftover)
             else:
-                leftover.unlink()
+                leftover.unlink(missing_ok=True)
         text = json.dumps(spec.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
         atomic_write_text(self.path / "spec.json", text)
 
@@ -225,6 +249,7 @@ class RunDirectory:
         return self._read_record("error.json", RunFailure)
 
     def _write_record(self, name: str, record: Record) -> None:
+        self._confirm_claim()
         atomic_write_text(self.path / name, record.model_dump_json(indent=1) + "\n")
 
     def _read_record(self, name: str, kind: type[_R]) -> _R:

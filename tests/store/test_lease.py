@@ -1,0 +1,378 @@
+"""Leases: held by one, kept by heartbeats, taken over from the dead by exactly one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import pytest
+
+from imitbench.errors import InputError
+from imitbench.store import lease
+from imitbench.store.lease import LEASE_FILE, LeaseLostError, acquire, is_held, is_needed
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from imitbench.store.lease import acquire
+held = acquire(Path(sys.argv[1]), wait=False, heartbeat_s=float(sys.argv[2]))
+print(held is not None, flush=True)
+time.sleep(60)
+"""
+
+# Each of many rounds: take the lease, go where only one may be, leave.
+RACER = """
+import os, sys
+from pathlib import Path
+from imitbench.store.lease import acquire
+folder, inside, rounds = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(rounds):
+    while (held := acquire(folder, wait=False)) is None:
+        pass
+    os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
+    os.sched_yield()
+    inside.unlink()
+    held.release()
+print("done")
+"""
+
+# Forks processes that go in and out, and kills one after the other at any instant. A lock of the
+# kernel's, which ends with its process, tells whether ever two were inside.
+KILLER = """
+import fcntl, os, random, signal, sys, time
+from pathlib import Path
+from imitbench.store.lease import acquire
+folder, inside, kills = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+
+def go_in_and_out():
+    while True:
+        held = acquire(folder, wait=False)
+        if held is not None:
+            descriptor = os.open(inside, os.O_CREAT | os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os._exit(7)
+            os.sched_yield()
+            os.close(descriptor)
+            held.release()
+
+def fork():
+    pid = os.fork()
+    if pid == 0:
+        try:
+            go_in_and_out()
+        finally:
+            os._exit(8)
+    return pid
+
+rng = random.Random(0)
+children = [fork() for _ in range(3)]
+codes = set()
+for _ in range(kills):
+    time.sleep(rng.uniform(0.0, 0.01))
+    victim = children.pop(0)
+    os.kill(victim, signal.SIGKILL)
+    codes.add(os.waitstatus_to_exitcode(os.waitpid(victim, 0)[1]))
+    children.append(fork())
+for child in children:
+    os.kill(child, signal.SIGKILL)
+    codes.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(codes)
+"""
+
+# All at once find a dead owner's lease; whoever gets it dies, too.
+HEIR = """
+import os, sys, time
+from pathlib import Path
+from imitbench.store.lease import acquire
+print("ready", flush=True)
+sys.stdin.readline()
+held = acquire(Path(sys.argv[1]), wait=False)
+print(held is not None, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def start():
+    processes = []
+
+    def run(program, *arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, arguments)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        processes.append(process)
+        return process
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def edit(folder, *, silent_s=0.0, **changes):
+    """Changes what a lease says, as if it had been written elsewhere."""
+    path = folder / LEASE_FILE
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps(content))
+    then = time.time() - silent_s
+    os.utime(path, (then, then))
+
+
+def foreign(folder, **changes):
+    """A lease of another machine, whose owner is heard no more."""
+    held = acquire(folder, wait=False, heartbeat_s=3600)
+    edit(folder, machine="elsewhere", heartbeat_s=0.05, **changes)
+    return held
+
+
+def test_a_lease_is_held_by_one_until_it_is_released(tmp_path):
+    first = acquire(tmp_path, wait=False)
+    assert acquire(tmp_path, wait=False) is None
+    assert is_held(tmp_path)
+    first.confirm()
+    first.release()
+    assert not is_held(tmp_path)
+    second = acquire(tmp_path, wait=False)
+    second.check()
+    second.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_are_never_inside_at_once(tmp_path, start):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    racers = [start(RACER, folder, tmp_path / "inside", 200) for _ in range(2)]
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    assert [racer.communicate()[0] for racer in racers] == ["done\n", "done\n"]
+    assert list(folder.iterdir()) == []
+
+
+def test_killed_at_any_instant_they_are_never_inside_at_once_and_never_stuck(tmp_path, start):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    killer = start(KILLER, folder, tmp_path / "inside", 100)
+    assert killer.communicate()[0] == "{-9}\n"
+    acquire(folder, wait=True).release()
+    assert not (folder / LEASE_FILE).exists()
+
+
+@pytest.mark.parametrize("inherited", [False, True])
+def test_threads_exclude_each_other_too(tmp_path, inherited):
+    if inherited:
+        foreign(tmp_path)
+    inside, most = [], []
+
+    def race():
+        for _ in range(20):
+            held = acquire(tmp_path, wait=True)
+            inside.append(0)
+            time.sleep(0.001)
+            most.append(len(inside))
+            inside.pop()
+            held.release()
+
+    threads = [threading.Thread(target=race) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 80
+
+
+def test_a_killed_owner_on_this_machine_is_followed_at_once(tmp_path, start):
+    holder = start(HOLDER, tmp_path, 3600)
+    assert holder.stdout.readline() == "True\n"
+    assert acquire(tmp_path, wait=False) is None
+    holder.kill()
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # dead, but still in the table
+    assert not is_held(tmp_path)
+    acquire(tmp_path, wait=False).release()
+
+
+def test_a_number_that_went_to_another_process_is_noticed(tmp_path):
+    held = acquire(tmp_path, wait=False)
+    edit(tmp_path, started="1")
+    assert not is_held(tmp_path)
+    acquire(tmp_path, wait=False).release()
+    with pytest.raises(LeaseLostError):
+        held.confirm()
+
+
+def test_of_many_heirs_exactly_one_inherits(tmp_path, start):
+    holder = start(HOLDER, tmp_path, 15)
+    assert holder.stdout.readline() == "True\n"
+    heirs = [start(HEIR, tmp_path) for _ in range(6)]
+    for heir in heirs:
+        assert heir.stdout.readline() == "ready\n"
+    holder.kill()
+    holder.wait()
+    for heir in heirs:
+        heir.stdin.write("go\n")
+        heir.stdin.flush()
+    answers = [heir.stdout.readline() for heir in heirs]
+    assert sorted(answers) == ["False\n"] * 5 + ["True\n"]
+
+
+def test_a_stopped_owner_on_this_machine_is_not_overtaken(tmp_path, start):
+    holder = start(HOLDER, tmp_path, 0.02)
+    assert holder.stdout.readline() == "True\n"
+    os.kill(holder.pid, signal.SIGSTOP)
+    time.sleep(0.5)
+    assert is_held(tmp_path)
+    assert acquire(tmp_path, wait=False) is None
+
+
+def test_an_owner_elsewhere_is_followed_when_it_is_silent(tmp_path):
+    held = foreign(tmp_path)
+    assert is_held(tmp_path)
+    successor = acquire(tmp_path, wait=True, heartbeat_s=3600)
+    assert is_held(tmp_path)
+    # The former owner wakes up.
+    with pytest.raises(LeaseLostError, match="took over"):
+        held.confirm()
+    with pytest.raises(LeaseLostError):
+        held.check()
+    held.release()
+    successor.confirm()
+    successor.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_waiting_a_silent_owner_elsewhere_is_left_alone(tmp_path):
+    foreign(tmp_path)
+    edit(tmp_path, silent_s=3600)
+    assert not is_held(tmp_path)
+    assert acquire(tmp_path, wait=False) is None
+
+
+def test_an_owner_elsewhere_that_is_heard_keeps_its_lease(tmp_path):
+    """Even if the file system's clock was set forward, so that each heartbeat seems old."""
+    foreign(tmp_path)
+    beating = True
+    path = tmp_path / LEASE_FILE
+
+    def beat():
+        while beating:
+            then = time.time_ns() - 3600 * 10**9
+            os.utime(path, ns=(then, then))
+            time.sleep(0.02)
+
+    def give_up():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+
+    heart = threading.Thread(target=beat)
+    heart.start()
+    deadline = time.monotonic() + 2.0
+    with pytest.raises(InputError):  # a TimeoutError is an OSError
+        acquire(tmp_path, wait=True, while_waiting=give_up)
+    beating = False
+    heart.join()
+    acquire(tmp_path, wait=True).release()
+
+
+@pytest.mark.parametrize("off_s", [-7200.0, 7200.0])
+def test_the_local_clock_does_not_matter(tmp_path, monkeypatch, off_s):
+    now, now_ns = time.time, time.time_ns
+    monkeypatch.setattr(time, "time", lambda: now() + off_s)
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + int(off_s * 1e9))
+    held = acquire(tmp_path, wait=False)
+    edit(tmp_path, machine="elsewhere")
+    held.confirm()  # the edit set the local time
+    assert is_held(tmp_path)
+    assert acquire(tmp_path, wait=False) is None
+    time.sleep(0.1)
+    edit(tmp_path, machine="elsewhere", heartbeat_s=0.001)
+    os.utime(tmp_path / LEASE_FILE)
+    time.sleep(0.1)
+    assert not is_held(tmp_path)
+
+
+def test_heartbeats_come_by_themselves_and_notice_a_loss(tmp_path):
+    held = acquire(tmp_path, wait=False, heartbeat_s=0.02)
+    path = tmp_path / LEASE_FILE
+    os.utime(path, (0, 0))
+    while path.stat().st_mtime == 0:
+        time.sleep(0.01)
+    path.unlink()
+    with pytest.raises(LeaseLostError):
+        while True:
+            held.check()
+            time.sleep(0.01)
+
+
+def test_a_releasing_owner_does_not_remove_the_lease_of_its_successor(tmp_path):
+    held = foreign(tmp_path)
+    successor = acquire(tmp_path, wait=True)
+    held.release()
+    successor.confirm()
+    successor.release()
+
+
+def test_a_right_whose_holder_died_does_not_block_the_lease(tmp_path, start):
+    """A process took the right to remove a dead one's lease, and died itself."""
+    holder = start(HOLDER, tmp_path, 15)
+    assert holder.stdout.readline() == "True\n"
+    holder.kill()
+    holder.wait()
+    content = (tmp_path / LEASE_FILE).read_text()
+    dead = json.loads(content) | {"nonce": uuid.uuid4().hex}
+    right = tmp_path / f"{LEASE_FILE}.{json.loads(content)['nonce']}"
+    right.write_text(json.dumps(dead))
+    acquire(tmp_path, wait=True).release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_lease_counts_until_it_is_old(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "HEARTBEAT_S", 0.05)
+    path = tmp_path / LEASE_FILE
+    path.write_bytes(b"\x00" * 100)
+    assert is_held(tmp_path)
+    acquire(tmp_path, wait=True).release()
+    path.write_text('{"nonce": "../../etc"}')
+    acquire(tmp_path, wait=True).release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_links_will_do(tmp_path, monkeypatch):
+    def refuse(source, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    held = acquire(tmp_path, wait=False)
+    assert acquire(tmp_path, wait=False) is None
+    held.confirm()
+    held.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_dead_processes_left_is_not_needed(tmp_path):
+    held = acquire(tmp_path, wait=False)
+    assert is_needed(".lease", held)
+    assert is_needed(f".lease.{held.nonce}", held)
+    assert not is_needed(f".lease.{'0' * 32}.tmp", held)
+    assert not is_needed("policy", held)
+    held.release()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    if os.geteuid() == 0:
+        folder = "/proc/self"  # where not even root may write
+    else:
+        folder = tmp_path
+        tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match=r"cannot be written \(.*\).* choose another folder"):
+        acquire(type(tmp_path)(folder), wait=False)
