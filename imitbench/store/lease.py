@@ -350,7 +350,9 @@ def _start_of(pid: int) -> str | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, UnicodeDecodeError):
         return None
-    return "ended" if fields[0] in "ZX" else fields[19]
+    state, threads, start = fields[0], int(fields[17]), fields[19]
+    # The first thread may have ended while another one is still about to.
+    return "ended" if state in "ZX" and threads <= 1 else start
 
 
 @cache
