@@ -1,4 +1,4 @@
-"""Ctrl-C that is answered where it is safe, and never lost."""
+"""Ctrl-C and other requests to stop a sweep, answered where it is safe, and never lost."""
 
 from __future__ import annotations
 
@@ -8,27 +8,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from imitbench.bench import stopping
+
 
 class Interruption:
-    """Remembers whether Ctrl-C was pressed."""
+    """Remembers whether Ctrl-C was pressed, or a signal asked to stop."""
 
     def __init__(self) -> None:
         self._seen = False
 
-    def check(self) -> None:
-        """Raises `KeyboardInterrupt` if Ctrl-C was pressed."""
-        if self._seen:
-            raise KeyboardInterrupt
+    @property
+    def seen(self) -> bool:
+        """Whether it was."""
+        return self._seen
 
-    def _note(self, _signal: int, _frame: FrameType | None) -> None:
-        if self._seen:
-            raise KeyboardInterrupt  # pressed again: at once
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        # Schedulers repeat themselves; only people are in a hurry.
+        if self._seen and number == signal.SIGINT:
+            raise KeyboardInterrupt
         self._seen = True
 
 
 @contextmanager
 def noted_interruption(*, wanted: bool = True) -> Iterator[Interruption]:
     """Within it, the first Ctrl-C is only noted; the second one interrupts as usual.
+
+    SIGTERM and SIGUSR1, which schedulers send, are noted always.
 
     An exception at a random place may be swallowed: by a callback from C, or by a finalizer.
 
@@ -39,13 +44,15 @@ def noted_interruption(*, wanted: bool = True) -> Iterator[Interruption]:
         What was noted; to be checked often.
     """
     interruption = Interruption()
-    # A shell starts background jobs with Ctrl-C ignored, and so it stays.
-    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    if not wanted or ignored or threading.current_thread() is not threading.main_thread():
+    if not wanted or threading.current_thread() is not threading.main_thread():
         yield interruption
         return
-    previous = signal.signal(signal.SIGINT, interruption._note)
+    numbers = [signal.SIGINT, *stopping.SIGNALS]
+    # A shell starts background jobs with Ctrl-C ignored, and so it stays.
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, interruption._note) for number in heard}
     try:
         yield interruption
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.store.records import Record, ReferenceScores, RunSpec
@@ -28,6 +28,8 @@ class Job(Record):
         command: The command that the user typed, for provenance.
         force: Whether completed runs are done again.
         checkpoint_s: Least seconds between two checkpoints of a run.
+        id: Tells whether a run was begun by this job, which may be given to one worker after
+            the other.
     """
 
     out: str
@@ -37,10 +39,11 @@ class Job(Record):
     command: str
     force: bool = False
     checkpoint_s: float = CHECKPOINT_S
+    id: str = Field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self) -> Path:
         """Writes the job file below the results folder and returns its path."""
-        path = Path(self.out) / JOBS_FOLDER / f"{self.runs[0].run_id}-{uuid.uuid4().hex[:8]}.json"
+        path = Path(self.out) / JOBS_FOLDER / f"{self.runs[0].run_id}-{self.id[:8]}.json"
         atomic_write_text(path, self.model_dump_json() + "\n")
         return path
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -47,10 +47,14 @@ class Evaluator:
         environments: How many are stepped side by side. Episode `i` runs in environment
             `i % environments`, decided beforehand: whoever is fast does not get more episodes,
             so short episodes are not over-counted.
+        check: Called at every step; may raise to leave an evaluation.
     """
 
-    def __init__(self, spec: EnvironmentSpec, environments: int) -> None:
+    def __init__(
+        self, spec: EnvironmentSpec, environments: int, check: Callable[[], None] = lambda: None
+    ) -> None:
         self.spec = spec
+        self._check = check
         self._environments = [make_environment(spec) for _ in range(environments)]
 
     def __enter__(self) -> Evaluator:
@@ -110,6 +114,7 @@ class Evaluator:
             while live:
                 actions = actor.act(observations, live)
                 finished = False
+                self._check()
                 for lane, action in zip(live, actions, strict=True):
                     environment, episode = self._environments[lane], current[lane]
                     observations[lane], reward, ended, cut, _ = environment.step(action)

@@ -34,6 +34,9 @@ class Observer(Protocol):
     def finished(self, run: RunSpec, failure: RunFailure | None) -> None:
         """A run completed or failed."""
 
+    def stopping(self) -> None:
+        """Workers were asked to save checkpoints and end; that may take a while."""
+
 
 @dataclass
 class Outcome:
@@ -78,7 +81,8 @@ def run_sweep(
         checkpoint_s: Least seconds between two checkpoints of a run.
 
     Returns:
-        What happened to each run. Interrupting (Ctrl-C) returns too, with `left` above zero.
+        What happened to each run. Interrupting returns too, with `left` above zero: the first
+        Ctrl-C (or SIGTERM, SIGUSR1) once the workers have saved checkpoints, the second at once.
 
     Raises:
         InputError: The plan cannot be carried out as asked, or the folder cannot be written.
@@ -172,11 +176,19 @@ class _Sweep:
 
     def watch(self, interruption: Interruption, *, fail_fast: bool) -> None:
         while self._jobs:
-            interruption.check()
             for event in self._executor.poll(_POLL_S):
                 self._handle(event)
-            if fail_fast and self._outcome.failed:
-                self.stop()
+            if interruption.seen or (fail_fast and self._outcome.failed):
+                self._wind_down()
+
+    def _wind_down(self) -> None:
+        """Lets workers save checkpoints, and counts what still came to an end."""
+        self._observer.stopping()
+        self._executor.stop()
+        for event in self._executor.poll(0.0):
+            if event.kind != "stopped":
+                self._handle(event)
+        self.stop()
 
     def stop(self) -> None:
         """Stops workers; whatever they completed in the meantime counts."""
@@ -194,6 +206,9 @@ class _Sweep:
         job = self._jobs[event.job]
         if event.kind == "started":
             self._observer.started(job.runs)
+            return
+        if event.kind == "stopped":  # by somebody else: it goes on
+            self._executor.submit([event.job])
             return
         for run in job.runs:
             failure = self._failure(run, job, event)

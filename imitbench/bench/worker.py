@@ -3,6 +3,9 @@
 python -m imitbench.bench.worker JOBFILE     one job
 python -m imitbench.bench.worker -           job files named on standard input, one a line;
 each is answered by a line on standard output
+
+Exit codes: 0 when every run has an outcome, be it a failure on record; 75 when it was asked to
+stop (SIGTERM, SIGUSR1) and left runs that the same job resumes; 2 when nothing could be done.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import numpy as np
 
@@ -28,8 +31,11 @@ from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
+from imitbench.bench.stopping import GRACE_S, RunStoppedError, StopRequest, noted_stop
 from imitbench.errors import InputError
+from imitbench.executors.base import STOPPED
 from imitbench.stats.references import normalize
+from imitbench.store.lease import LeaseLostError
 from imitbench.store.records import ArtifactSpec, RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
 from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
@@ -40,27 +46,43 @@ if TYPE_CHECKING:
 Phase = Literal["load", "setup", "train", "evaluate", "save"]
 
 
-def run_job(job: Job) -> None:
+def run_job(job: Job, stop: StopRequest | None = None) -> None:
     """Does every run of a job that is not done yet.
 
     A run that another process is working on is left to it and looked at again at the end. A
     run that fails leaves `error.json` and does not stop the others.
+
+    Args:
+        job: What to do.
+        stop: Made when the process is asked to stop.
+
+    Raises:
+        RunStoppedError: It was; the run it was at can be resumed from where it stopped.
     """
-    busy = [spec for spec in job.runs if not _claim_and_run(job, spec, wait=False)]
+    stop = stop or StopRequest()
+    busy = [spec for spec in job.runs if not _claim_and_run(job, spec, stop, wait=False)]
     for spec in busy:
-        _claim_and_run(job, spec, wait=True)
+        while not _claim_and_run(job, spec, stop, wait=True):
+            pass
 
 
-def _claim_and_run(job: Job, spec: RunSpec, *, wait: bool) -> bool:
+def _claim_and_run(job: Job, spec: RunSpec, stop: StopRequest, *, wait: bool) -> bool:
     """Runs `spec` unless it is done; `False` when another process holds it."""
+    stop.check()
     directory = RunDirectory.of(Path(job.out), spec)
     started_as = directory.outcome_stamp()
-    with directory.claim(wait=wait) as claimed:
+    with directory.claim(wait=wait, while_waiting=stop.check) as claimed:
         if not claimed:
             return False
         done_by_other = wait and directory.outcome_stamp() != started_as
-        if not done_by_other and (job.force or not directory.is_done):
-            _Run(job, spec, directory).execute()
+        # What this very job began, or completed, before it was stopped is not forced again.
+        force = job.force and directory.last_job() != job.id
+        if not done_by_other and (force or not directory.is_done):
+            try:
+                _Run(job, spec, directory, stop).execute(afresh=force)
+            except LeaseLostError as error:
+                print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
+                return False
     return True
 
 
@@ -78,14 +100,22 @@ class _Run:
     job: Job
     spec: RunSpec
     directory: RunDirectory
+    stop: StopRequest
     progress: Progress = field(default_factory=Progress)
     phase: Phase = "load"
 
-    def execute(self) -> None:
-        self.directory.begin(self.spec, afresh=self.job.force)
+    def execute(self, *, afresh: bool) -> None:
+        self.directory.begin(self.spec, afresh=afresh)
         with self.directory.log.open("w", buffering=1) as log, _output_to(log):
             try:
                 result = self._run()
+            except LeaseLostError:
+                raise
+            except RunStoppedError:
+                print("asked to stop")
+                with contextlib.suppress(OSError):
+                    self._tell("interrupted")
+                raise
             except Exception as error:
                 traceback.print_exc()
                 self._tell("failed")
@@ -99,7 +129,8 @@ class _Run:
         seed_everything(derive_seed(spec.seed, "training"))
         self._enter("load")
         learner, demos = self._load()
-        with Evaluator(spec.environment, spec.protocol.environments) as evaluator:
+        environments = spec.protocol.environments
+        with Evaluator(spec.environment, environments, check=self._check) as evaluator:
             self._enter("setup")
             task = self._task(evaluator)
             _check_demos(demos, task, spec)
@@ -165,11 +196,28 @@ class _Run:
             self.progress.train_s = earlier + time.monotonic() - started
             return self.progress
 
-        env_steps = learner.train(
-            self.spec.budget, self._record, lambda: checkpoints.save_if_due(learner, progress)
-        )
+        def offer() -> None:
+            self.directory.check_claim()
+            if self.stop.made:
+                self._save_at_once(checkpoints, learner, progress())
+                raise RunStoppedError
+            checkpoints.save_if_due(learner, progress)
+
+        env_steps = learner.train(self.spec.budget, self._record, offer)
         progress()
         return env_steps
+
+    def _save_at_once(self, checkpoints: Checkpoints, learner: Learner, progress: Progress) -> None:
+        try:
+            checkpoints.save(learner, progress)
+        except OSError as error:  # the one before is still there
+            print(f"no checkpoint could be written: {error}", file=sys.stderr)
+
+    def _check(self) -> None:
+        """Leaves a run that is not to go on, unless it is about to be complete."""
+        self.directory.check_claim()
+        if self.phase != "save":
+            self.stop.check(grace_s=GRACE_S if self.phase == "evaluate" else 0.0)
 
     def _load(self) -> tuple[Learner, list[TrajectoryWithRew]]:
         learner = make_learner(self.spec)
@@ -231,6 +279,7 @@ class _Run:
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
+        self._check()
         self._tell("running")
 
     def _tell(self, state: State) -> None:
@@ -241,6 +290,7 @@ class _Run:
                 pid=os.getpid(),
                 host=socket.gethostname(),
                 updated_at=provenance.now(),
+                job=self.job.id,
             )
         )
 
@@ -281,8 +331,8 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: One job file, or `-`; from the command line when `None`.
 
     Returns:
-        0, also when runs failed: their failure is on record. 2 for a malformed job, or when
-        the results folder cannot be written.
+        0, also when runs failed: their failure is on record. 75 when asked to stop: the same
+        job resumes. 2 for a malformed job, or when the results folder cannot be written.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if len(arguments) != 1:
@@ -291,10 +341,13 @@ def main(arguments: list[str] | None = None) -> int:
     use_one_thread()
     leave_compiler_unloaded()
     try:
-        if arguments[0] == "-":
-            _serve()
-        else:
-            run_job(Job.read(Path(arguments[0])))
+        with noted_stop() as stop:
+            if arguments[0] == "-":
+                _serve(stop)
+            else:
+                run_job(Job.read(Path(arguments[0])), stop)
+    except RunStoppedError:
+        return STOPPED
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
@@ -304,13 +357,18 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _serve() -> None:
+def _serve(stop: StopRequest) -> None:
     """Answers each job file named on standard input once it is done."""
-    answers: Any = os.fdopen(os.dup(1), "w", buffering=1)
+    # Open until the process ends: whoever sees the end of it may ask for the exit code.
+    answers = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
-    for line in sys.stdin:
-        run_job(Job.read(Path(line.strip())))
-        print(line.strip(), file=answers)
+    while True:
+        with stop.idle():
+            line = sys.stdin.readline()
+        if not line:
+            return
+        run_job(Job.read(Path(line.strip())), stop)
+        os.write(answers, f"{line.strip()}\n".encode())
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from imitbench.bench.sweep import Observer
 from imitbench.cli.output import note, on_terminal
 from imitbench.store.records import RunFailure, RunSpec
 
+_STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops at once"
+
 
 class _Silent:
     def planned(self, total: int, already_done: int) -> None:
@@ -22,6 +24,9 @@ class _Silent:
         pass
 
     def finished(self, run: RunSpec, failure: RunFailure | None) -> None:
+        pass
+
+    def stopping(self) -> None:
         pass
 
 
@@ -36,6 +41,9 @@ class _Lines(_Silent):
         self._count += 1
         word = "done" if failure is None else f"FAILED ({failure.error_type})"
         note(f"[{self._count}/{self._total}] {run.label}: {word}")
+
+    def stopping(self) -> None:
+        note(_STOPPING)
 
 
 class _Bar(_Silent):
@@ -61,6 +69,9 @@ class _Bar(_Silent):
             )
         self._progress.advance(self._task)
         self._show()
+
+    def stopping(self) -> None:
+        self._progress.console.print(_STOPPING, markup=False, highlight=False)
 
     def _show(self) -> None:
         text = "; ".join(run.label for run in self._flying)

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+STOPPED = 75
+"""Exit code of a worker that was asked to stop (SIGTERM, SIGUSR1) and can be resumed by giving
+its job to another one: EX_TEMPFAIL of sysexits.h."""
+
 
 @dataclass(frozen=True)
 class JobEvent:
@@ -14,8 +18,9 @@ class JobEvent:
 
     Attributes:
         job: The job file.
-        kind: `started`; `finished` (its runs say themselves how they went); or `died` (the
-            worker went away in the middle).
+        kind: `started`; `finished` (its runs say themselves how they went); `stopped` (the
+            worker was asked to stop, and the job can be submitted again); or `died` (the worker
+            went away in the middle).
         detail: How the worker died, with its last words.
     """
 
@@ -46,6 +51,13 @@ class Executor(ABC):
     @abstractmethod
     def poll(self, timeout: float) -> list[JobEvent]:
         """Events since the last call, waiting at most `timeout` seconds for the first."""
+
+    def stop(self) -> None:
+        """Asks running jobs to save checkpoints and end, waits, and forgets waiting jobs.
+
+        Polling then gives the events until the end. By default, jobs are cancelled.
+        """
+        self.cancel()
 
     @abstractmethod
     def cancel(self) -> None:

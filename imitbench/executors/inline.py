@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from imitbench.executors.base import Executor, JobEvent
+from imitbench.executors.base import STOPPED, Executor, JobEvent
 
 
 class InlineExecutor(Executor):
@@ -25,7 +25,11 @@ class InlineExecutor(Executor):
         self._waiting.extend(jobs)
 
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Announces the next job, and runs it at the following call."""
+        """Announces the next job, and runs it at the following call.
+
+        Raises:
+            KeyboardInterrupt: This process was asked to stop.
+        """
         del timeout
         if not self._waiting:
             return []
@@ -34,7 +38,8 @@ class InlineExecutor(Executor):
             return [JobEvent(self._waiting[0], "started")]
         job = self._waiting.popleft()
         self._announced = False
-        importlib.import_module(self.entry).main([str(job)])
+        if importlib.import_module(self.entry).main([str(job)]) == STOPPED:
+            raise KeyboardInterrupt
         return [JobEvent(job, "finished")]
 
     def cancel(self) -> None:

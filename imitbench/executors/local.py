@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from imitbench.executors.base import Executor, JobEvent
+from imitbench.executors.base import STOPPED, Executor, JobEvent
 
+# Also a worker that was asked to stop before it could listen has lost nothing.
+_STOPPED = (STOPPED, -signal.SIGTERM, -signal.SIGUSR1)
 _LAST_WORDS = 2000  # characters of a dead worker's stderr that are worth keeping
 
 
@@ -55,11 +57,18 @@ class LocalExecutor(Executor):
         except queue.Empty:
             return events
 
+    def stop(self) -> None:
+        """Asks the workers to save checkpoints and end, and waits until they have."""
+        self._end_by(signal.SIGTERM)
+
     def cancel(self) -> None:
-        """Terminates the workers; their unfinished runs start again next time."""
+        """Kills the workers; their unfinished runs resume from older checkpoints next time."""
+        self._end_by(signal.SIGKILL)
+
+    def _end_by(self, number: signal.Signals) -> None:
         self._cancelled.set()
         for lane in self._lanes:
-            lane.terminate()
+            lane.send(number)
         self.close()
 
     def close(self) -> None:
@@ -96,16 +105,16 @@ class _Lane(threading.Thread):
             self._events.put(self._serve(job))
         self._end()
 
-    def terminate(self) -> None:
-        """Kills the worker process, if there is one."""
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to the worker process, if there is one."""
         process = self._process
         if process is not None and process.poll() is None:
-            process.kill()
+            process.send_signal(number)
 
     def _serve(self, job: Path) -> JobEvent:
         process = self._process or self._start()
-        if self._cancelled.is_set():  # cancelled before there was a process to terminate
-            process.kill()
+        if self._cancelled.is_set():  # before there was a process to send a signal to
+            process.terminate()
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -120,7 +129,7 @@ class _Lane(threading.Thread):
         code = process.wait()
         detail = f"worker {_how_it_ended(code)}{self._last_words()}"
         self._end()
-        return JobEvent(job, "died", detail)
+        return JobEvent(job, "stopped" if code in _STOPPED else "died", detail)
 
     def _start(self) -> subprocess.Popen[str]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)

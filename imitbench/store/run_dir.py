@@ -25,17 +25,23 @@ from imitbench.store.records import Record, RunFailure, RunResult, RunSpec
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
 
 _R = TypeVar("_R", bound=Record)
-State = Literal["running", "done", "failed"]
+State = Literal["running", "done", "failed", "interrupted"]
 
 
 class RunStatus(Record):
-    """What a run is doing, for people who watch (`status.json`)."""
+    """What a run is doing, for people who watch (`status.json`).
+
+    Attributes:
+        state: `interrupted` runs were asked to stop and go on from where they were.
+        job: The job that the run was last part of.
+    """
 
     state: State
     phase: str
     pid: int
     host: str
     updated_at: str
+    job: str = ""
 
 
 @dataclass(frozen=True)
@@ -196,6 +202,13 @@ class RunDirectory:
     def write_status(self, status: RunStatus) -> None:
         """Replaces `status.json`."""
         self._write_record("status.json", status)
+
+    def last_job(self) -> str | None:
+        """The job that the run was last part of; `None` if that is unknown."""
+        try:
+            return self._read_record("status.json", RunStatus).job or None
+        except InputError:
+            return None
 
     def write_curve(self, points: list[Mapping[str, float]]) -> None:
         """Writes the learning curve: one JSON object per line, each with a `step`."""

@@ -23,10 +23,9 @@ def press():
 
 def test_the_first_is_noted_and_the_second_interrupts():
     with noted_interruption() as interruption:
-        interruption.check()
+        assert not interruption.seen
         press()
-        with pytest.raises(KeyboardInterrupt):
-            interruption.check()
+        assert interruption.seen
         with pytest.raises(KeyboardInterrupt):
             press()
 
@@ -47,7 +46,7 @@ def test_where_it_is_ignored_it_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with noted_interruption() as interruption:
         press()
-        interruption.check()
+        assert not interruption.seen
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
@@ -56,10 +55,21 @@ def test_other_threads_do_without():
 
     def run():
         with noted_interruption() as interruption:
-            interruption.check()
-            checked.append(True)
+            checked.append(interruption.seen)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert checked == [True]
+    assert checked == [False]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_what_schedulers_send_is_noted_however_often(number):
+    before = signal.getsignal(number)
+    with noted_interruption() as interruption:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        assert interruption.seen
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert signal.getsignal(number) is before

@@ -195,11 +195,11 @@ def test_a_worker_that_dies_takes_only_its_run_along(tmp_path, plan_of, monkeypa
         "from imitbench.bench import worker\n"
         "from imitbench.bench.job import Job\n"
         "run_job = worker.run_job\n"
-        "def sometimes(job):\n"
+        "def sometimes(job, stop):\n"
         "    if job.runs[0].seed == 1:\n"
         "        print('last words', file=sys.stderr, flush=True)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    run_job(job)\n"
+        "    run_job(job, stop)\n"
         "worker.run_job = sometimes\n"
         "worker.main()\n"
     )

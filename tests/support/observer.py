@@ -15,3 +15,6 @@ class Recorder:
 
     def finished(self, run, failure):
         self.events.append(("finished", run.run_id, failure and failure.phase))
+
+    def stopping(self):
+        self.events.append(("stopping",))

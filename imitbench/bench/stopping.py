@@ -1,0 +1,82 @@
+"""Being asked to stop (SIGTERM, SIGUSR1): noted at once, answered where nothing is lost.
+
+Schedulers send such signals before they take a machine away or when time is running out, and the
+harness sends SIGTERM when its user presses Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+GRACE_S = 20.0
+"""What is not trained any more may take so long to complete; schedulers kill after 30 seconds."""
+
+
+class RunStoppedError(BaseException):
+    """Ends a run that was asked to stop; it is not complete, and nothing went wrong."""
+
+
+class StopRequest:
+    """Remembers whether, and when, the process was asked to stop."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._idle = False
+
+    @property
+    def made(self) -> bool:
+        """Whether it was asked."""
+        return self._since is not None
+
+    def check(self, grace_s: float = 0.0) -> None:
+        """To be called where stopping loses nothing that can be kept.
+
+        Args:
+            grace_s: How long ago it must have been asked.
+
+        Raises:
+            RunStoppedError: It was.
+        """
+        if self._since is not None and time.monotonic() - self._since >= grace_s:
+            raise RunStoppedError
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """Within it, the process only waits, and stops wherever it is."""
+        self._idle = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._idle = False
+
+    def _note(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._since is None:
+            self._since = time.monotonic()
+        if self._idle:
+            raise RunStoppedError
+
+
+@contextmanager
+def noted_stop() -> Iterator[StopRequest]:
+    """Within it, requests to stop are noted, and must be looked at often.
+
+    Yields:
+        The request, which has not been made yet; outside the main thread, it never is.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    previous = {number: signal.signal(number, request._note) for number in SIGNALS}
+    try:
+        yield request
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
