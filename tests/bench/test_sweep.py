@@ -275,4 +275,7 @@ def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
     assert process.returncode == 130
     assert "the same command resumes" in errors
     assert "Traceback" not in errors
+    # Its workers were asked, and have answered.
+    states = {json.loads(path.read_text())["state"] for path in tmp_path.rglob("status.json")}
+    assert states <= {"done", "interrupted"}
     assert np.all([not p.name.endswith(".tmp") for p in tmp_path.rglob("*")])

@@ -109,6 +109,33 @@ def test_cancelling_ends_all_processes_at_once(tmp_path, job):
     assert set(psutil.Process().children()) <= before
 
 
+def test_stopping_asks_running_jobs_and_forgets_waiting_ones(tmp_path, job):
+    executor = make_executor("local", entry="stand_in_worker", jobs=1)
+    listening = tmp_path / "listening"
+    running = job(
+        "running",
+        "import signal\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
+        f"Path({str(listening)!r}).touch()\n"
+        "time.sleep(60)",
+    )
+    executor.submit([running, job("waiting", "")])
+    while not listening.exists():
+        time.sleep(0.02)
+    executor.stop()
+    events = [(event.job, event.kind) for event in executor.poll(0)]
+    assert events == [(running, "started"), (running, "stopped")]
+    executor.close()
+
+
+@pytest.mark.parametrize("program", ["sys.exit(75)", "os.kill(os.getpid(), 15)"])
+def test_a_worker_that_somebody_else_stopped_is_told_from_one_that_died(job, program):
+    executor = make_executor("local", entry="stand_in_worker", jobs=1)
+    executor.submit([job("a", program)])
+    assert [event.kind for event in finish(executor, 1)] == ["started", "stopped"]
+    executor.close()
+
+
 def test_an_unknown_executor_is_told():
     with pytest.raises(InputError, match="did you mean 'inline'"):
         make_executor("inlin", entry="x", jobs=1)

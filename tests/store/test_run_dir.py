@@ -8,7 +8,8 @@ import pytest
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
 from imitbench.errors import InputError
-from imitbench.store.run_dir import RunDirectory
+from imitbench.store.lease import LeaseLostError
+from imitbench.store.run_dir import RunDirectory, RunStatus
 
 
 @pytest.fixture
@@ -65,6 +66,34 @@ def test_a_claim_excludes_others_and_ends_with_its_process(tmp_path, spec):
     with directory.claim(wait=True) as claimed:
         assert claimed
     assert not directory.is_claimed()
+
+
+def test_whoever_was_overtaken_writes_nothing_any_more(tmp_path, spec):
+    directory, successor = RunDirectory.of(tmp_path, spec), RunDirectory.of(tmp_path, spec)
+    status = RunStatus(state="done", phase="save", pid=1, host="a", updated_at="2026")
+    with directory.claim(wait=False):
+        directory.begin(spec)
+        directory.write_status(status)
+        (directory.path / ".lease").unlink()
+        with successor.claim(wait=False) as claimed:
+            assert claimed
+            for write in (lambda: directory.begin(spec), lambda: directory.write_status(status)):
+                with pytest.raises(LeaseLostError):
+                    write()
+            with pytest.raises(LeaseLostError):
+                directory.check_claim()
+            successor.begin(spec)
+            assert not (directory.path / "status.json").exists()
+
+
+def test_beginning_clears_what_dead_contenders_left_but_not_its_own_lease(tmp_path, spec):
+    directory = RunDirectory.of(tmp_path, spec)
+    with directory.claim(wait=False):
+        litter = directory.path / f".lease.{'0' * 32}.tmp"
+        litter.touch()
+        directory.begin(spec)
+        assert not litter.exists()
+        assert directory.is_claimed()
 
 
 def test_a_damaged_specification_is_told(tmp_path, spec):

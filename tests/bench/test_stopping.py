@@ -1,0 +1,330 @@
+"""A worker that is asked to stop loses nothing, and whoever resumes comes to the same numbers."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from support.observer import Recorder
+
+from imitbench.bench import worker
+from imitbench.bench.job import Job
+from imitbench.bench.stopping import RunStoppedError, noted_stop
+from imitbench.bench.sweep import run_sweep
+from imitbench.cards.catalog import suite_directory
+from imitbench.executors.base import STOPPED
+from imitbench.executors.registry import make_executor
+from imitbench.store.lease import acquire
+from imitbench.store.records import Budget, ReferenceScores
+from imitbench.store.run_dir import RunDirectory
+
+BATCHES = 2000  # a second or two
+
+
+@pytest.fixture
+def job_of(plan_of):
+    def make(out, **changes):
+        budget = Budget(name="quick", unit="batches", amount=BATCHES)
+        runs = [run.model_copy(update={"budget": budget}) for run in plan_of(["bc"], seeds=[0])]
+        fields = {
+            "out": str(out),
+            "source_root": str(suite_directory("classic")),
+            "runs": runs,
+            "references": ReferenceScores(random=-1000.0, expert=-150.0, version="1"),
+            "command": "imitbench run",
+            "checkpoint_s": 3600.0,
+        }
+        return Job(**fields | changes)
+
+    return make
+
+
+def directory_of(job):
+    return RunDirectory.of(worker.Path(job.out), job.runs[0])
+
+
+@pytest.fixture
+def start():
+    started = []
+
+    def run(job):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "imitbench.bench.worker", str(job.write())],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def wait_until_it_trains(job, process):
+    path = directory_of(job).path / "status.json"
+    while process.poll() is None:
+        if path.exists():
+            status = json.loads(path.read_text())
+            if (status["pid"], status["phase"]) == (process.pid, "train"):
+                return
+        time.sleep(0.01)
+
+
+def outcome(job):
+    """Everything that must not depend on interruptions."""
+    directory = directory_of(job)
+    result = directory.read_result()
+    return {
+        "numbers": (result.raw_return, result.return_std, result.deterministic_return),
+        "curve": (directory.path / "metrics.jsonl").read_text(),
+        "policy": {p.name: p.read_bytes() for p in directory.policy.iterdir() if p.is_file()},
+    }
+
+
+def stop(job, start, after_s, number):
+    """One attempt, asked to stop some time after it began to train."""
+    process = start(job)
+    wait_until_it_trains(job, process)
+    time.sleep(after_s)
+    process.send_signal(number)
+    return process.wait()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Outcome, and seconds of training, of a worker that was left alone; by need."""
+    found = {}
+
+    def ask(job_of, start):
+        if not found:
+            job = job_of(tmp_path_factory.mktemp("uninterrupted"))
+            assert start(job).wait() == 0
+            found.update(outcome(job), train_s=directory_of(job).read_result().train_s)
+        return {key: found[key] for key in ("numbers", "curve", "policy")}, found["train_s"]
+
+    return ask
+
+
+def test_stopped_at_random_moments_it_comes_to_the_same_numbers(
+    tmp_path, job_of, start, uninterrupted
+):
+    expected, train_s = uninterrupted(job_of, start)
+    job, rng, stops = job_of(tmp_path), random.Random(0), 0
+    directory = directory_of(job)
+    for number in [signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM]:
+        code = stop(job, start, rng.uniform(0.0, 0.3 * train_s), number)
+        if code == 0:
+            break
+        stops += 1
+        assert code == STOPPED
+        assert not directory.has_outcome
+        assert not directory.is_claimed()
+        assert list(directory.checkpoints.glob("*.state"))
+        assert {p.name for p in directory.path.iterdir()} == {
+            "spec.json", "status.json", "log.txt", "checkpoint",
+        }  # fmt: skip
+        assert json.loads((directory.path / "status.json").read_text())["state"] == "interrupted"
+    else:
+        assert start(job).wait() == 0
+    assert stops >= 2
+    assert outcome(job) == expected
+
+
+def test_with_the_newest_checkpoint_damaged_the_one_before_serves(
+    tmp_path, job_of, start, uninterrupted
+):
+    expected, train_s = uninterrupted(job_of, start)
+    job = job_of(tmp_path)
+    for _ in range(2):
+        assert stop(job, start, 0.1 * train_s, signal.SIGTERM) == STOPPED
+    _, newest = sorted(directory_of(job).checkpoints.iterdir())
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    newest.write_bytes(content)
+    assert start(job).wait() == 0
+    log = directory_of(job).log.read_text()
+    assert "checkpoint not used" in log
+    assert "resumed after" in log
+    assert outcome(job) == expected
+
+
+def test_a_forced_job_goes_on_with_what_it_began_itself(tmp_path, job_of, start, uninterrupted):
+    expected, train_s = uninterrupted(job_of, start)
+    other = job_of(tmp_path)
+    assert stop(other, start, 0.0, signal.SIGTERM) == STOPPED
+    job = job_of(tmp_path, force=True)
+    assert stop(job, start, 0.1 * train_s, signal.SIGTERM) == STOPPED
+    assert "resumed" not in directory_of(job).log.read_text()  # what was there counts for nothing
+    assert start(job).wait() == 0
+    assert "resumed" in directory_of(job).log.read_text()
+    stamp = directory_of(job).outcome_stamp()
+    assert start(job).wait() == 0
+    assert directory_of(job).outcome_stamp() == stamp
+    assert outcome(job) == expected
+
+
+def test_asked_before_it_could_listen_it_leaves_no_outcome(tmp_path, job_of, start):
+    job = job_of(tmp_path)
+    process = start(job)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() in (STOPPED, -signal.SIGTERM)
+    assert not directory_of(job).has_outcome
+    assert not directory_of(job).is_claimed()
+
+
+def test_a_worker_that_was_overtaken_writes_nothing(tmp_path, job_of, start, uninterrupted):
+    expected, _ = uninterrupted(job_of, start)
+    job = job_of(tmp_path)
+    directory = directory_of(job)
+    process = start(job)
+    wait_until_it_trains(job, process)
+    process.send_signal(signal.SIGSTOP)  # as a machine that was suspended
+    (directory.path / ".lease").unlink()
+    held = acquire(directory.path, wait=False)
+    process.send_signal(signal.SIGCONT)
+    assert "it is left to that process" in process.stderr.readline()
+    assert not directory.has_outcome
+    assert not directory.policy.exists()
+    held.confirm()
+    held.release()  # without having done the run
+    assert process.wait() == 0
+    assert outcome(job) == expected
+
+
+def test_a_request_is_noted_and_answered_when_asked():
+    before = signal.getsignal(signal.SIGUSR1)
+    with noted_stop() as request:
+        request.check()
+        assert not request.made
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert request.made
+        request.check(grace_s=60)
+        with pytest.raises(RunStoppedError):
+            request.check()
+        with pytest.raises(RunStoppedError), request.idle():
+            raise AssertionError("it must not come here")
+    assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def test_while_idle_it_is_answered_at_once():
+    with noted_stop() as request, pytest.raises(RunStoppedError), request.idle():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+
+def test_an_evaluation_that_takes_too_long_is_left(tmp_path, job_of, plan_of, monkeypatch):
+    monkeypatch.setattr(worker, "GRACE_S", 0.0)
+    evaluate = worker.Evaluator.evaluate
+
+    def asked_meanwhile(self, *arguments, **options):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(self, *arguments, **options)
+
+    monkeypatch.setattr(worker.Evaluator, "evaluate", asked_meanwhile)
+    job = job_of(tmp_path, runs=list(plan_of(["random"], seeds=[0, 1])))
+    assert worker.main([str(job.write())]) == STOPPED
+    status = json.loads((directory_of(job).path / "status.json").read_text())
+    assert (status["state"], status["phase"]) == ("interrupted", "evaluate")
+    assert not directory_of(job).has_outcome
+    assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
+    monkeypatch.setattr(worker, "GRACE_S", 60.0)  # now it is quick enough, but goes no further
+    assert worker.main([str(job.write())]) == STOPPED
+    assert directory_of(job).is_done
+    assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
+
+
+def test_a_sweep_goes_on_with_a_run_whose_worker_somebody_stopped(tmp_path, plan_of, monkeypatch):
+    (tmp_path / "stopped_once.py").write_text(
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from imitbench.bench import worker\n"
+        "enter, mark = worker._Run._enter, Path(os.environ['MARK'])\n"
+        "def stopped_once(self, phase):\n"
+        "    if phase == 'train' and not mark.exists():\n"
+        "        mark.touch()\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    enter(self, phase)\n"
+        "worker._Run._enter = stopped_once\n"
+        "raise SystemExit(worker.main())\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("MARK", str(tmp_path / "mark"))
+    recorder = Recorder()
+    result = run_sweep(
+        plan_of(),
+        make_executor("local", entry="stopped_once", jobs=1),
+        out=tmp_path / "out",
+        command="imitbench run",
+        observer=recorder,
+    )
+    assert (tmp_path / "mark").exists()
+    assert (result.done, result.failed, result.left) == (2, [], 0)
+    assert len([event for event in recorder.events if event[0] == "started"]) == 3
+
+
+SWEEP = """
+import sys, time
+from pathlib import Path
+from support.observer import Recorder
+from imitbench.bench.plan import make_plan
+from imitbench.bench.spec import Settings
+from imitbench.bench.sweep import run_sweep
+from imitbench.executors.registry import make_executor
+class Announcer(Recorder):
+    def started(self, runs):
+        print("started", flush=True)
+    def stopping(self):
+        print("stopping", flush=True)
+plan = make_plan(algorithms=["random"], suite="classic", environment="Pendulum-v1", seeds=[0, 1],
+                 settings=Settings(budget="quick"))
+outcome = run_sweep(plan, make_executor("local", entry=sys.argv[1], jobs=1), out=Path(sys.argv[2]),
+                    command="imitbench run", observer=Announcer())
+print("left", outcome.left)
+"""
+
+
+@pytest.fixture
+def stubborn_sweep(tmp_path):
+    """A sweep whose worker does nothing when it is asked to stop, and its output."""
+    (tmp_path / "stubborn.py").write_text(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "open(os.environ['MARK'], 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    mark = tmp_path / "mark"
+    paths = [str(tmp_path), str(worker.Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SWEEP, "stubborn", str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "MARK": str(mark)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout.readline() == "started\n"
+    while not mark.exists() or not mark.read_text():
+        time.sleep(0.02)
+    yield process, int(mark.read_text())
+    process.kill()
+    process.communicate()
+
+
+def test_pressed_once_the_sweep_waits_for_its_workers_and_pressed_twice_it_does_not(
+    stubborn_sweep,
+):
+    process, worker_pid = stubborn_sweep
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "stopping\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == "left 2\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker_pid, 0)
