@@ -75,8 +75,8 @@ def build(out: Path, *, suite: str | None = None, replicates: int = REPLICATES) 
     from imitbench.store import database
     from imitbench.store.collector import collect
 
-    for message in collect(out).unreadable:
-        note(f"left out: {message}")
+    for left_out in collect(out).quarantined:
+        note(f"left out: {left_out.path}: {left_out.reason}")
     with database.reader(out) as connection:
         scores = _of_suite(database.read_scores(connection), suite)
         failures = _of_suite(database.read_failures(connection), suite)

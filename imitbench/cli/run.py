@@ -137,8 +137,8 @@ def _summarize(plan: Plan, out: Path, outcome: Outcome, json: bool, quiet: bool)
     from imitbench.store import database
     from imitbench.store.collector import collect
 
-    for message in collect(out).unreadable:
-        note(f"left out: {message}")
+    for left_out in collect(out).quarantined:
+        note(f"left out: {left_out.path}: {left_out.reason}")
     wanted = {spec.run_id for spec in plan}
     with database.reader(out) as connection:
         scores = [row for row in database.read_scores(connection) if row.run_id in wanted]

@@ -27,7 +27,7 @@ def sql(
 ) -> None:
     """Ask the results database; nothing can be changed.
 
-    Tables: runs, curves, episodes, failures. Views: scores, latest, "references".
+    Tables: runs, curves, episodes, failures. Views: scores, latest, quarantine, "references".
 
     Example: imitbench sql "select algo, avg(score) from scores group by algo"
     """

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from imitbench.errors import InputError
 from imitbench.store import database
-from imitbench.store.records import ReferenceScores
-from imitbench.store.run_dir import RunDirectory
+from imitbench.store.run_rows import RunRows, arrow_tables, read_rows
+from imitbench.store.scan import Scan, content_stamp, scan_outcomes
+from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_TABLES = ("runs", "curves", "measures", "episodes", "failures", "ingested")
+_TABLES = ("runs", "curves", "measures", "episodes", "failures")
+_INGESTED = pa.schema([(name, pa.string()) for name in ("path", "stamp", "run_id", "problem")])
+_BATCH = 256
+# Threads hide the latency of network file systems. Where files come at once, more than one of
+# them only contend for Python's lock: 1.8 times the time, measured on a local disk.
+_THREADS_WAITING, _THREADS_WORKING = 16, 1
+_WAITING = 3.0
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A directory that is left out because it cannot be read.
+
+    Attributes:
+        path: The directory, below the results folder.
+        reason: What is wrong with which of its files, in one line.
+    """
+
+    path: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -30,177 +52,195 @@ class Collected:
     Attributes:
         added: Runs that are new or changed.
         removed: Runs whose directories are gone.
-        unreadable: One message for each directory that could not be read; such directories
-            are left alone and tried again next time.
+        quarantined: Directories that are left out. They are read again when a file changes.
     """
 
     added: int
     removed: int
-    unreadable: list[str]
+    quarantined: list[Quarantined] = field(default_factory=list)
 
 
-def collect(out: Path) -> Collected:
+def collect(out: Path, *, wait_s: float = database.WAIT_S) -> Collected:
     """Makes the database of a results folder agree with its run directories.
 
     Args:
         out: Results folder.
+        wait_s: Seconds to wait for another process that writes the database.
 
     Returns:
         What changed.
 
     Raises:
-        InputError: The folder does not exist or cannot be written.
+        InputError: The folder does not exist or cannot be written, or another process does not
+            let go of the database.
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
-    found = dict(_scan(out))
-    if _known(out) == {path.name: stamp for path, stamp in found.items()}:
-        return Collected(0, 0, [])
-    with database.writer(out) as connection:
-        known = dict(connection.execute("SELECT run_id, stamp FROM ingested").fetchall())
-        fresh = {p: stamp for p, stamp in found.items() if known.get(p.name) != stamp}
-        gone = set(known) - {path.name for path in found}
-        rows, unreadable = _read_all(fresh)
-        replaced = [row["run_id"] for row in rows["ingested"] if row["run_id"] in known]
-        connection.begin()
-        for table in _TABLES:
-            connection.execute(
-                f"DELETE FROM {table} WHERE run_id IN (SELECT unnest(?))", [[*gone, *replaced]]
-            )
-        # DuckDB checks a primary key against rows deleted in the same transaction as well.
-        connection.commit()
-        connection.begin()
-        _insert(connection, rows)
-        connection.commit()
-    return Collected(len(rows["ingested"]), len(gone), unreadable)
+    scan = scan_outcomes(out)
+    known = _known(out)
+    if known is None or not known.agrees_with(scan):
+        with database.sole_writer(out, wait_s=wait_s):
+            # Another process may have collected meanwhile, and more runs may have finished.
+            scan = scan_outcomes(out)
+            known = _known(out)
+            if known is None or not known.agrees_with(scan):
+                return _revise(out, scan, known)
+    return Collected(0, 0, _quarantined(known.problems, scan))
 
 
-def _scan(out: Path) -> Iterator[tuple[Path, str]]:
-    """Finished and failed run directories, each with a stamp that changes with its outcome."""
-    for path in sorted(out.glob("*/*/*/*/")):
-        stamp = RunDirectory(path).outcome_stamp()
-        if stamp is not None:
-            yield path, stamp
+@dataclass(frozen=True)
+class _Known:
+    """What the database holds: stamps, and problems of what is left out, by path."""
+
+    stamps: dict[str, str]
+    problems: dict[str, str]
+
+    def agrees_with(self, scan: Scan) -> bool:
+        return not self.gone(scan) and not self.fresh(scan)
+
+    def gone(self, scan: Scan) -> list[str]:
+        # What cannot be looked at just now is not gone.
+        return [p for p in self.stamps if p not in scan.stamps and not scan.hides(p)]
+
+    def fresh(self, scan: Scan) -> list[str]:
+        return [path for path, stamp in scan.stamps.items() if self.stamps.get(path) != stamp]
 
 
-def _known(out: Path) -> dict[str, str] | None:
-    """What the database holds already; `None` where there is no usable one."""
+def _known(out: Path) -> _Known | None:
+    """What the database holds; `None` where there is no usable one."""
+    if not (out / database.DATABASE_FILE).exists():
+        return None
     try:
         with database.reader(out) as connection:
             version = connection.execute("SELECT version FROM schema_version").fetchall()
             if version != [(database.SCHEMA_VERSION,)]:
                 return None
-            return dict(connection.execute("SELECT run_id, stamp FROM ingested").fetchall())
-    except (InputError, duckdb.Error):
+            stamps = connection.execute("SELECT path, stamp FROM ingested").fetchall()
+            problems = connection.execute("FROM quarantine ORDER BY path").fetchall()
+    except (database.DamagedError, duckdb.Error):
         return None
+    return _Known(dict(stamps), dict(problems))
 
 
-def _read_all(fresh: dict[Path, str]) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _TABLES}
-    unreadable = []
-    for path, stamp in fresh.items():
-        try:
-            for table, new in _read_run(RunDirectory(path)).items():
-                rows[table].extend(new)
-        except InputError as error:
-            unreadable.append(str(error))
-        else:
-            rows["ingested"].append({"run_id": path.name, "stamp": stamp})
-    return rows, unreadable
-
-
-def _read_run(directory: RunDirectory) -> dict[str, list[dict[str, Any]]]:
-    spec = directory.read_spec()
-    if spec.run_id != directory.path.name:
+def _revise(out: Path, scan: Scan, known: _Known | None) -> Collected:
+    try:
+        if known is not None:
+            try:
+                return _apply(out, scan, known, afresh=False)
+            except duckdb.Error:
+                pass  # damaged where only writing looks: it is derived, so start anew
+        return _apply(out, scan, _Known({}, {}), afresh=True)
+    except duckdb.Error as error:
         raise InputError(
-            f"{directory.path / 'spec.json'}: belongs to run {spec.run_id}, not to this folder; "
-            "delete the folder or restore the file"
+            f"{out / database.DATABASE_FILE}: cannot be written ({one_line(error)})"
+        ) from error
+
+
+def _apply(out: Path, scan: Scan, known: _Known, *, afresh: bool) -> Collected:
+    gone, fresh = known.gone(scan), known.fresh(scan)
+    problems = dict(known.problems)
+    added = 0
+    with database.revision(out, afresh=afresh) as connection:
+        removed = _remove(connection, gone, [path for path in fresh if path in known.stamps])
+        for path in chain(gone, fresh):
+            problems.pop(path, None)
+        for batch in _read_all(out, fresh, scan):
+            _insert(connection, batch)
+            added += sum(read.rows is not None for read in batch)
+            problems |= {read.path: read.problem for read in batch if read.problem is not None}
+    return Collected(added, removed, _quarantined(problems, scan))
+
+
+def _quarantined(problems: dict[str, str], scan: Scan) -> list[Quarantined]:
+    closed = {path: f"cannot be looked into ({why})" for path, why in scan.closed.items()}
+    return [Quarantined(path, reason) for path, reason in sorted((problems | closed).items())]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A directory that was read: rows, or what is wrong."""
+
+    path: str
+    stamp: str
+    rows: RunRows | None
+    problem: str | None
+
+
+def _read(out: Path, scan: Scan, path: str) -> _Read | None:
+    """Reads a directory; `None` if it changed meanwhile, so that it is read next time."""
+    rows, problem = None, None
+    try:
+        rows = read_rows(out, path)
+    except InputError as error:
+        problem = str(error).replace(f"{out / path}/", "")
+    stamp = scan.stamps[path]
+    try:
+        changed = content_stamp(out / path) != stamp
+    except OSError:
+        changed = True
+    return None if changed else _Read(path, stamp, rows, problem)
+
+
+def _read_all(out: Path, paths: Sequence[str], scan: Scan) -> Iterator[list[_Read]]:
+    """Reads directories batch by batch, the next one while the caller works on this one."""
+    read = partial(_read, out, scan)
+    todo = iter(paths)
+    wall, work = time.monotonic(), time.thread_time()
+    first = [read(path) for path in islice(todo, _BATCH)]
+    wall, work = time.monotonic() - wall, time.thread_time() - work
+    threads = _THREADS_WAITING if wall > _WAITING * work else _THREADS_WORKING
+    with ThreadPoolExecutor(threads) as pool:
+
+        def start() -> list[Future[_Read | None]]:
+            return [pool.submit(read, path) for path in islice(todo, _BATCH)]
+
+        following = start()
+        yield [each for each in first if each is not None]
+        while following:
+            batch, following = following, start()
+            yield [each for future in batch if (each := future.result()) is not None]
+
+
+def _remove(connection: DuckDBPyConnection, gone: Sequence[str], changed: Sequence[str]) -> int:
+    """Removes the rows of runs, and returns how many runs of those `gone` there were."""
+    if not gone and not changed:
+        return 0
+    connection.register("gone", pa.table({"path": pa.array(gone, pa.string())}))
+    connection.register("stale", pa.table({"path": pa.array([*gone, *changed], pa.string())}))
+    [(removed,)] = connection.execute(
+        "SELECT count(run_id) FROM ingested SEMI JOIN gone USING (path)"
+    ).fetchall()
+    connection.begin()
+    for table in _TABLES:
+        connection.execute(
+            f"DELETE FROM {table} WHERE run_id IN "
+            "(SELECT run_id FROM ingested SEMI JOIN stale USING (path) WHERE run_id IS NOT NULL)"
         )
-    demos = spec.demos
-    identity = {
-        "run_id": spec.run_id,
-        "suite": spec.suite,
-        "env": spec.environment.id,
-        "algo": spec.algo_label,
-        "seed": spec.seed,
-        "budget": spec.budget.name,
-        "n_demos": demos.count if demos else None,
-        "all_demos": demos.count == demos.available if demos else None,
-        "source": spec.source,
-        "uses_reward": spec.uses_reward,
-    }
-    if not directory.is_done:
-        failure = directory.read_failure()
-        outcome = failure.model_dump(
-            include={"phase", "error_type", "message", "traceback", "failed_at"}
-        )
-        return {"failures": [identity | outcome | _reference_columns(failure.references)]}
-    result = directory.read_result()
-    row = identity | {
-        "budget_unit": spec.budget.unit,
-        "budget_amount": spec.budget.amount,
-        **result.model_dump(
-            exclude={"schema_version", "run_id", "references", "provenance", "measures"}
-        ),
-        **_reference_columns(result.references),
-        "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
-        "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
-    }
-    return {
-        "runs": [row],
-        "episodes": _read_episodes(directory, spec.run_id),
-        "curves": _read_curve(directory, spec.run_id),
-        "measures": [
-            {"run_id": spec.run_id, "measure": name, "value": value}
-            for name, value in result.measures.items()
+    connection.execute("DELETE FROM ingested WHERE path IN (SELECT path FROM stale)")
+    # DuckDB checks a primary key against rows deleted in the same transaction as well.
+    connection.commit()
+    connection.unregister("gone")
+    connection.unregister("stale")
+    return int(removed)
+
+
+def _insert(connection: DuckDBPyConnection, batch: Iterable[_Read]) -> None:
+    tables = arrow_tables([read.rows for read in batch if read.rows is not None])
+    tables["ingested"] = pa.Table.from_pylist(
+        [
+            {
+                "path": read.path,
+                "stamp": read.stamp,
+                "run_id": read.rows.run_id if read.rows else None,
+                "problem": read.problem,
+            }
+            for read in batch
         ],
-    }
-
-
-def _reference_columns(references: ReferenceScores) -> dict[str, Any]:
-    return {f"reference_{name}": value for name, value in references.model_dump().items()}
-
-
-def _read_episodes(directory: RunDirectory, run_id: str) -> list[dict[str, Any]]:
-    path = directory.path / "episodes.parquet"
-    try:
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
-    return [{"run_id": run_id, **row} for row in rows]
-
-
-def _read_curve(directory: RunDirectory, run_id: str) -> list[dict[str, Any]]:
-    path = directory.path / "metrics.jsonl"
-    if not path.exists():
-        return []
-    rows: list[dict[str, Any]] = []
-    try:
-        for line in path.read_text().splitlines():
-            point = json.loads(line)
-            step = point.pop("step")
-            rows.extend(
-                {"run_id": run_id, "step": int(step), "metric": name, "value": float(value)}
-                for name, value in point.items()
-            )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not a learning curve ({error})") from error
-    return rows
-
-
-def _insert(connection: DuckDBPyConnection, rows: dict[str, list[dict[str, Any]]]) -> None:
-    for table, new in rows.items():
-        if not new:
-            continue
-        columns = [
-            name
-            for (name,) in connection.execute(
-                "SELECT column_name FROM duckdb_columns() WHERE table_name = ? "
-                "ORDER BY column_index",
-                [table],
-            ).fetchall()
-        ]
-        batch = pa.table({name: [row.get(name) for row in new] for name in columns})
-        connection.register("batch", batch)
-        connection.execute(f"INSERT INTO {table} SELECT * FROM batch")
+        schema=_INGESTED,
+    )
+    connection.begin()
+    for name, rows in tables.items():
+        connection.register("batch", rows)
+        connection.execute(f"INSERT INTO {name} BY NAME SELECT * FROM batch")
         connection.unregister("batch")
+    connection.commit()

@@ -1,15 +1,21 @@
 """The DuckDB database: schema, access, and typed reading.
 
 The database is derived: it can be deleted at any time and is rebuilt from the run directories.
-One process writes at a time; everybody else reads.
+One process at a time revises a copy of it, which then takes its place in one step: the file that
+others read is never written to.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
+import shutil
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,12 +23,20 @@ import duckdb
 
 from imitbench.errors import InputError
 from imitbench.store.records import FailureRow, MeasureRow, Record, ReferenceRow, ScoreRow
+from imitbench.util.files import fsync_directory
+from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 DATABASE_FILE = "imitbench.duckdb"
-SCHEMA_VERSION = 2
+LOCK_FILE = ".database.lock"
+WAIT_S = 120.0
+_FOREIGN_S = 2.0
+_POLL_S = 0.05
+_MEMORY_LIMIT = "512MB"
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+SCHEMA_VERSION = 3
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -49,7 +63,11 @@ CREATE TABLE failures (
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE
 );
-CREATE TABLE ingested (run_id VARCHAR PRIMARY KEY, stamp VARCHAR);
+CREATE TABLE ingested (
+    path VARCHAR PRIMARY KEY, stamp VARCHAR NOT NULL, run_id VARCHAR UNIQUE, problem VARCHAR
+);
+CREATE VIEW quarantine AS
+    SELECT path, problem AS reason FROM ingested WHERE problem IS NOT NULL;
 CREATE VIEW "references" AS
     SELECT suite, env, reference_version AS version, reference_random AS random,
            reference_expert AS expert
@@ -76,36 +94,109 @@ _RUN_ORDER = "suite, env, algo, seed, run_id"
 _Row = TypeVar("_Row", bound=Record)
 
 
-@contextmanager
-def _locked(out: Path, mode: int) -> Iterator[None]:
-    descriptor = os.open(out / ".database.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, mode)
-        yield
-    finally:
-        os.close(descriptor)
+class DamagedError(InputError):
+    """The database cannot be opened, and must be rebuilt."""
 
 
 @contextmanager
-def writer(out: Path) -> Iterator[DuckDBPyConnection]:
-    """Opens the database of a results folder for writing, alone.
+def sole_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
+    """Keeps other processes from revising the database of a results folder meanwhile.
 
-    Waits while another process has it open through this module. A database of another schema
-    version, or one that is damaged, is deleted and started anew, as it is derived.
+    It ends with the process, however that ends. Where the file system knows no locks, it does
+    nothing: each writer then puts a whole database in place, and the last one stays.
 
     Args:
         out: Results folder.
+        wait_s: Seconds to wait for another process to finish.
 
     Raises:
-        InputError: The folder cannot be written, or a foreign program holds the database.
+        InputError: Another process does not finish, or the folder cannot be written.
+    """
+    with _writable(out):
+        descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if _lock(descriptor, out, wait_s):
+                _say_who(descriptor)
+                _clear_drafts(out)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, out: Path, wait_s: float) -> bool:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                who = one_line(os.pread(descriptor, 200, 0).decode(errors="replace"))
+                raise InputError(
+                    f"{out / DATABASE_FILE}: another process is writing it ({who}); wait until it "
+                    "ends, or stop it"
+                ) from None
+            time.sleep(_POLL_S)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return False
+            raise
+        else:
+            return True
+
+
+def _say_who(descriptor: int) -> None:
+    who = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, who, 0)
+
+
+def _clear_drafts(out: Path) -> None:
+    """Removes what a writer left that was killed."""
+    for path in out.glob(f".{DATABASE_FILE}.*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def revision(out: Path, *, afresh: bool) -> Iterator[DuckDBPyConnection]:
+    """Opens a copy of the database for writing, and puts it in place of the old one at the end.
+
+    Whoever has the old one open goes on reading that; whoever opens it finds the old one or the
+    new one, and never a part. An exception, or the end of the process, leaves the old one.
+
+    Args:
+        out: Results folder, for which this process is the `sole_writer`.
+        afresh: Whether to start with an empty database instead of a copy.
+
+    Raises:
+        InputError: The folder cannot be written, or a foreign program has the database open.
     """
     path = out / DATABASE_FILE
-    with _writable(out), _locked(out, fcntl.LOCK_EX):
-        connection = _open_current(path)
+    draft = out / f".{DATABASE_FILE}.{socket.gethostname()}-{os.getpid()}"
+    with _writable(out):
+        if not afresh:
+            with _open_for_reading(path):  # keeps foreign programs from writing to it
+                shutil.copyfile(path, draft)
+        connection = duckdb.connect(str(draft), config={"memory_limit": _MEMORY_LIMIT})
         try:
+            if afresh:
+                connection.begin()
+                connection.execute(SCHEMA)
+                connection.execute("INSERT INTO schema_version VALUES (?)", [SCHEMA_VERSION])
+                connection.commit()
             yield connection
-        finally:
+            connection.execute("CHECKPOINT")
+        except BaseException:
             connection.close()
+            draft.unlink(missing_ok=True)
+            draft.with_name(draft.name + ".wal").unlink(missing_ok=True)
+            raise
+        connection.close()
+        path.with_name(path.name + ".wal").unlink(missing_ok=True)  # of a foreign program
+        draft.replace(path)
+        fsync_directory(out)
 
 
 @contextmanager
@@ -119,64 +210,58 @@ def _writable(out: Path) -> Iterator[None]:
         raise InputError(f"--out {out}: {error.strerror}: {error.filename}") from error
 
 
-def _open_current(path: Path) -> DuckDBPyConnection:
-    if path.exists():
-        try:
-            connection = duckdb.connect(str(path))
-        except duckdb.Error as error:
-            _raise_if_held(path, error)
-        else:
-            with suppress(duckdb.Error):
-                if connection.execute("SELECT version FROM schema_version").fetchall() == [
-                    (SCHEMA_VERSION,)
-                ]:
-                    return connection
-            connection.close()
-        path.unlink()
-        path.with_name(path.name + ".wal").unlink(missing_ok=True)
-    connection = duckdb.connect(str(path))
-    connection.begin()
-    connection.execute(SCHEMA)
-    connection.execute("INSERT INTO schema_version VALUES (?)", [SCHEMA_VERSION])
-    connection.commit()
-    return connection
-
-
-def _raise_if_held(path: Path, error: duckdb.Error) -> None:
-    if "lock" in str(error).lower():
-        raise InputError(
-            f"{path}: another program has the database open; close it and try again"
-        ) from error
-
-
 @contextmanager
 def reader(out: Path) -> Iterator[DuckDBPyConnection]:
     """Opens the database of a results folder for reading; files outside it are out of reach.
+
+    It shows the database as it is now, however it is revised meanwhile, and keeps nobody from
+    revising it.
 
     Args:
         out: Results folder.
 
     Raises:
-        InputError: There is no database.
+        InputError: There is no database, or a foreign program writes to it.
     """
     path = out / DATABASE_FILE
     if not path.exists():
         raise InputError(f"--out {out}: no results there; run `imitbench run --out {out}` first")
-    lock = _locked(out, fcntl.LOCK_SH) if os.access(out, os.W_OK) else nullcontext()
-    with lock:
+    with _open_for_reading(path) as connection:
+        yield connection
+
+
+@contextmanager
+def _open_for_reading(path: Path) -> Iterator[DuckDBPyConnection]:
+    connection = _connect(path)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _connect(path: Path) -> DuckDBPyConnection:
+    deadline = time.monotonic() + _FOREIGN_S
+    while True:
         try:
-            connection = duckdb.connect(
+            return duckdb.connect(
                 str(path), read_only=True, config={"enable_external_access": "false"}
             )
         except duckdb.Error as error:
-            _raise_if_held(path, error)
-            raise InputError(
-                f"{path}: cannot be opened; delete it, it is rebuilt from the run directories"
-            ) from error
-        try:
-            yield connection
-        finally:
-            connection.close()
+            if "lock" not in str(error).lower():
+                raise DamagedError(
+                    f"{path}: cannot be opened; delete it, it is rebuilt from the run directories"
+                ) from error
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"{path}: another program has the database open for writing"
+                    f"{_holder(error)}; close it and try again"
+                ) from error
+            time.sleep(_POLL_S)
+
+
+def _holder(error: duckdb.Error) -> str:
+    found = re.search(r"held in (.{1,200}?\(PID \d+\))", str(error))
+    return f": {one_line(found[1])}" if found else ""
 
 
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:

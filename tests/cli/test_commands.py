@@ -114,7 +114,7 @@ def test_collect_says_what_changed(imitbench, results):
     assert json.loads(imitbench("collect", "--json", cwd=results).out) == {
         "added": 0,
         "removed": 0,
-        "unreadable": [],
+        "quarantined": [],
     }
 
 

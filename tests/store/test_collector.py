@@ -1,5 +1,6 @@
 """The database agrees with the run directories, however often it is collected."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,10 +10,13 @@ import pytest
 from support.runs import make_spec
 
 from imitbench.errors import InputError
-from imitbench.store import database
+from imitbench.store import collector, database
 from imitbench.store.collector import Collected, collect
 
-TABLES = ("runs", "curves", "measures", "episodes", "failures", '"references"', "scores", "latest")
+TABLES = (
+    "runs", "curves", "measures", "episodes", "failures", "quarantine", '"references"', "scores",
+    "latest",
+)  # fmt: skip
 
 
 def dump(out):
@@ -31,7 +35,7 @@ def scores(out):
 def test_finished_runs_become_rows(tmp_path, finished):
     spec = make_spec(seed=4)
     finished(spec, raw_return=50.0)
-    assert collect(tmp_path) == Collected(1, 0, [])
+    assert collect(tmp_path) == Collected(1, 0)
     [row] = scores(tmp_path)
     assert (row.run_id, row.algo, row.env, row.seed) == (spec.run_id, "bc", "Pendulum-v1", 4)
     assert row.score == pytest.approx((50 + 100) / 200)
@@ -69,7 +73,7 @@ def test_failures_become_rows_until_the_run_succeeds(tmp_path, finished, failed)
         assert database.read_references(connection)[0].expert == 100.0
     assert (row.phase, row.error_type, row.message) == ("train", "RuntimeError", "it broke")
     finished(spec)
-    assert collect(tmp_path) == Collected(1, 0, [])
+    assert collect(tmp_path) == Collected(1, 0)
     content = dump(tmp_path)
     assert content["failures"] == []
     assert len(content["runs"]) == 1
@@ -81,7 +85,7 @@ def test_collecting_again_changes_nothing(tmp_path, finished, failed):
     collect(tmp_path)
     before = dump(tmp_path)
     modified = (tmp_path / database.DATABASE_FILE).stat().st_mtime_ns
-    assert collect(tmp_path) == Collected(0, 0, [])
+    assert collect(tmp_path) == Collected(0, 0)
     assert dump(tmp_path) == before
     assert (tmp_path / database.DATABASE_FILE).stat().st_mtime_ns == modified
 
@@ -129,7 +133,7 @@ def test_a_removed_directory_takes_its_rows_along(tmp_path, finished):
     gone = finished(make_spec(seed=1))
     collect(tmp_path)
     shutil.rmtree(gone.path)
-    assert collect(tmp_path) == Collected(0, 1, [])
+    assert collect(tmp_path) == Collected(0, 1)
     assert [row.seed for row in scores(tmp_path)] == [0]
 
 
@@ -140,17 +144,18 @@ def test_a_damaged_directory_is_named_and_left_out(tmp_path, finished, file):
     damaged.write_bytes(damaged.read_bytes()[:10])
     done = collect(tmp_path)
     assert done.added == 1
-    [message] = done.unreadable
-    assert str(damaged) in message
-    assert "\n" not in message
+    [left_out] = done.quarantined
+    assert left_out.path == str(damaged.parent.relative_to(tmp_path))
+    assert left_out.reason.startswith(f"{file}: ")
+    assert "\n" not in left_out.reason
     assert [row.seed for row in scores(tmp_path)] == [0]
 
 
 def test_a_directory_under_a_foreign_name_is_left_out(tmp_path, finished):
     directory = finished(make_spec()).path
     directory.rename(directory.with_name("0123456789ab"))
-    [message] = collect(tmp_path).unreadable
-    assert "not to this folder" in message
+    [left_out] = collect(tmp_path).quarantined
+    assert "not to this folder" in left_out.reason
 
 
 def test_the_newest_of_equal_cells_counts_and_variants_stay_apart(tmp_path, finished):
@@ -198,3 +203,105 @@ def test_readers_cannot_reach_other_files(tmp_path, finished):
             connection.execute(f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')")
         with pytest.raises(duckdb.Error):
             connection.execute("DELETE FROM runs")
+
+
+def test_what_is_left_out_stays_named_but_is_read_again_only_when_it_changes(
+    tmp_path, finished, monkeypatch
+):
+    finished(make_spec(seed=0))
+    damaged = finished(make_spec(seed=1)).path / "episodes.parquet"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:10])
+    first = collect(tmp_path)
+    read = []
+    monkeypatch.setattr(collector, "read_rows", lambda _, path: read.append(path))
+    again = collect(tmp_path)
+    assert (again.added, again.quarantined, read) == (0, first.quarantined, [])
+    monkeypatch.undo()
+    damaged.write_bytes(whole)
+    assert collect(tmp_path) == Collected(1, 0)
+    assert len(scores(tmp_path)) == 2
+
+
+def test_a_result_that_becomes_unreadable_takes_its_rows_along(tmp_path, finished):
+    directory = finished(make_spec())
+    collect(tmp_path)
+    (directory.path / "result.json").write_text("{")
+    done = collect(tmp_path)
+    assert (done.added, len(done.quarantined)) == (0, 1)
+    before = dump(tmp_path)
+    assert before["runs"] == before["curves"] == before["episodes"] == []
+    (tmp_path / database.DATABASE_FILE).unlink()
+    collect(tmp_path)
+    assert dump(tmp_path) == before
+
+
+def test_a_result_replaced_within_a_tick_of_the_clock_is_noticed(tmp_path, finished):
+    result = finished(make_spec(), raw_return=1.0).path / "result.json"
+    collect(tmp_path)
+    stat = result.stat()
+    replacement = result.with_name("new")
+    replacement.write_text(result.read_text().replace('"raw_return": 1.0', '"raw_return": 2.0'))
+    os.utime(replacement, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert replacement.stat().st_size == stat.st_size
+    replacement.replace(result)
+    assert collect(tmp_path).added == 1
+    assert [row.raw_return for row in scores(tmp_path)] == [2.0]
+
+
+def test_half_written_and_foreign_folders_are_no_results(tmp_path, finished):
+    finished(make_spec(seed=0))
+    half = finished(make_spec(seed=1)).path
+    (half / "result.json").rename(half / ".result.json.abc.tmp")
+    (tmp_path / "classic" / "bc" / "Pendulum-v1" / "notes").mkdir()
+    (tmp_path / "some" / "other" / "deep" / "tree" / "of files").mkdir(parents=True)
+    (tmp_path / "README").touch()
+    (tmp_path / "loop").symlink_to(tmp_path)
+    foreign = tmp_path / "some" / "other" / "deep" / "tree" / "result.json"
+    foreign.write_text('{"accuracy": 1}')
+    done = collect(tmp_path)
+    assert done.added == 1
+    assert [(each.path, each.reason) for each in done.quarantined] == [
+        ("some/other/deep/tree", "spec.json: cannot be read (No such file or directory)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("metrics.jsonl", '{"step": 1, "loss": "low"}\n'),
+        ("metrics.jsonl", '{"step": 99999999999999999999, "loss": 1}\n'),
+        ("metrics.jsonl", "[" * 100_000),
+        ("metrics.jsonl", '{"loss": 1}\n'),
+        ("metrics.jsonl", '{"step": 1, "\\ud800": 1}\n'),
+        ("result.json", "[]"),
+        ("spec.json", b"\xff\xfe"),
+    ],
+)
+def test_hostile_files_are_told_and_harm_nobody(tmp_path, finished, file, content):
+    finished(make_spec(seed=0))
+    path = finished(make_spec(seed=1)).path / file
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = collect(tmp_path)
+    assert done.added == 1
+    assert [each.reason.partition(":")[0] for each in done.quarantined] == [file]
+
+
+def test_a_copy_of_a_run_in_another_place_is_left_out(tmp_path, finished):
+    original = finished(make_spec()).path
+    shutil.copytree(original, tmp_path / "other" / "bc" / "Pendulum-v1" / original.name)
+    done = collect(tmp_path)
+    assert (done.added, len(done.quarantined)) == (1, 1)
+    assert f"belongs to run classic/bc/Pendulum-v1/{original.name}" in done.quarantined[0].reason
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_what_cannot_be_listed_is_named_and_keeps_its_rows(tmp_path, finished):
+    directory = finished(make_spec()).path
+    collect(tmp_path)
+    directory.parent.chmod(0)
+    try:
+        done = collect(tmp_path)
+    finally:
+        directory.parent.chmod(0o755)
+    assert (done.removed, len(done.quarantined), len(scores(tmp_path))) == (0, 1, 1)

@@ -1,0 +1,198 @@
+"""Turns run directories into rows of the database, as Arrow tables of bounded size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic_core import from_json
+
+from imitbench.errors import InputError
+from imitbench.store.records import ReferenceScores, RunSpec
+from imitbench.store.run_dir import RunDirectory
+from imitbench.util.text_line import one_line
+
+_CURVE = pa.schema([("step", pa.int64()), ("metric", pa.string()), ("value", pa.float64())])
+_EPISODES = pa.schema(
+    [
+        ("episode", pa.int64()),
+        ("deterministic", pa.bool_()),
+        ("raw_return", pa.float64()),
+        ("length", pa.int64()),
+        ("terminated", pa.bool_()),
+        ("truncated", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class RunRows:
+    """Everything that the database says about one run.
+
+    Attributes:
+        run_id: The run.
+        run: Its row of table `runs`; `None` for a failed run.
+        failure: Its row of table `failures`; `None` for a completed run.
+        measures: Further measurements by name.
+        episodes: Columns of table `episodes` without the run; `None` for a failed run.
+        curve: Columns of table `curves` without the run; `None` for a failed run.
+    """
+
+    run_id: str
+    run: dict[str, Any] | None = None
+    failure: dict[str, Any] | None = None
+    measures: dict[str, float] = field(default_factory=dict)
+    episodes: pa.Table | None = None
+    curve: pa.Table | None = None
+
+
+def read_rows(out: Path, path: str) -> RunRows:
+    """Reads a run directory with an outcome.
+
+    Args:
+        out: Results folder.
+        path: The directory, below it.
+
+    Raises:
+        InputError: A file is missing or malformed, or the run belongs elsewhere.
+    """
+    directory = RunDirectory(out / path)
+    spec = directory.read_spec()
+    home = RunDirectory.of(out, spec).path
+    if home != directory.path:
+        raise InputError(
+            f"{directory.path / 'spec.json'}: belongs to run {one_line(home.relative_to(out))}, "
+            "not to this folder; delete the folder or restore the file"
+        )
+    identity = _identity(spec)
+    if not directory.is_done:
+        failure = directory.read_failure()
+        _check_run_id(directory, "error.json", spec, failure.run_id)
+        outcome = failure.model_dump(
+            include={"phase", "error_type", "message", "traceback", "failed_at"}
+        )
+        columns = _reference_columns(failure.references)
+        return RunRows(spec.run_id, failure=identity | outcome | columns)
+    result = directory.read_result()
+    _check_run_id(directory, "result.json", spec, result.run_id)
+    row = identity | {
+        "budget_unit": spec.budget.unit,
+        "budget_amount": spec.budget.amount,
+        **result.model_dump(
+            exclude={"schema_version", "run_id", "references", "provenance", "measures"}
+        ),
+        **_reference_columns(result.references),
+        "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
+        "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
+    }
+    return RunRows(
+        spec.run_id,
+        run=row,
+        measures=result.measures,
+        episodes=_read_episodes(directory.path / "episodes.parquet"),
+        curve=_read_curve(directory.path / "metrics.jsonl"),
+    )
+
+
+def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
+    """Puts the rows of some runs together.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        Rows by table; tables without any are left out. Columns are named, in no order.
+    """
+    done = [run for run in runs if run.run is not None]
+    tables = {
+        "runs": pa.Table.from_pylist([run.run for run in done]),
+        "failures": pa.Table.from_pylist([run.failure for run in runs if run.failure is not None]),
+        "measures": pa.table(
+            {
+                "run_id": _ids(done, [len(run.measures) for run in done]),
+                "measure": pa.array(chain.from_iterable(r.measures for r in done), pa.string()),
+                "value": pa.array(
+                    chain.from_iterable(r.measures.values() for r in done), pa.float64()
+                ),
+            }
+        ),
+    }
+    if done:
+        tables["curves"] = _together(done, [run.curve for run in done])
+        tables["episodes"] = _together(done, [run.episodes for run in done])
+    return {name: table for name, table in tables.items() if table.num_rows}
+
+
+def _ids(runs: Sequence[RunRows], counts: Sequence[int]) -> pa.Array:
+    """Each run's id as often as it has rows."""
+    names = pa.array([run.run_id for run in runs], pa.string())
+    return names.take(pa.array(np.repeat(np.arange(len(runs)), counts)))
+
+
+def _together(runs: Sequence[RunRows], tables: Sequence[pa.Table]) -> pa.Table:
+    ids = _ids(runs, [table.num_rows for table in tables])
+    return pa.concat_tables(tables).append_column("run_id", ids)
+
+
+def _identity(spec: RunSpec) -> dict[str, Any]:
+    demos = spec.demos
+    return {
+        "run_id": spec.run_id,
+        "suite": spec.suite,
+        "env": spec.environment.id,
+        "algo": spec.algo_label,
+        "seed": spec.seed,
+        "budget": spec.budget.name,
+        "n_demos": demos.count if demos else None,
+        "all_demos": demos.count == demos.available if demos else None,
+        "source": spec.source,
+        "uses_reward": spec.uses_reward,
+    }
+
+
+def _check_run_id(directory: RunDirectory, name: str, spec: RunSpec, run_id: str) -> None:
+    if run_id != spec.run_id:
+        raise InputError(
+            f"{directory.path / name}: belongs to run {one_line(run_id)}, not to this folder; "
+            "delete the folder or restore the file"
+        )
+
+
+def _reference_columns(references: ReferenceScores) -> dict[str, Any]:
+    return {f"reference_{name}": value for name, value in references.model_dump().items()}
+
+
+def _read_episodes(path: Path) -> pa.Table:
+    try:
+        # From memory: opening the path through Arrow's file systems takes longer than reading.
+        with pq.ParquetFile(pa.BufferReader(path.read_bytes())) as file:
+            table = file.read(columns=_EPISODES.names, use_threads=False)
+        table = table.select(_EPISODES.names)
+        return table if table.schema.equals(_EPISODES) else table.cast(_EPISODES)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise InputError(f"{path}: cannot be read ({one_line(error)})") from error
+
+
+def _read_curve(path: Path) -> pa.Table:
+    steps: list[int] = []
+    metrics: list[str] = []
+    values: list[float] = []
+    try:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        for point in from_json(b"[" + b",".join(lines) + b"]"):
+            step = int(point.pop("step"))
+            steps.extend([step] * len(point))
+            metrics.extend(point)
+            values.extend(map(float, point.values()))
+        return pa.table([steps, metrics, values], schema=_CURVE)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as e:
+        raise InputError(f"{path}: not a learning curve ({one_line(e)})") from e

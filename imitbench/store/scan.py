@@ -1,0 +1,111 @@
+"""Finds the run directories of a results folder, and tells which of them have changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LEVELS = ("suite", "algorithm", "environment", "run")
+# What a row of the database is made of: the outcome, and the files that stand beside it.
+_OUTCOMES = ("result.json", "error.json")
+_FURTHER = ("spec.json", "episodes.parquet", "metrics.jsonl")
+
+
+@dataclass
+class Scan:
+    """What a walk through a results folder found.
+
+    Attributes:
+        stamps: For each run directory with an outcome, by its path below the results folder, a
+            text that changes whenever a file of it is replaced or written to.
+        closed: Folders that could not be listed, with the reason.
+    """
+
+    stamps: dict[str, str] = field(default_factory=dict)
+    closed: dict[str, str] = field(default_factory=dict)
+
+    def hides(self, path: str) -> bool:
+        """Whether a run directory lies in a folder that could not be listed."""
+        return any(f"{path}/".startswith(f"{folder}/" if folder else "") for folder in self.closed)
+
+
+def scan_outcomes(out: Path) -> Scan:
+    """Walks a results folder for runs that completed or failed.
+
+    Args:
+        out: Results folder.
+
+    Returns:
+        What there is, in the order of the paths.
+    """
+    found = Scan()
+    for path in run_directories(out, found.closed):
+        try:
+            stamp = content_stamp(out / path)
+        except OSError as error:
+            found.closed[path] = str(error.strerror)
+        else:
+            if stamp is not None:
+                found.stamps[path] = stamp
+    return found
+
+
+def run_directories(out: Path, closed: dict[str, str] | None = None) -> Iterator[str]:
+    """Walks a results folder for folders where run directories belong.
+
+    Args:
+        out: Results folder.
+        closed: Receives the folders that cannot be listed, with the reason.
+
+    Yields:
+        Paths `suite/algorithm/environment/run` below it, in order. Names with a leading dot are
+        left out, and so is whatever is no folder.
+    """
+    yield from _below(str(out), "", len(LEVELS), {} if closed is None else closed)
+
+
+def _below(root: str, prefix: str, levels: int, closed: dict[str, str]) -> Iterator[str]:
+    try:
+        with os.scandir(f"{root}/{prefix}") as entries:
+            names = sorted(each.name for each in entries if each.name[0] != "." and each.is_dir())
+    except OSError as error:
+        closed[prefix] = str(error.strerror)
+        return
+    for name in names:
+        path = f"{prefix}/{name}" if prefix else name
+        if levels == 1:
+            yield path
+        else:
+            yield from _below(root, path, levels - 1, closed)
+
+
+def content_stamp(directory: Path) -> str | None:
+    """Changes whenever a file that the database is made of is replaced or written to.
+
+    Args:
+        directory: Run directory.
+
+    Returns:
+        The stamp; `None` while the run has no outcome.
+
+    Raises:
+        OSError: The folder cannot be looked into.
+    """
+    folder = str(directory)
+    for name in _OUTCOMES:
+        outcome = _file_stamp(f"{folder}/{name}")
+        if outcome is not None:
+            further = [_file_stamp(f"{folder}/{other}") or "-" for other in _FURTHER]
+            return " ".join([name, outcome, *further])
+    return None
+
+
+def _file_stamp(path: str) -> str | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 (a path object for each would cost more than this)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    # The inode tells files apart that replaced one another within one tick of the clock.
+    return f"{status.st_mtime_ns:x}.{status.st_size:x}.{status.st_ino:x}"
