@@ -17,6 +17,7 @@ from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.store.records import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.sweep_file import SweepFile
 
 WORKER = "imitbench.bench.worker"
 _POLL_S = 0.2
@@ -96,6 +97,7 @@ def run_sweep(
         return outcome
     sweep = _Sweep(plan, executor, out, observer, outcome)
     try:
+        SweepFile.of(out, runs, command).write(out)
         with noted_interruption(wanted=executor.prompt) as interruption:
             sweep.submit(
                 open_runs, command=command, force=force, pack=pack, checkpoint_s=checkpoint_s

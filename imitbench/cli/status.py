@@ -1,26 +1,43 @@
-"""`imitbench status`: what is done, running, failed."""
+"""`imitbench status`: what is done, running, failed, and how long the rest will take."""
 
 from __future__ import annotations
+
+from typing import Annotated
+
+import typer
 
 from imitbench.cli import options
 
 
-def status(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -> None:
-    """Show how many runs of each cell are done, running, failed or unfinished.
+def status(
+    out: options.Out = options.DEFAULT_OUT,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep it up to date until all is done, or Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.1, help="Seconds between looks with --watch.")
+    ] = 3.0,
+    json: options.Json = False,
+) -> None:
+    """Show how many runs of each cell are done, running, failed, interrupted or waiting.
 
-    Example: imitbench status --out runs
+    The expected time comes from finished runs of the same cell, with as many runs at work as
+    now. What was asked for stands in the folder .sweeps of the results folder; delete a file
+    there to forget runs that will not be done.
+
+    Example: imitbench status --out runs --watch
     """
     from imitbench.cli.output import note, print_json, print_table
-    from imitbench.store.overview import STATES, survey
+    from imitbench.cli.watching import HEADER, summary, table_rows, watch_runs
+    from imitbench.store.overview import Survey
 
-    cells = survey(out)
+    survey = Survey(out)
+    cells = watch_runs(survey, every) if watch else survey.look()
     if json:
         print_json([cell.as_dict() for cell in cells])
         return
     if not cells:
         note(f"no runs in {out}")
         return
-    print_table(
-        ["suite", "algorithm", "environment", *STATES],
-        [[c.suite, c.algo, c.env, *(c.counts[state] for state in STATES)] for c in cells],
-    )
+    print_table(HEADER, table_rows(cells))
+    note(summary(cells))

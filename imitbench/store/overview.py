@@ -1,15 +1,24 @@
-"""Counts run directories by state, straight from the file system."""
+"""Counts the runs of a results folder by state, straight from the file system."""
 
 from __future__ import annotations
 
+import heapq
+import statistics
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.store.run_dir import RunDirectory
+from imitbench.store.scan import run_directories
+from imitbench.store.sweep_file import read_sweeps
 
-STATES = ("done", "running", "failed", "unfinished")
+STATES = ("done", "running", "failed", "interrupted", "waiting")
+OPEN_STATES = ("running", "interrupted", "waiting")
+_SAMPLES = 9
+
+_Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -20,52 +29,174 @@ class CellStatus:
         suite: Name of the suite.
         algo: Algorithm, with its variant.
         env: Environment id.
-        counts: Number of runs by state; `unfinished` runs were interrupted and resume when the
-            same command is given again.
+        counts: Number of runs by state; `interrupted` runs were begun, are at work nowhere on
+            this machine, and go on when the same command is given again; `waiting` ones were
+            asked for and not begun.
+        run_s: Median seconds of finished runs; `None` while there is none.
+        eta_s: Seconds until its runs are finished, if as many of all runs are at work at a time
+            as now (at least one), on this cell alone; `None` where that is not known.
     """
 
     suite: str
     algo: str
     env: str
     counts: dict[str, int]
+    run_s: float | None = None
+    eta_s: float | None = None
+
+    @property
+    def open(self) -> int:
+        """Number of runs that have no outcome yet."""
+        return sum(self.counts[state] for state in OPEN_STATES)
 
     def as_dict(self) -> dict[str, object]:
         """Flat form for JSON."""
-        return {"suite": self.suite, "algo": self.algo, "env": self.env, **self.counts}
+        return {
+            "suite": self.suite,
+            "algo": self.algo,
+            "env": self.env,
+            **self.counts,
+            "eta_s": self.eta_s,
+        }
 
 
-def survey(out: Path) -> list[CellStatus]:
-    """Surveys a results folder.
+@dataclass(frozen=True)
+class Total:
+    """All cells together.
+
+    Attributes:
+        counts: Number of runs by state.
+        eta_s: Seconds until all is finished, as far as known.
+        whole: Whether every cell that has open runs has finished ones to judge by.
+    """
+
+    counts: dict[str, int]
+    eta_s: float
+    whole: bool
+
+    @property
+    def open(self) -> int:
+        """Number of runs that have no outcome yet."""
+        return sum(self.counts[state] for state in OPEN_STATES)
+
+
+@dataclass
+class _Cell:
+    counts: Counter[str] = field(default_factory=Counter)
+    finished: list[tuple[float, Path]] = field(default_factory=list)
+
+
+class Survey:
+    """Looks at a results folder, again and again; what cannot change is remembered.
 
     Args:
         out: Results folder.
 
-    Returns:
-        One entry per suite, algorithm and environment, sorted.
-
     Raises:
         InputError: There is no such folder.
     """
-    if not out.is_dir():
-        raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
-    cells: dict[tuple[str, str, str], Counter[str]] = {}
-    for path in out.glob("*/*/*/*/spec.json"):
-        directory = RunDirectory(path.parent)
-        try:
-            spec = directory.read_spec()
-        except InputError:
-            continue
-        key = (spec.suite, spec.algo_label, spec.environment.id)
-        cells.setdefault(key, Counter())[_state(directory)] += 1
-    return [
-        CellStatus(*key, counts={state: counter[state] for state in STATES})
-        for key, counter in sorted(cells.items())
-    ]
+
+    def __init__(self, out: Path) -> None:
+        if not out.is_dir():
+            raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
+        self._out = out
+        self._cells: dict[str, _Key] = {}
+        self._seconds: dict[tuple[Path, float], float | None] = {}
+
+    def look(self) -> list[CellStatus]:
+        """Takes stock.
+
+        Returns:
+            One entry per suite, algorithm and environment, sorted.
+        """
+        cells: dict[_Key, _Cell] = {}
+        for path, key in self._runs():
+            cell = cells.setdefault(key, _Cell())
+            directory = RunDirectory(self._out / path)
+            done_at = _done_at(directory)
+            cell.counts["done" if done_at is not None else _state(directory)] += 1
+            if done_at is not None:
+                cell.finished.append((done_at, directory.path))
+        at_work = max(1, sum(cell.counts["running"] for cell in cells.values()))
+        return [self._status(key, cell, at_work) for key, cell in sorted(cells.items())]
+
+    def _runs(self) -> Iterator[tuple[str, _Key]]:
+        """Paths and cells of all runs that were asked for or begun."""
+        planned = {
+            f"{cell.folder}/{run_id}": (cell.suite, cell.algo, cell.env)
+            for sweep in read_sweeps(self._out)
+            for cell in sweep.cells
+            for run_id in cell.run_ids
+        }
+        yield from planned.items()
+        for path in run_directories(self._out):
+            if path not in planned and (key := self._key(path)) is not None:
+                yield path, key
+
+    def _key(self, path: str) -> _Key | None:
+        if path not in self._cells:
+            try:
+                spec = RunDirectory(self._out / path).read_spec()
+            except InputError:
+                return None
+            self._cells[path] = (spec.suite, spec.algo_label, spec.environment.id)
+        return self._cells[path]
+
+    def _status(self, key: _Key, cell: _Cell, at_work: int) -> CellStatus:
+        counts = {state: cell.counts[state] for state in STATES}
+        status = CellStatus(*key, counts=counts)
+        if not status.open or not (run_s := self._median_seconds(cell)):
+            return status
+        # A run at work has half of its time before it, on average; and no run can be shared.
+        ahead = run_s * (counts["waiting"] + counts["interrupted"] + counts["running"] / 2)
+        least = run_s if status.open > counts["running"] else run_s / 2
+        return CellStatus(*key, counts, run_s=run_s, eta_s=max(least, ahead / at_work))
+
+    def _median_seconds(self, cell: _Cell) -> float | None:
+        """What the runs that finished last took."""
+        seconds = []
+        for done_at, path in heapq.nlargest(_SAMPLES, cell.finished):
+            if (path, done_at) not in self._seconds:
+                self._seconds[path, done_at] = _seconds(path)
+            value = self._seconds[path, done_at]
+            seconds += [] if value is None else [value]
+        return statistics.median(seconds) if seconds else None
+
+
+def survey(out: Path) -> list[CellStatus]:
+    """Looks at a results folder once, as `Survey` does."""
+    return Survey(out).look()
+
+
+def total(cells: Sequence[CellStatus]) -> Total:
+    """Sums cells up."""
+    counts = {state: sum(cell.counts[state] for cell in cells) for state in STATES}
+    at_work = max(1, counts["running"])
+    known = [cell for cell in cells if cell.run_s is not None and cell.eta_s is not None]
+    ahead = sum((cell.run_s or 0.0) * (cell.open - cell.counts["running"] / 2) for cell in known)
+    least = max((cell.eta_s or 0.0 for cell in known), default=0.0)
+    whole = len(known) == sum(cell.open > 0 for cell in cells)
+    return Total(counts, eta_s=max(least, ahead / at_work), whole=whole)
+
+
+def _done_at(directory: RunDirectory) -> float | None:
+    try:
+        return (directory.path / "result.json").stat().st_mtime
+    except OSError:
+        return None
+
+
+def _seconds(path: Path) -> float | None:
+    try:
+        return RunDirectory(path).read_result().wall_s
+    except InputError:
+        return None
 
 
 def _state(directory: RunDirectory) -> str:
-    if directory.is_done:
-        return "done"
     if directory.is_claimed():
         return "running"
-    return "failed" if directory.has_failed else "unfinished"
+    if directory.has_failed:
+        return "failed"
+    # The specification is what a worker writes first.
+    return "interrupted" if (directory.path / "spec.json").exists() else "waiting"

@@ -1,0 +1,97 @@
+"""The table of `imitbench status` that keeps itself up to date."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from imitbench.cli.output import duration, note, on_terminal
+from imitbench.store.overview import STATES, CellStatus, Survey, total
+
+HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
+_Show = Callable[[Sequence[CellStatus]], None]
+
+
+def watch_runs(survey: Survey, every_s: float) -> list[CellStatus]:
+    """Shows the states of all runs until none is open any more, or until Ctrl-C.
+
+    Args:
+        survey: The results folder.
+        every_s: Seconds between looks.
+
+    Returns:
+        The states at the end.
+    """
+    cells: list[CellStatus] = []
+    try:
+        with _shown() as show:
+            while True:
+                cells = survey.look()
+                show(cells)
+                if not total(cells).open:
+                    break
+                time.sleep(every_s)
+    except KeyboardInterrupt:
+        pass
+    return cells
+
+
+def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:
+    """Rows of the table: cell, number of runs by state, expected time."""
+    return [
+        [
+            *(cell.suite, cell.algo, cell.env),
+            *(cell.counts[state] for state in STATES),
+            duration(cell.eta_s) if cell.eta_s is not None else "?" if cell.open else "",
+        ]
+        for cell in cells
+    ]
+
+
+def summary(cells: Sequence[CellStatus]) -> str:
+    """All cells in one line: `12 done, 3 running, 40 waiting; about 5 min left`."""
+    whole = total(cells)
+    counts = ", ".join(f"{whole.counts[state]} {state}" for state in STATES if whole.counts[state])
+    if not whole.open:
+        return counts
+    if not whole.eta_s:
+        return f"{counts}; no run has finished to tell the time from"
+    return f"{counts}; {'about' if whole.whole else 'at least'} {duration(whole.eta_s)} left"
+
+
+@contextmanager
+def _shown() -> Iterator[_Show]:
+    """A live table for people, a line whenever something changed for logs; both to stderr."""
+    if not on_terminal():
+        yield _Lines()
+        return
+    console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        yield lambda cells: live.update(_table(cells), refresh=True)
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._counts: object = None
+
+    def __call__(self, cells: Sequence[CellStatus]) -> None:
+        counts = total(cells).counts
+        if counts != self._counts:
+            note(summary(cells))
+        self._counts = counts
+
+
+def _table(cells: Sequence[CellStatus]) -> Table:
+    table = Table(caption=Text(summary(cells)))
+    for name in HEADER:
+        table.add_column(name, justify="right" if name in (*STATES, "ETA") else "left")
+    for row in table_rows(cells):
+        table.add_row(*(Text(str(value)) for value in row))
+    return table
