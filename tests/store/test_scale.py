@@ -1,0 +1,160 @@
+"""Thousands of runs, several processes at once, and collectors that are killed."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from support.command import call_imitbench
+from support.synthetic_runs import plan_runs, write_finished, write_results
+
+from imitbench.errors import InputError
+from imitbench.store import database
+from imitbench.store.collector import Collected, collect
+from imitbench.store.overview import survey, total
+from imitbench.store.sweep_file import SweepFile
+
+TABLES = ("runs", "curves", "measures", "episodes", "failures", "ingested")
+COLLECT = (
+    "import sys; from pathlib import Path; from imitbench.store.collector import collect\n"
+    "print('ready', flush=True); collect(Path(sys.argv[1]))"
+)
+
+
+@pytest.fixture(scope="module")
+def specs():
+    return plan_runs(2000)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, specs):
+    out = tmp_path_factory.mktemp("results")
+    write_results(out, specs, failed_every=50)
+    SweepFile.of(out, specs, "imitbench run").write(out)
+    return out
+
+
+def content(out):
+    with database.reader(out) as connection:
+        return {
+            table: connection.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall()
+            for table in TABLES
+        }
+
+
+def start_collecting(out):
+    process = subprocess.Popen(
+        [sys.executable, "-c", COLLECT, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def test_two_thousand_runs_from_plan_to_report(results, specs):
+    ids = {spec.run_id for spec in specs}
+    assert len(ids) == 2000
+    assert total(survey(results)).counts["done"] == 1960
+    assert collect(results) == Collected(2000, 0)
+    assert collect(results) == Collected(0, 0)
+    rows = content(results)
+    assert {row[0] for row in rows["runs"]} | {row[0] for row in rows["failures"]} == ids
+    assert [len(rows[table]) for table in ("runs", "failures", "episodes", "curves")] == [
+        1960, 40, 2 * 1960, 2 * 1960,
+    ]  # fmt: skip
+    answer = call_imitbench("report", "--out", results, "--format", "csv", cwd=results)
+    assert answer.code == 0
+    assert len(answer.out.splitlines()) > len({(s.algo, s.environment.id) for s in specs})
+
+
+def test_killed_collectors_lose_nothing_and_double_nothing(tmp_path, specs):
+    out, saved = tmp_path / "out", tmp_path / "saved"
+    write_results(out, specs[:100])
+    collect(out)
+    before = content(out)
+    shutil.copy(out / database.DATABASE_FILE, saved)
+    write_results(out, specs[100:500], failed_every=50)
+    write_results(out, specs[:10])  # done again
+    started = time.monotonic()
+    assert start_collecting(out).wait() == 0
+    seconds, after = time.monotonic() - started, content(out)
+    assert len(after["ingested"]) == 500
+    rng = random.Random(0)
+    for _ in range(8):
+        shutil.copy(saved, out / database.DATABASE_FILE)
+        process = start_collecting(out)
+        time.sleep(rng.uniform(0, seconds))
+        process.kill()
+        process.wait()
+        assert content(out) in (before, after)
+    collect(out)
+    assert content(out) == after
+    shutil.copy(saved, out / database.DATABASE_FILE)
+    collect(out)
+    assert content(out) == after
+    assert not list(out.glob(f".{database.DATABASE_FILE}.*"))
+
+
+def test_readers_and_collectors_at_once_see_whole_results(tmp_path, specs):
+    out = tmp_path
+    write_results(out, specs[:100])
+    collect(out)
+    collectors = []
+    for spec in specs[100:130]:
+        write_finished(out, spec)
+        if len(collectors) < 3:
+            collectors.append(start_collecting(out))
+        with database.reader(out) as connection:
+            # One answer agrees with the next, whatever is put in place between them.
+            [(runs,)] = connection.execute("SELECT count(*) FROM runs").fetchall()
+            [(episodes,)] = connection.execute("SELECT count(*) FROM episodes").fetchall()
+            collect(out)
+            [(still,)] = connection.execute("SELECT count(*) FROM runs").fetchall()
+        assert (episodes, still) == (2 * runs, runs)
+    reports = [
+        subprocess.Popen(
+            [sys.executable, "-m", "imitbench", "sql", "select count(*) as n from runs",
+             "--out", str(out), "--format", "json"],
+            stdout=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    assert [json.loads(each.communicate()[0]) for each in reports] == [[{"n": 130}]] * 2
+    assert [(each.wait(), each.stderr.read()) for each in collectors] == [(0, b"")] * 3
+
+
+def test_a_process_that_does_not_let_go_is_named(tmp_path, specs):
+    write_results(tmp_path, specs[:1])
+    holder = subprocess.Popen(
+        [sys.executable, "-c",
+         "import sys, time; from pathlib import Path; from imitbench.store import database\n"
+         "with database.sole_writer(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)",
+         str(tmp_path)],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(InputError, match=f"another process is writing it .process {holder.pid} on"):
+        collect(tmp_path, wait_s=0.1)
+    holder.kill()
+    holder.wait()
+    assert collect(tmp_path).added == 1
+
+
+def test_a_foreign_program_that_writes_is_named(tmp_path, specs):
+    write_results(tmp_path, specs[:1])
+    collect(tmp_path)
+    holder = subprocess.Popen(
+        [sys.executable, "-c",
+         "import sys, time, duckdb; connection = duckdb.connect(sys.argv[1])\n"
+         "print('held', flush=True); time.sleep(60)",
+         str(tmp_path / database.DATABASE_FILE)],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(InputError, match=f"another program.*{holder.pid}"):
+        collect(tmp_path)
+    holder.kill()
+    holder.wait()
+    assert collect(tmp_path) == Collected(0, 0)
