@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import shutil
+import signal
 import subprocess
 import sys
 
@@ -108,6 +110,30 @@ def test_status_counts_runs(imitbench, results):
         for algo in ("bc", "random")
     ]  # fmt: skip
     assert "Pendulum-v1" in imitbench("status", cwd=results).out
+
+
+def test_status_watches_until_all_is_done(imitbench, results):
+    answer = imitbench("status", "--watch", "--every", 0.1, cwd=results)
+    assert answer.code == 0
+    assert "Pendulum-v1" in answer.out
+    assert answer.err.splitlines() == ["4 done", "4 done"]  # while watching, and at the end
+
+
+def test_status_counts_what_was_asked_for_and_interrupts_cleanly(imitbench, results, tmp_path):
+    shutil.copytree(results / "runs", tmp_path / "runs")
+    for path in tmp_path.glob("runs/*/bc/*/*"):
+        shutil.rmtree(path)
+    [cell, _] = json.loads(imitbench("status", "--json").out)
+    assert (cell["algo"], cell["done"], cell["waiting"]) == ("bc", 0, 2)
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "imitbench", "status", "--watch"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert "2 done, 2 waiting" in watching.stderr.readline()
+    watching.send_signal(signal.SIGINT)
+    out, err = watching.communicate()
+    assert (watching.returncode, "Traceback" in err) == (0, False)
+    assert "Pendulum-v1" in out
 
 
 def test_collect_says_what_changed(imitbench, results):
