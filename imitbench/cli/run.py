@@ -8,12 +8,12 @@ import typer
 
 from imitbench.cards.suite import BudgetName
 from imitbench.cli import options
+from imitbench.cli.launch import Launch, launch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imitbench.bench.plan import Plan
-    from imitbench.bench.sweep import Outcome
 
 
 def run(
@@ -83,94 +83,19 @@ def run(
     if dry_run:
         _print_plan(plan, out, jobs, json)
         return
-    outcome = _execute(plan, out, executor, jobs, force, fail_fast, checkpoint_minutes, quiet)
-    _summarize(plan, out, outcome, json, quiet)
-    if outcome.left:
-        raise typer.Exit(130)
-    if outcome.failed:
-        raise typer.Exit(1)
-
-
-def _execute(
-    plan: Plan,
-    out: Path,
-    executor: str,
-    jobs: int,
-    force: bool,
-    fail_fast: bool,
-    checkpoint_minutes: float,
-    quiet: bool,
-) -> Outcome:
-    import importlib
-    import threading
-
-    from imitbench.bench.sweep import WORKER, run_sweep
-    from imitbench.cli.progress import make_observer
-    from imitbench.cli.provenance import typed_command
-    from imitbench.executors.registry import make_executor
-
-    pool = make_executor(executor, entry=WORKER, jobs=jobs)
-    # What the summary needs is loaded while the workers are busy. Not as a daemon: a process
-    # that ends in the middle of an import may crash.
-    loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
-    loader.start()
-    with make_observer(quiet=quiet) as observer:
-        outcome = run_sweep(
-            plan,
-            pool,
+    launch(
+        plan,
+        Launch(
             out=out,
-            command=typed_command(),
-            observer=observer,
+            executor=executor,
+            jobs=jobs,
             force=force,
             fail_fast=fail_fast,
-            checkpoint_s=60 * checkpoint_minutes,
-        )
-    loader.join()
-    return outcome
-
-
-def _summarize(plan: Plan, out: Path, outcome: Outcome, json: bool, quiet: bool) -> None:
-    """Collects, then says what happened: counts and failures to stderr, scores to stdout."""
-    from imitbench.cli.output import note, print_json
-    from imitbench.report.tables import build_report
-    from imitbench.report.terminal import render_short
-    from imitbench.store import database
-    from imitbench.store.collector import collect
-
-    for left_out in collect(out).quarantined:
-        note(f"left out: {left_out.path}: {left_out.reason}")
-    wanted = {spec.run_id for spec in plan}
-    with database.reader(out) as connection:
-        scores = [row for row in database.read_scores(connection) if row.run_id in wanted]
-        failures = [row for row in database.read_failures(connection) if row.run_id in wanted]
-        references = [
-            row
-            for row in database.read_references(connection)
-            if row.suite == plan.suite.name and row.env in plan.environments
-        ]
-    if json:
-        document: dict[str, Any] = {
-            "already_done": outcome.already_done,
-            "done": outcome.done,
-            "failed": [row.model_dump(mode="json") for row in failures],
-            "left": outcome.left,
-            "not_applicable": [vars(pair) for pair in plan.not_applicable],
-            "scores": [row.model_dump(mode="json") for row in scores],
-        }
-        print_json(document)
-    else:
-        typer.echo(render_short(build_report(scores, failures, references)), nl=False)
-    for pair in plan.not_applicable:
-        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
-    for spec, failure in outcome.failed:
-        note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
-    if outcome.left:
-        note(f"stopped with {outcome.left} runs left; the same command resumes")
-    if not quiet:
-        note(
-            f"{outcome.done} done, {outcome.already_done} already there, "
-            f"{len(outcome.failed)} failed; results in {out}"
-        )
+            checkpoint_minutes=checkpoint_minutes,
+            json=json,
+            quiet=quiet,
+        ),
+    )
 
 
 def _print_plan(plan: Plan, out: Path, jobs: int, json: bool) -> None:

@@ -1,0 +1,133 @@
+"""Carries out a plan as the user asked, and says what came of it."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.bench.plan import Plan
+    from imitbench.bench.sweep import Outcome
+    from imitbench.executors.base import Executor
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a plan is carried out; nothing here changes a number.
+
+    Attributes:
+        out: Results folder.
+        executor: Name of the executor.
+        jobs: Runs at a time.
+        force: Whether completed runs are done again.
+        fail_fast: Whether the first failure stops the sweep.
+        checkpoint_minutes: Between two checkpoints of a run.
+        json: Whether the summary is one JSON document.
+        quiet: Whether progress is not shown.
+    """
+
+    out: Path = options.DEFAULT_OUT
+    executor: str = "local"
+    jobs: int = 1
+    force: bool = False
+    fail_fast: bool = False
+    checkpoint_minutes: float = 10.0
+    json: bool = False
+    quiet: bool = False
+
+
+def launch(plan: Plan, how: Launch) -> None:
+    """Runs a plan to its end, collects, and prints a short table.
+
+    Raises:
+        typer.Exit: With 130 when it was stopped, 1 when runs failed.
+    """
+    outcome = _execute(plan, how)
+    _summarize(plan, how, outcome)
+    if outcome.left:
+        raise typer.Exit(130)
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+def _execute(plan: Plan, how: Launch) -> Outcome:
+    from imitbench.bench.sweep import run_sweep
+    from imitbench.cli.progress import make_observer
+    from imitbench.cli.provenance import typed_command
+
+    pool = _executor(how)
+    # What the summary needs is loaded while the workers are busy. Not as a daemon: a process
+    # that ends in the middle of an import may crash.
+    loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
+    loader.start()
+    with make_observer(quiet=how.quiet) as observer:
+        outcome = run_sweep(
+            plan,
+            pool,
+            out=how.out,
+            command=typed_command(),
+            observer=observer,
+            force=how.force,
+            fail_fast=how.fail_fast,
+            checkpoint_s=60 * how.checkpoint_minutes,
+        )
+    loader.join()
+    return outcome
+
+
+def _executor(how: Launch) -> Executor:
+    from imitbench.bench.sweep import WORKER
+    from imitbench.executors.registry import make_executor
+
+    return make_executor(how.executor, entry=WORKER, jobs=how.jobs)
+
+
+def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
+    """Collects, then says what happened: counts and failures to stderr, scores to stdout."""
+    from imitbench.cli.output import note, print_json
+    from imitbench.report.tables import build_report
+    from imitbench.report.terminal import render_short
+    from imitbench.store import database
+    from imitbench.store.collector import collect
+
+    for left_out in collect(how.out).quarantined:
+        note(f"left out: {left_out.path}: {left_out.reason}")
+    wanted = {spec.run_id for spec in plan}
+    with database.reader(how.out) as connection:
+        scores = [row for row in database.read_scores(connection) if row.run_id in wanted]
+        failures = [row for row in database.read_failures(connection) if row.run_id in wanted]
+        references = [
+            row
+            for row in database.read_references(connection)
+            if row.suite == plan.suite.name and row.env in plan.environments
+        ]
+    if how.json:
+        document: dict[str, Any] = {
+            "already_done": outcome.already_done,
+            "done": outcome.done,
+            "failed": [row.model_dump(mode="json") for row in failures],
+            "left": outcome.left,
+            "not_applicable": [vars(pair) for pair in plan.not_applicable],
+            "scores": [row.model_dump(mode="json") for row in scores],
+        }
+        print_json(document)
+    else:
+        typer.echo(render_short(build_report(scores, failures, references)), nl=False)
+    for pair in plan.not_applicable:
+        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
+    for spec, failure in outcome.failed:
+        note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
+    if outcome.left:
+        note(f"stopped with {outcome.left} runs left; the same command resumes")
+    if not how.quiet:
+        note(
+            f"{outcome.done} done, {outcome.already_done} already there, "
+            f"{len(outcome.failed)} failed; results in {how.out}"
+        )
