@@ -63,23 +63,24 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
     from imitbench.cli.provenance import typed_command
 
     pool = _executor(how)
-    # What the summary needs is loaded while the workers are busy. Not as a daemon: a process
-    # that ends in the middle of an import may crash.
+    # What the summary needs is loaded while the workers are busy. It is waited for in any case:
+    # a process that ends in the middle of an import may crash.
     loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
     loader.start()
-    with make_observer(quiet=how.quiet) as observer:
-        outcome = run_sweep(
-            plan,
-            pool,
-            out=how.out,
-            command=typed_command(),
-            observer=observer,
-            force=how.force,
-            fail_fast=how.fail_fast,
-            checkpoint_s=60 * how.checkpoint_minutes,
-        )
-    loader.join()
-    return outcome
+    try:
+        with make_observer(quiet=how.quiet) as observer:
+            return run_sweep(
+                plan,
+                pool,
+                out=how.out,
+                command=typed_command(),
+                observer=observer,
+                force=how.force,
+                fail_fast=how.fail_fast,
+                checkpoint_s=60 * how.checkpoint_minutes,
+            )
+    finally:
+        loader.join()
 
 
 def _executor(how: Launch) -> Executor:
