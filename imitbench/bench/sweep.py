@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from imitbench.bench import artifacts, provenance
+from imitbench.bench import artifacts
 from imitbench.bench.interruption import Interruption, noted_interruption
 from imitbench.bench.job import CHECKPOINT_S, Job, pack_runs
 from imitbench.bench.plan import Plan
@@ -212,37 +213,24 @@ class _Sweep:
         if event.kind == "stopped":  # by somebody else: it goes on
             self._executor.submit([event.job])
             return
+        if event.kind == "died":
+            lines = event.detail.splitlines()
+            raise OSError(errno.EIO, f"{lines[0]} {lines[-1]}")
         for run in job.runs:
-            failure = self._failure(run, job, event)
-            if failure is None:
-                self._outcome.done += 1
-            else:
-                self._outcome.failed.append((run, failure))
-            self._observer.finished(run, failure)
+            directory = RunDirectory.of(self._out, run)
+            untouched = directory.outcome_stamp() == self._stamps[run.run_id]
+            if directory.is_done and not (job.force and untouched):
+                self._finished(run, None)
+            elif directory.failure_is_on_record:
+                self._finished(run, directory.read_failure())
+            else:  # it is another process's, which is not done with it
+                self._outcome.left += 1
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
 
-    def _failure(self, run: RunSpec, job: Job, event: JobEvent) -> RunFailure | None:
-        """Why a run of an ended job did not complete; `None` if it did."""
-        directory = RunDirectory.of(self._out, run)
-        untouched = directory.outcome_stamp() == self._stamps[run.run_id]
-        if event.kind == "died" and (untouched or not directory.has_outcome):
-            failure = _death_of(run, job, event.detail)
-            if not directory.is_done:
-                directory.fail(failure)
-            return failure
-        return None if directory.is_done else directory.read_failure()
-
-
-def _death_of(run: RunSpec, job: Job, detail: str) -> RunFailure:
-    first, _, last_words = detail.partition("\n")
-    return RunFailure(
-        run_id=run.run_id,
-        phase="worker",
-        error_type="WorkerDied",
-        message=first,
-        traceback=last_words,
-        failed_at=provenance.now(),
-        references=job.references,
-        provenance=provenance.describe(job.command, "cpu"),
-    )
+    def _finished(self, run: RunSpec, failure: RunFailure | None) -> None:
+        if failure is None:
+            self._outcome.done += 1
+        else:
+            self._outcome.failed.append((run, failure))
+        self._observer.finished(run, failure)

@@ -10,6 +10,9 @@ from pathlib import Path
 STOPPED = 75
 """Exit code of a worker that was asked to stop (SIGTERM, SIGUSR1) and can be resumed by giving
 its job to another one: EX_TEMPFAIL of sysexits.h."""
+RESTART = 76
+"""Exit code of a worker that asks for a fresh process to go on with the same job: what failed is
+on record, but has spoilt this process."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,8 @@ class JobEvent:
         job: The job file.
         kind: `started`; `finished` (its runs say themselves how they went); `stopped` (the
             worker was asked to stop, and the job can be submitted again); or `died` (the worker
-            went away in the middle).
-        detail: How the worker died, with its last words.
+            went away in the middle, and not even that could be put on record).
+        detail: How the worker died (first line), its last words, and what else went wrong.
     """
 
     job: Path
