@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
     from imitbench.bench.sweep import Outcome
     from imitbench.executors.base import Executor
+    from imitbench.executors.slurm.executor import ArrayRequest
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Launch:
         force: Whether completed runs are done again.
         fail_fast: Whether the first failure stops the sweep.
         checkpoint_minutes: Between two checkpoints of a run.
+        slurm: How tasks are submitted with the executor `slurm`.
+        wait: Whether this process waits for tasks that were submitted.
         json: Whether the summary is one JSON document.
         quiet: Whether progress is not shown.
     """
@@ -39,12 +43,37 @@ class Launch:
     force: bool = False
     fail_fast: bool = False
     checkpoint_minutes: float = 10.0
+    slurm: ArrayRequest | None = None
+    wait: bool = True
     json: bool = False
     quiet: bool = False
 
 
+def array_request(
+    executor: str, profile: Path | None, min_task_minutes: float
+) -> ArrayRequest | None:
+    """What the options of SLURM say; `None` for another executor.
+
+    Raises:
+        InputError: They go with another executor, or the profile is wrong.
+    """
+    from imitbench.errors import InputError
+
+    if executor != "slurm":
+        if profile is not None:
+            raise InputError(f"--profile {profile}: goes with --executor slurm only")
+        return None
+    from imitbench.executors.slurm.executor import ArrayRequest
+    from imitbench.executors.slurm.profile import Profile, read_profile
+
+    return ArrayRequest(
+        profile=Profile() if profile is None else read_profile(profile),
+        min_task_s=60 * min_task_minutes,
+    )
+
+
 def launch(plan: Plan, how: Launch) -> None:
-    """Runs a plan to its end, collects, and prints a short table.
+    """Runs a plan to its end, or submits it; collects, and prints a short table.
 
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed.
@@ -53,7 +82,7 @@ def launch(plan: Plan, how: Launch) -> None:
     _summarize(plan, how, outcome)
     if outcome.left:
         raise typer.Exit(130)
-    if outcome.failed:
+    if outcome.failed or outcome.lost:
         raise typer.Exit(1)
 
 
@@ -87,6 +116,10 @@ def _executor(how: Launch) -> Executor:
     from imitbench.bench.sweep import WORKER
     from imitbench.executors.registry import make_executor
 
+    if how.slurm is not None:
+        from imitbench.executors.slurm.executor import SlurmExecutor
+
+        return SlurmExecutor(WORKER, how.out, how.slurm, wait=how.wait)
     return make_executor(how.executor, entry=WORKER, jobs=how.jobs)
 
 
@@ -115,6 +148,8 @@ def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
             "done": outcome.done,
             "failed": [row.model_dump(mode="json") for row in failures],
             "left": outcome.left,
+            "queued": outcome.queued,
+            "lost": outcome.lost,
             "not_applicable": [vars(pair) for pair in plan.not_applicable],
             "scores": [row.model_dump(mode="json") for row in scores],
         }
@@ -127,6 +162,17 @@ def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
         note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
     if outcome.left:
         note(f"stopped with {outcome.left} runs left; the same command resumes")
+    if outcome.lost:
+        note(
+            f"{outcome.lost} runs left the queue before they were complete (cancelled, or their "
+            "node was lost); the same command resumes"
+        )
+    if outcome.queued:
+        where = "" if how.out == options.DEFAULT_OUT else f" --out {shlex.quote(str(how.out))}"
+        note(
+            f"{outcome.queued} runs are in the queue; follow them with "
+            f"`imitbench status --watch{where}`, stop them with `imitbench cancel{where}`"
+        )
     if not how.quiet:
         note(
             f"{outcome.done} done, {outcome.already_done} already there, "

@@ -10,6 +10,7 @@ import typer
 from imitbench import __version__
 from imitbench.cli import (
     algos,
+    cancel,
     collect,
     demos,
     doctor,
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("status")(status.status)
+app.command("cancel")(cancel.cancel)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
 app.command("sql")(sql.sql)

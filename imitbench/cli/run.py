@@ -2,58 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-
-from imitbench.cards.suite import BudgetName
 from imitbench.cli import options
-from imitbench.cli.launch import Launch, launch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imitbench.bench.plan import Plan
+from imitbench.cli.launch import Launch, array_request, launch
+from imitbench.cli.plan_table import print_plan
 
 
 def run(
-    algo: Annotated[
-        list[str], typer.Option("--algo", metavar="NAME", help="Algorithm; repeatable; or 'all'.")
-    ],
+    algo: options.Algo,
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = None,
-    seeds: Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")] = "3",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = 1,
+    seeds: options.Seeds = "3",
+    jobs: options.Jobs = 1,
     out: options.Out = options.DEFAULT_OUT,
-    set_: Annotated[
-        list[str],
-        typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
-    ] = [],  # noqa: B006 (typer copies it)
-    budget: Annotated[BudgetName, typer.Option("--budget", help="How much training.")] = "default",
-    n_demos: Annotated[
-        int | None, typer.Option("--n-demos", help="Demonstrations to learn from [all].")
-    ] = None,
-    source: Annotated[
-        str,
-        typer.Option("--source", help="Experts and demos: bundled, hub, path:DIR, or minari:NAME."),
-    ] = "bundled",
+    set_: options.Set = [],  # noqa: B006 (typer copies it)
+    budget: options.Budget = "default",
+    n_demos: options.NDemos = None,
+    source: options.Source = "bundled",
     lock: options.Lock = options.DEFAULT_LOCK,
-    executor: Annotated[
-        str, typer.Option("--executor", help="Where runs are done: local or inline.")
-    ] = "local",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and its expected cost only.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Do completed runs again.")] = False,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Stop at the first failure.")
-    ] = False,
-    checkpoint_minutes: Annotated[
-        float,
-        typer.Option(
-            "--checkpoint-minutes", min=0.0, help="Between checkpoints, from which runs resume."
-        ),
-    ] = 10.0,
+    executor: options.Executor = "local",
+    profile: options.Profile = None,
+    wait: options.Wait = False,
+    min_task_minutes: options.MinTaskMinutes = options.DEFAULT_MIN_TASK_MINUTES,
+    dry_run: options.DryRun = False,
+    force: options.Force = False,
+    fail_fast: options.FailFast = False,
+    checkpoint_minutes: options.CheckpointMinutes = 10.0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -80,65 +53,19 @@ def run(
         lock=read_lock(lock) if source == "hub" else None,
         tell=make_tell(quiet=quiet),
     )
+    how = Launch(
+        out=out,
+        executor=executor,
+        jobs=jobs,
+        force=force,
+        fail_fast=fail_fast,
+        checkpoint_minutes=checkpoint_minutes,
+        slurm=array_request(executor, profile, min_task_minutes),
+        wait=wait,
+        json=json,
+        quiet=quiet,
+    )
     if dry_run:
-        _print_plan(plan, out, jobs, json)
-        return
-    launch(
-        plan,
-        Launch(
-            out=out,
-            executor=executor,
-            jobs=jobs,
-            force=force,
-            fail_fast=fail_fast,
-            checkpoint_minutes=checkpoint_minutes,
-            json=json,
-            quiet=quiet,
-        ),
-    )
-
-
-def _print_plan(plan: Plan, out: Path, jobs: int, json: bool) -> None:
-    """Shows each cell with the expected time of what is still to do."""
-    from collections import defaultdict
-
-    from imitbench.bench.cost import expected_seconds
-    from imitbench.cli.output import duration, note, print_json, print_table
-    from imitbench.errors import InputError
-    from imitbench.store import database
-    from imitbench.store.run_dir import RunDirectory
-
-    try:
-        with database.reader(out) as connection:
-            history = database.read_durations(connection)
-    except InputError:
-        history = {}
-    cards = {card.name: card for card, _ in plan.algorithms}
-    cells: dict[tuple[str, str, str], dict[str, Any]] = defaultdict(
-        lambda: {"runs": 0, "done": 0, "seconds": 0.0}
-    )
-    for spec in plan:
-        budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
-        cell = cells[spec.algo_label, spec.environment.id, budget]
-        cell["runs"] += 1
-        if RunDirectory.of(out, spec).is_done:
-            cell["done"] += 1
-        else:
-            cell["seconds"] += expected_seconds(
-                spec, cards[spec.algo], plan.environments[spec.environment.id], history
-            )
-    rows = [
-        {"algo": algo, "env": env, "budget": budget, **cell}
-        for (algo, env, budget), cell in cells.items()
-    ]
-    total = sum(row["seconds"] for row in rows) / jobs
-    if json:
-        print_json({"cells": rows, "expected_seconds": total})
-        return
-    print_table(
-        ["algorithm", "environment", "training", "runs", "done", "expected"],
-        [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
-    )
-    for pair in plan.not_applicable:
-        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
-    note(f"expected time with --jobs {jobs}: about {duration(total)}")
+        print_plan(plan, how)
+    else:
+        launch(plan, how)

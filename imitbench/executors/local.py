@@ -32,7 +32,7 @@ class LocalExecutor(Executor):
             for _ in range(jobs)
         ]
 
-    def submit(self, jobs: Sequence[Path]) -> None:
+    def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
         """Queues job files; idle workers take them at once."""
         for job in jobs:
             self._waiting.put(job)
