@@ -13,7 +13,7 @@ def cancel(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
 
     Example: imitbench cancel --out runs
     """
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import count, note, print_json
     from imitbench.errors import InputError
     from imitbench.executors.slurm.queue import require_slurm
     from imitbench.executors.slurm.submission import cancel_submissions, read_submissions
@@ -27,4 +27,4 @@ def cancel(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
     if json:
         print_json({"cancelled_tasks": tasks})
     else:
-        note(f"{tasks} tasks cancelled" if tasks else f"nothing of {out} is in the queue")
+        note(f"{count(tasks, 'task')} cancelled" if tasks else f"nothing of {out} is in the queue")

@@ -50,6 +50,11 @@ def on_terminal() -> bool:
     return sys.stderr.isatty()
 
 
+def count(number: int, noun: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """Seconds as people say them: `8 s`, `3 min`, `2 h 05 min`."""
     if seconds < 90:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def print_plan(plan: Plan, how: Launch) -> None:
     """Shows each cell with the expected time of what is still to do."""
     from imitbench.bench.cost import Estimates
-    from imitbench.cli.output import duration, note, print_json, print_table
+    from imitbench.cli.output import count, duration, note, print_json, print_table
     from imitbench.store.run_dir import RunDirectory
 
     estimates = Estimates(plan, how.out)
@@ -53,10 +53,11 @@ def print_plan(plan: Plan, how: Launch) -> None:
         note(f"expected time with --jobs {how.jobs}: about {duration(total)}")
         return
     print_table(["sbatch", ""], [list(pair) for pair in submission["sbatch"].items()])
-    arrays = "" if submission["arrays"] is None else f" in {submission['arrays']} job arrays"
+    arrays = submission["arrays"]
+    inside = "" if arrays is None else f" in {count(arrays, 'job array')}"
     note(
-        f"{len(ahead)} runs as {submission['tasks']} tasks{arrays}, about {duration(total)} of "
-        "one core in all"
+        f"{count(len(ahead), 'run')} as {count(submission['tasks'], 'task')}{inside}, about "
+        f"{duration(total)} of one core in all"
     )
 
 

@@ -3,63 +3,17 @@
 import json
 import os
 import shutil
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from support.command import call_imitbench
-
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "slurm" / "dev-cluster.sh"
-# A process that is gone for good is noticed soon, and no test waits for the scheduler.
-SETTINGS = ["SlurmdTimeout=5", "KillWait=5", "SchedulerParameters=sched_interval=1"]
-PATIENCE_S = 120.0
+from support.slurm import Cluster, tell, wait_for
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slurm)
-
-
-class Cluster:
-    """Starts, stops and disturbs the cluster."""
-
-    def start(self, *settings):
-        names = {setting.partition("=")[0] for setting in settings}
-        default = [each for each in SETTINGS if each.partition("=")[0] not in names]
-        subprocess.run([SCRIPT, "start", *default, *settings], check=True, stdout=subprocess.PIPE)
-
-    def stop(self):
-        subprocess.run([SCRIPT, "stop"], check=True, stdout=subprocess.PIPE)
-
-    def queue(self):
-        """State and number of restarts of each job in the queue, by its id."""
-        answer = subprocess.run(
-            ["squeue", "--noheader", "--array", "--format=%i|%T"],
-            check=True, capture_output=True, text=True,
-        ).stdout  # fmt: skip
-        return dict(line.split("|") for line in answer.splitlines())
-
-    def release(self):
-        """Lets jobs that were put back start at once: SLURM makes them wait for two minutes."""
-        for job, state in self.queue().items():
-            if state == "PENDING":
-                subprocess.run(
-                    ["scontrol", "update", f"JobId={job}", "StartTime=now"],
-                    check=False, capture_output=True,
-                )  # fmt: skip
-
-    def wait_until_empty(self):
-        wait_for(lambda: self.release() or not self.queue(), "the queue to become empty")
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s for {what}"
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +31,7 @@ def whole_cluster():
 @pytest.fixture
 def cluster(whole_cluster):
     yield whole_cluster
-    subprocess.run(["scancel", "--user=root"], check=True)
+    tell("scancel", "--user=root")
     wait_for(lambda: not whole_cluster.queue(), "the queue to become empty")
 
 

@@ -91,12 +91,16 @@ def cancel_arrays(arrays: Sequence[str]) -> None:
 
 
 def requeue(job_id: str) -> None:
-    """Puts a running job back into the queue.
+    """Puts a running job back into the queue; one that was cancelled or preempted is left alone.
 
     Raises:
         SchedulerError: The scheduler does not answer, or refuses.
     """
-    _run("scontrol", "requeue", job_id)
+    state = _run("squeue", "--noheader", f"--jobs={job_id}", "--format=%T").strip()
+    if state == "RUNNING":
+        _run("scontrol", "requeue", job_id)
+    else:
+        raise SchedulerError(f"job {job_id} is {state.lower() or 'gone'}")
 
 
 def max_array_size() -> int:

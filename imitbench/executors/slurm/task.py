@@ -114,8 +114,7 @@ class SlurmTask:
         try:
             requeue(os.environ["SLURM_JOB_ID"])
         except SchedulerError as error:
-            # A preempted job is put back by the scheduler itself, which then refuses.
-            print(f"not requeued by itself: {error}", file=sys.stderr)
+            print(f"not put back by this task: {error}", file=sys.stderr)
 
 
 def _serve(process: WorkerProcess, waiting: queue.SimpleQueue[Path], stop: threading.Event) -> None:
