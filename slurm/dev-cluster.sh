@@ -33,8 +33,9 @@ write_conf() {
         fail "$conf belongs to another cluster; this one must not be set up beside it"
     fi
     mkdir -p "$(dirname "$conf")" "$home/state" "$home/spool"
-    local memory
-    memory=$(awk '/MemTotal/ { print int($2 / 1024 * 0.9) }' /proc/meminfo)
+    # The real sockets and cores: with others, a node that comes back may crash the controller.
+    local hardware
+    hardware=$(slurmd -C | head -n 1 | grep -oE '(CPUs|Boards|SocketsPerBoard|CoresPerSocket|ThreadsPerCore|RealMemory)=[0-9]+' | tr '\n' ' ')
     {
         echo "$marker"
         echo "ClusterName=dev"
@@ -56,7 +57,7 @@ write_conf() {
         echo "SlurmdLogFile=$home/slurmd.log"
         echo "StateSaveLocation=$home/state"
         echo "SlurmdSpoolDir=$home/spool"
-        echo "NodeName=$node NodeHostname=$(hostname) NodeAddr=127.0.0.1 CPUs=$(nproc) RealMemory=$memory"
+        echo "NodeName=$node NodeHostname=$(hostname) NodeAddr=127.0.0.1 $hardware"
         echo "PartitionName=debug Nodes=$node Default=YES MaxTime=INFINITE State=UP"
         # Of a setting that is given twice, the last value counts; those given here stand alone.
         for setting in "MaxArraySize=10001" "KillWait=30" "SlurmdTimeout=60" \
