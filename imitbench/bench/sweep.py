@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -68,6 +69,8 @@ def run_sweep(
     fail_fast: bool = False,
     pack: int = 1,
     checkpoint_s: float = CHECKPOINT_S,
+    retries: int = 0,
+    timeout_s: float | None = None,
 ) -> Outcome:
     """Runs a plan to its end.
 
@@ -81,6 +84,8 @@ def run_sweep(
         fail_fast: Whether the first failure stops the sweep.
         pack: Most runs in one job.
         checkpoint_s: Least seconds between two checkpoints of a run.
+        retries: How often a run that failed, or killed its worker, is tried again.
+        timeout_s: Seconds that an attempt at a run may take.
 
     Returns:
         What happened to each run. Interrupting returns too, with `left` above zero: the first
@@ -101,7 +106,13 @@ def run_sweep(
         SweepFile.of(out, runs, command).write(out)
         with noted_interruption(wanted=executor.prompt) as interruption:
             sweep.submit(
-                open_runs, command=command, force=force, pack=pack, checkpoint_s=checkpoint_s
+                open_runs,
+                command=command,
+                force=force,
+                pack=pack,
+                checkpoint_s=checkpoint_s,
+                retries=retries,
+                timeout_s=timeout_s,
             )
             sweep.watch(interruption, fail_fast=fail_fast)
     except KeyboardInterrupt:
@@ -159,6 +170,8 @@ class _Sweep:
         force: bool,
         pack: int,
         checkpoint_s: float,
+        retries: int,
+        timeout_s: float | None,
     ) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
         root = artifacts.source_root(source, suite.name)
@@ -171,6 +184,8 @@ class _Sweep:
                 command=command,
                 force=force,
                 checkpoint_s=checkpoint_s,
+                retries=retries,
+                timeout_s=timeout_s,
             )
             self._jobs[job.write()] = job
             for run in members:
@@ -202,7 +217,8 @@ class _Sweep:
                     self._outcome.done += 1
                 else:
                     self._outcome.left += 1
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # it may be why everything stops
+                path.unlink(missing_ok=True)
         self._jobs.clear()
 
     def _handle(self, event: JobEvent) -> None:

@@ -16,7 +16,6 @@ from support.observer import Recorder
 
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
-from imitbench.executors.registry import make_executor
 from imitbench.policies.storage import load_policy
 from imitbench.store.run_dir import RunDirectory
 
