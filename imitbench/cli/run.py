@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from imitbench.cards.suite import BudgetName
-from imitbench.cli import options
+from imitbench.cli import options, run_options
 from imitbench.cli.launch import Launch, launch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from imitbench.bench.plan import Plan
 
 
 def run(
-    algo: Annotated[
-        list[str], typer.Option("--algo", metavar="NAME", help="Algorithm; repeatable; or 'all'.")
-    ],
+    algo: run_options.Algo,
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = None,
-    seeds: Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")] = "3",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = 1,
+    seeds: run_options.Seeds = "3",
+    jobs: run_options.Jobs = None,
     out: options.Out = options.DEFAULT_OUT,
-    set_: Annotated[
-        list[str],
-        typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
-    ] = [],  # noqa: B006 (typer copies it)
-    budget: Annotated[BudgetName, typer.Option("--budget", help="How much training.")] = "default",
-    n_demos: Annotated[
-        int | None, typer.Option("--n-demos", help="Demonstrations to learn from [all].")
-    ] = None,
-    source: Annotated[
-        str,
-        typer.Option("--source", help="Experts and demos: bundled, hub, path:DIR, or minari:NAME."),
-    ] = "bundled",
+    set_: run_options.Set = [],  # noqa: B006 (typer copies it)
+    budget: run_options.Budget = "default",
+    n_demos: run_options.Demos = None,
+    source: run_options.Source = "bundled",
     lock: options.Lock = options.DEFAULT_LOCK,
-    executor: Annotated[
-        str, typer.Option("--executor", help="Where runs are done: local or inline.")
-    ] = "local",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and its expected cost only.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Do completed runs again.")] = False,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Stop at the first failure.")
-    ] = False,
-    checkpoint_minutes: Annotated[
-        float,
-        typer.Option(
-            "--checkpoint-minutes", min=0.0, help="Between checkpoints, from which runs resume."
-        ),
-    ] = 10.0,
+    executor: run_options.Executor = "local",
+    device: run_options.Device = "auto",
+    gpus: run_options.Gpus = None,
+    per_gpu: run_options.PerGpu = None,
+    retries: run_options.Retries = 0,
+    timeout: run_options.Timeout = None,
+    max_mem: run_options.MaxMem = None,
+    dry_run: run_options.DryRun = False,
+    force: run_options.Force = False,
+    fail_fast: run_options.FailFast = False,
+    checkpoint_minutes: run_options.CheckpointMinutes = 10.0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -64,41 +44,50 @@ def run(
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
+    from imitbench.bench.devices import choose_device, parse_gpus
     from imitbench.bench.plan import make_plan, parse_overrides, parse_seeds
     from imitbench.bench.spec import Settings
     from imitbench.cli.hub_progress import make_tell
     from imitbench.hub.lock_file import read_lock
+    from imitbench.util.quantities import parse_duration, parse_size
 
+    chosen = choose_device(device, parse_gpus(gpus) if gpus is not None else ())
+    how = Launch(
+        out=out,
+        executor=executor,
+        jobs=run_options.count_workers(jobs, chosen.gpus, per_gpu),
+        gpus=chosen.gpus,
+        max_memory=parse_size(max_mem, option="--max-mem") if max_mem is not None else None,
+        retries=retries,
+        timeout_s=parse_duration(timeout, option="--timeout") if timeout is not None else None,
+        force=force,
+        fail_fast=fail_fast,
+        checkpoint_minutes=checkpoint_minutes,
+        json=json,
+        quiet=quiet,
+    )
     plan = make_plan(
         algorithms=algo,
         suite=suite,
         environment=env,
         seeds=parse_seeds(seeds),
         settings=Settings(
-            source=source, budget=budget, n_demos=n_demos, overrides=parse_overrides(set_)
+            source=source,
+            budget=budget,
+            n_demos=n_demos,
+            overrides=parse_overrides(set_),
+            device=chosen.device,
         ),
         lock=read_lock(lock) if source == "hub" else None,
         tell=make_tell(quiet=quiet),
     )
     if dry_run:
-        _print_plan(plan, out, jobs, json)
-        return
-    launch(
-        plan,
-        Launch(
-            out=out,
-            executor=executor,
-            jobs=jobs,
-            force=force,
-            fail_fast=fail_fast,
-            checkpoint_minutes=checkpoint_minutes,
-            json=json,
-            quiet=quiet,
-        ),
-    )
+        _print_plan(plan, how)
+    else:
+        launch(plan, how)
 
 
-def _print_plan(plan: Plan, out: Path, jobs: int, json: bool) -> None:
+def _print_plan(plan: Plan, how: Launch) -> None:
     """Shows each cell with the expected time of what is still to do."""
     from collections import defaultdict
 
@@ -109,7 +98,7 @@ def _print_plan(plan: Plan, out: Path, jobs: int, json: bool) -> None:
     from imitbench.store.run_dir import RunDirectory
 
     try:
-        with database.reader(out) as connection:
+        with database.reader(how.out) as connection:
             history = database.read_durations(connection)
     except InputError:
         history = {}
@@ -117,22 +106,26 @@ def _print_plan(plan: Plan, out: Path, jobs: int, json: bool) -> None:
     cells: dict[tuple[str, str, str], dict[str, Any]] = defaultdict(
         lambda: {"runs": 0, "done": 0, "seconds": 0.0}
     )
+    longest = 0.0
     for spec in plan:
         budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
         cell = cells[spec.algo_label, spec.environment.id, budget]
         cell["runs"] += 1
-        if RunDirectory.of(out, spec).is_done:
+        if RunDirectory.of(how.out, spec).is_done:
             cell["done"] += 1
         else:
-            cell["seconds"] += expected_seconds(
+            seconds = expected_seconds(
                 spec, cards[spec.algo], plan.environments[spec.environment.id], history
             )
+            cell["seconds"] += seconds
+            longest = max(longest, seconds)
     rows = [
         {"algo": algo, "env": env, "budget": budget, **cell}
         for (algo, env, budget), cell in cells.items()
     ]
-    total = sum(row["seconds"] for row in rows) / jobs
-    if json:
+    # However many workers there are, the longest run takes its time.
+    total = max(longest, sum(row["seconds"] for row in rows) / how.jobs)
+    if how.json:
         print_json({"cells": rows, "expected_seconds": total})
         return
     print_table(
@@ -141,4 +134,4 @@ def _print_plan(plan: Plan, out: Path, jobs: int, json: bool) -> None:
     )
     for pair in plan.not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
-    note(f"expected time with --jobs {jobs}: about {duration(total)}")
+    note(f"expected time with --jobs {how.jobs}: about {duration(total)}")

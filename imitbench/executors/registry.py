@@ -8,6 +8,7 @@ from imitbench.errors import InputError, did_you_mean
 from imitbench.executors.base import Executor
 from imitbench.executors.inline import InlineExecutor
 from imitbench.executors.local import LocalExecutor
+from imitbench.executors.memory import can_measure
 
 _NAMES = ("inline", "local")
 
@@ -30,8 +31,10 @@ def make_executor(
         max_memory: Bytes that a worker of this machine, with its children, may use.
 
     Raises:
-        InputError: No such executor.
+        InputError: No such executor, or it cannot limit memory.
     """
+    if max_memory is not None and (name == "inline" or not can_measure()):
+        raise InputError("--max-mem: only worker processes on Linux can be limited; leave it out")
     if name == "inline":
         return InlineExecutor(entry)
     if name == "local":
