@@ -219,6 +219,21 @@ def check_cuda(gpus: Sequence[str], facts: CudaFacts) -> None:
         )
 
 
+def require_device(device: DeviceClass) -> None:
+    """Makes sure in a worker that a run uses what its identity says.
+
+    Libraries that find no GPU use the CPU instead, without a word.
+
+    Raises:
+        InputError: It cannot be used here.
+    """
+    if device == "cuda":
+        import torch as th
+
+        if not th.cuda.is_available():
+            raise InputError(f"device cuda: {explain_cuda(find_cuda())[1]}")
+
+
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 

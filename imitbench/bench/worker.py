@@ -30,6 +30,7 @@ import numpy as np
 from imitbench.bench import artifacts, provenance
 from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.deaths import after_death, attempt_of, is_settled
+from imitbench.bench.devices import require_device
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
@@ -175,6 +176,7 @@ class _Run:
         repeat_exactly(spec.device)
         seed_everything(derive_seed(spec.seed, "training"))
         self._enter("load")
+        require_device(spec.device)
         learner, demos = self._load()
         environments = spec.protocol.environments
         with Evaluator(spec.environment, environments, check=self._check) as evaluator:
