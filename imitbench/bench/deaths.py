@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from pathlib import Path
 
 from imitbench.bench import provenance
 from imitbench.bench.job import Job
+from imitbench.bench.time_limit import explain_alarm
 from imitbench.store.records import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
 
@@ -91,7 +93,10 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
             )
         )
 
-    message = f"{how}, in phase {phase}"
+    kind = "WorkerDied"
+    if job.timeout_s is not None and signal.SIGALRM.name in how:
+        kind, how = "TimedOut", explain_alarm(job.timeout_s)
+    message = f"{how} (in phase {phase})"
     with directory.log.open("a") as log:
         log.write(f"attempt {attempt} of {job.retries + 1}: {message}\n")
     if attempt <= job.retries:
@@ -102,7 +107,7 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
         RunFailure(
             run_id=spec.run_id,
             phase="worker",
-            error_type="WorkerDied",
+            error_type=kind,
             message=message,
             traceback=f"{last_words}\n\nEnd of {directory.log.name}:\n{_tail(directory.log)}",
             failed_at=provenance.now(),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.bench import artifacts, provenance
+from imitbench.bench.devices import explain_cuda, find_cuda
 from imitbench.bench.environments import make_environment
 from imitbench.bench.spec import environment_spec
 from imitbench.bench.sweep import check_writable
@@ -67,13 +68,10 @@ def _packages() -> str:
 
 
 def _device() -> str:
-    import torch as th
-
-    if th.version.cuda is None:
-        return "cpu (torch is a CPU build)"
-    if not th.cuda.is_available():
-        return f"cpu (torch is built for CUDA {th.version.cuda}, but no usable GPU was found)"
-    return f"cuda: {th.cuda.get_device_name()}"
+    ok, line = explain_cuda(find_cuda())
+    if not ok:
+        raise OSError(line)
+    return line
 
 
 def _results_folder(out: Path) -> str:

@@ -74,7 +74,7 @@ def describe(command: str, device: str) -> Provenance:
     if device == "cuda":
         import torch as th
 
-        gpu = th.cuda.get_device_name()
+        gpu = th.cuda.get_device_name() if th.cuda.is_available() else None
     return Provenance(
         imitbench=imitbench.__version__,
         git_sha=git_sha(),

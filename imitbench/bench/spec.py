@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from imitbench.bench import artifacts
+from imitbench.bench.devices import DeviceClass
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
@@ -29,12 +30,14 @@ class Settings:
         budget: Name of the budget.
         n_demos: Trajectories to use; `None` for all.
         overrides: Hyper-parameters as text, `name` or `algorithm.name`.
+        device: Class of the processor, on which numbers depend.
     """
 
     source: str = "bundled"
     budget: BudgetName = "default"
     n_demos: int | None = None
     overrides: dict[str, str] = field(default_factory=dict)
+    device: DeviceClass = "cpu"
 
 
 def make_spec(
@@ -62,6 +65,9 @@ def make_spec(
     root = artifacts.source_root(settings.source, suite.name)
     needs = algorithm.needs
     defaults = algorithm.resolve({})
+    different = {n: value for n, value in hyperparameters.items() if value != defaults[n]}
+    if settings.device != "cpu":  # other numbers, which no table may mix with those of the CPU
+        different["device"] = settings.device
 
     def place(part: artifacts.Part) -> artifacts.Place:
         return artifacts.place_of(root, part, settings.source, environment, suite.name)
@@ -77,10 +83,9 @@ def make_spec(
         seed=seed,
         budget=_budget(algorithm, environment, settings.budget),
         protocol=Protocol(),
+        device=settings.device,
         uses_reward=needs.true_reward,
-        variant=",".join(
-            f"{name}={value}" for name, value in hyperparameters.items() if value != defaults[name]
-        ),
+        variant=",".join(f"{name}={value}" for name, value in different.items()),
     )
 
 

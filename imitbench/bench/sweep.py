@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -73,6 +74,8 @@ def run_sweep(
     fail_fast: bool = False,
     pack: int = 1,
     checkpoint_s: float = CHECKPOINT_S,
+    retries: int = 0,
+    timeout_s: float | None = None,
 ) -> Outcome:
     """Runs a plan to its end.
 
@@ -86,6 +89,8 @@ def run_sweep(
         fail_fast: Whether the first failure stops the sweep.
         pack: Most runs in one job.
         checkpoint_s: Least seconds between two checkpoints of a run.
+        retries: How often a run that failed, or killed its worker, is tried again.
+        timeout_s: Seconds that an attempt at a run may take.
 
     Returns:
         What happened to each run. Interrupting returns too, with `left` above zero: the first
@@ -112,6 +117,8 @@ def run_sweep(
                 force=force,
                 pack=pack,
                 checkpoint_s=checkpoint_s,
+                retries=retries,
+                timeout_s=timeout_s,
             )
             if executor.detached:
                 sweep.stop()
@@ -186,6 +193,8 @@ class _Sweep:
         force: bool,
         pack: int,
         checkpoint_s: float,
+        retries: int,
+        timeout_s: float | None,
     ) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
         root = artifacts.source_root(source, suite.name)
@@ -200,6 +209,8 @@ class _Sweep:
                 command=command,
                 force=force,
                 checkpoint_s=checkpoint_s,
+                retries=retries,
+                timeout_s=timeout_s,
             )
             path = job.write()
             self._take(path, job)
@@ -247,7 +258,8 @@ class _Sweep:
                 else:
                     self._outcome.left += 1
             if not queued:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # it may be why everything stops
+                    path.unlink(missing_ok=True)
         self._jobs.clear()
 
     def _handle(self, event: JobEvent) -> None:

@@ -5,12 +5,14 @@ python -m imitbench.bench.worker -           job files named on standard input, 
 each is answered by a line on standard output
 
 Exit codes: 0 when every run has an outcome, be it a failure on record; 75 when it was asked to
-stop (SIGTERM, SIGUSR1) and left runs that the same job resumes; 2 when nothing could be done.
+stop (SIGTERM, SIGUSR1) and left runs that the same job resumes; 76 when it asks for a fresh process
+to go on with the job (only when jobs are named on standard input); 2 when nothing could be done.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib
 import math
 import os
@@ -28,18 +30,24 @@ import numpy as np
 from imitbench.bench import artifacts, provenance
 from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.deaths import after_death, attempt_of, is_settled
+from imitbench.bench.devices import require_device
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import GRACE_S, RunStoppedError, StopRequest, noted_stop
+from imitbench.bench.time_limit import TimedOut, TimeLimit
 from imitbench.errors import InputError
-from imitbench.executors.base import STOPPED
+from imitbench.executors.base import RESTART, STOPPED
 from imitbench.stats.references import normalize
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.records import ArtifactSpec, RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
-from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
+from imitbench.util.torch_startup import (
+    leave_compiler_unloaded,
+    repeat_exactly,
+    use_one_thread,
+)
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
@@ -49,27 +57,40 @@ __all__ = ["after_death", "main", "make_learner", "run_job"]
 Phase = Literal["load", "setup", "train", "evaluate", "save"]
 
 
-def run_job(job: Job, stop: StopRequest | None = None) -> None:
+class SpoiltProcessError(BaseException):
+    """A failure, which is on record, may have spoilt all that this process does later."""
+
+
+def run_job(job: Job, stop: StopRequest | None = None, *, supervised: bool = False) -> None:
     """Does every run of a job that is not done yet.
 
     A run that another process is working on is left to it and looked at again at the end. A
-    run that fails leaves `error.json` and does not stop the others.
+    run that fails as often as it may leaves `error.json` and does not stop the others.
 
     Args:
         job: What to do.
         stop: Made when the process is asked to stop.
+        supervised: Whether this process is expendable: whoever started it sees to it that its
+            death is put on record, and gives the job to another one.
 
     Raises:
         RunStoppedError: It was; the run it was at can be resumed from where it stopped.
+        SpoiltProcessError: Another process should go on with the job; only when supervised.
     """
     stop = stop or StopRequest()
-    busy = [spec for spec in job.runs if not _claim_and_run(job, spec, stop, wait=False)]
+
+    def do(spec: RunSpec, *, wait: bool) -> bool:
+        return _claim_and_run(job, spec, stop, supervised=supervised, wait=wait)
+
+    busy = [spec for spec in job.runs if not do(spec, wait=False)]
     for spec in busy:
-        while not _claim_and_run(job, spec, stop, wait=True):
+        while not do(spec, wait=True):
             pass
 
 
-def _claim_and_run(job: Job, spec: RunSpec, stop: StopRequest, *, wait: bool) -> bool:
+def _claim_and_run(
+    job: Job, spec: RunSpec, stop: StopRequest, *, supervised: bool, wait: bool
+) -> bool:
     """Runs `spec` unless it is done; `False` when another process holds it."""
     stop.check()
     directory = RunDirectory.of(Path(job.out), spec)
@@ -78,11 +99,13 @@ def _claim_and_run(job: Job, spec: RunSpec, stop: StopRequest, *, wait: bool) ->
         if not claimed:
             return False
         done_by_other = wait and directory.outcome_stamp() != started_as
-        if not done_by_other and not is_settled(job, spec):
+        while not done_by_other and not is_settled(job, spec):
+            stop.check()
             status = directory.last_status()
             begun = status is not None and status.job == job.id
             try:
-                _Run(job, spec, directory, stop).execute(afresh=job.force and not begun)
+                run = _Run(job, spec, directory, stop, supervised)
+                run.execute(afresh=job.force and not begun)
             except LeaseLostError as error:
                 print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
                 return False
@@ -104,16 +127,22 @@ class _Run:
     spec: RunSpec
     directory: RunDirectory
     stop: StopRequest
+    supervised: bool
     progress: Progress = field(default_factory=Progress)
     attempt: int = 1
+    limit: TimeLimit = field(default_factory=lambda: TimeLimit(None))
     phase: Phase = "load"
 
     def execute(self, *, afresh: bool) -> None:
+        """Makes one attempt, which may go on from the checkpoint of the one before."""
         self.attempt = attempt_of(self.job, self.directory)
+        self.limit = TimeLimit(self.job.timeout_s)
         self.directory.begin(self.spec, afresh=afresh)
         with self.directory.log.open("a", buffering=1) as log, _output_to(log):
+            print(f"-- {provenance.now()} on {socket.gethostname()}: {self._attempt_in_words()}")
             try:
-                result = self._run()
+                with self.limit.enforced() if self.supervised else contextlib.nullcontext():
+                    result = self._run()
             except LeaseLostError:
                 raise
             except RunStoppedError:
@@ -122,17 +151,32 @@ class _Run:
                     self._tell("interrupted")
                 raise
             except Exception as error:
-                traceback.print_exc()
-                self._tell("failed")
-                self.directory.fail(self._failure(error))
+                self._failed(error)
             else:
                 self._tell("done")
                 self.directory.finish(result)
 
+    def _failed(self, error: Exception) -> None:
+        traceback.print_exc()
+        print(f"{self._attempt_in_words()} failed")
+        if self.attempt <= self.job.retries:
+            self.attempt += 1
+            self._tell("interrupted")
+        else:
+            self._tell("failed")
+            self.directory.fail(self._failure(error))
+        if self.supervised and self.spec.device == "cuda":
+            raise SpoiltProcessError
+
+    def _attempt_in_words(self) -> str:
+        return f"attempt {self.attempt} of {self.job.retries + 1}"
+
     def _run(self) -> RunResult:
         spec, started_at, started = self.spec, provenance.now(), time.monotonic()
+        repeat_exactly(spec.device)
         seed_everything(derive_seed(spec.seed, "training"))
         self._enter("load")
+        require_device(spec.device)
         learner, demos = self._load()
         environments = spec.protocol.environments
         with Evaluator(spec.environment, environments, check=self._check) as evaluator:
@@ -203,9 +247,12 @@ class _Run:
 
         def offer() -> None:
             self.directory.check_claim()
-            if self.stop.made:
+            try:
+                self.stop.check()
+                self.limit.check(self.phase)
+            except (RunStoppedError, TimedOut):
                 self._save_at_once(checkpoints, learner, progress())
-                raise RunStoppedError
+                raise
             checkpoints.save_if_due(learner, progress)
 
         env_steps = learner.train(self.spec.budget, self._record, offer)
@@ -222,7 +269,9 @@ class _Run:
         """Leaves a run that is not to go on, unless it is about to be complete."""
         self.directory.check_claim()
         if self.phase != "save":
-            self.stop.check(grace_s=GRACE_S if self.phase == "evaluate" else 0.0)
+            grace_s = GRACE_S if self.phase == "evaluate" else 0.0
+            self.stop.check(grace_s)
+            self.limit.check(self.phase, grace_s)
 
     def _load(self) -> tuple[Learner, list[TrajectoryWithRew]]:
         learner = make_learner(self.spec)
@@ -338,7 +387,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns:
         0, also when runs failed: their failure is on record. 75 when asked to stop: the same
-        job resumes. 2 for a malformed job, or when the results folder cannot be written.
+        job resumes. 76 to be replaced by a fresh process. 2 for a malformed job, or when the
+        results folder cannot be written.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if len(arguments) != 1:
@@ -354,6 +404,8 @@ def main(arguments: list[str] | None = None) -> int:
                 run_job(Job.read(Path(arguments[0])), stop)
     except RunStoppedError:
         return STOPPED
+    except SpoiltProcessError:
+        return RESTART
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
@@ -368,12 +420,13 @@ def _serve(stop: StopRequest) -> None:
     # Open until the process ends: whoever sees the end of it may ask for the exit code.
     answers = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    faulthandler.enable(2)  # a crash in C says where
     while True:
         with stop.idle():
             line = sys.stdin.readline()
         if not line:
             return
-        run_job(Job.read(Path(line.strip())), stop)
+        run_job(Job.read(Path(line.strip())), stop, supervised=True)
         os.write(answers, f"{line.strip()}\n".encode())
 
 

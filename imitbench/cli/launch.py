@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 import threading
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ class Launch:
         out: Results folder.
         executor: Name of the executor.
         jobs: Runs at a time.
+        gpus: GPUs that they use in turn, by number or UUID.
+        max_memory: Bytes that each worker may use.
+        retries: How often a run that failed is tried again.
+        timeout_s: Seconds that an attempt at a run may take.
         force: Whether completed runs are done again.
         fail_fast: Whether the first failure stops the sweep.
         checkpoint_minutes: Between two checkpoints of a run.
@@ -40,6 +45,10 @@ class Launch:
     out: Path = options.DEFAULT_OUT
     executor: str = "local"
     jobs: int = 1
+    gpus: tuple[str, ...] = ()
+    max_memory: int | None = None
+    retries: int = 0
+    timeout_s: float | None = None
     force: bool = False
     fail_fast: bool = False
     checkpoint_minutes: float = 10.0
@@ -107,6 +116,8 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
                 force=how.force,
                 fail_fast=how.fail_fast,
                 checkpoint_s=60 * how.checkpoint_minutes,
+                retries=how.retries,
+                timeout_s=how.timeout_s,
             )
     finally:
         loader.join()
@@ -120,7 +131,26 @@ def _executor(how: Launch) -> Executor:
         from imitbench.executors.slurm.executor import SlurmExecutor
 
         return SlurmExecutor(WORKER, how.out, how.slurm, wait=how.wait)
-    return make_executor(how.executor, entry=WORKER, jobs=how.jobs)
+    return make_executor(
+        how.executor,
+        entry=WORKER,
+        jobs=how.jobs,
+        gpus=_gpus_for_workers(how) if how.gpus else (),
+        max_memory=how.max_memory,
+    )
+
+
+def _gpus_for_workers(how: Launch) -> tuple[str, ...]:
+    """Makes sure that the GPUs are there, and names them as workers need it."""
+    from imitbench.bench.devices import check_cuda, find_cuda, visible_gpus
+
+    visible = visible_gpus(how.gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if how.executor == "inline":  # this process is the worker, and has not looked for GPUs yet
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible[0]
+        check_cuda(("0",), find_cuda())
+    elif how.executor == "local":
+        check_cuda(how.gpus, find_cuda())
+    return visible
 
 
 def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:

@@ -20,16 +20,36 @@ class LocalExecutor(Executor):
     Args:
         entry: Module of the worker.
         jobs: Number of worker processes.
+        gpus: GPUs that the workers use in turn, as CUDA_VISIBLE_DEVICES names them; without
+            any, the workers see none.
+        max_memory: Bytes above which a worker, with its children, is killed.
     """
 
-    def __init__(self, entry: str, jobs: int) -> None:
+    def __init__(
+        self,
+        entry: str,
+        jobs: int,
+        *,
+        gpus: Sequence[str] = (),
+        max_memory: int | None = None,
+    ) -> None:
         super().__init__(entry)
         self._waiting: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._cancelled = threading.Event()
         self._lanes = [
-            _Lane(WorkerProcess(entry), self._waiting, self._events, self._cancelled)
-            for _ in range(jobs)
+            _Lane(
+                WorkerProcess(
+                    entry,
+                    environment={"CUDA_VISIBLE_DEVICES": gpus[lane % len(gpus)] if gpus else ""},
+                    max_memory=max_memory,
+                    fresh=bool(gpus),
+                ),
+                self._waiting,
+                self._events,
+                self._cancelled,
+            )
+            for lane in range(jobs)
         ]
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -12,6 +14,28 @@ def use_one_thread() -> None:
     import torch as th
 
     th.set_num_threads(1)
+    if th.get_num_interop_threads() != 1:
+        with suppress(RuntimeError):  # too late in a process that has worked already
+            th.set_num_interop_threads(1)
+
+
+def repeat_exactly(device: str) -> None:
+    """Makes torch choose kernels that give the same numbers every time, where it has them.
+
+    On the CPU with one thread, it does so anyway. On GPUs the faster ones add up in any order;
+    operations that have no other say so once, by a warning.
+
+    Args:
+        device: `cpu` or `cuda`; nothing may have been computed there yet.
+    """
+    import torch as th
+
+    on_gpu = device == "cuda"
+    if on_gpu:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    th.backends.cudnn.benchmark = False
+    # As use_deterministic_algorithms(on_gpu, warn_only=True), which loads the compiler as well.
+    th.set_deterministic_debug_mode("warn" if on_gpu else "default")
 
 
 def leave_compiler_unloaded() -> None:

@@ -6,22 +6,26 @@ import textwrap
 import pytest
 from support.observer import Recorder
 
+from imitbench.bench.deaths import after_death, is_settled
+from imitbench.bench.job import Job
 from imitbench.bench.sweep import run_sweep
 from imitbench.executors.registry import make_executor
+from imitbench.store.records import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 
 # The worker, with a hand in what happens once a run of it is in training.
 ENTRY = """
-import os, signal, sys, time
-from imitbench.bench import worker
+import ctypes, os, signal, sys, time
+from imitbench.bench import time_limit, worker
 from imitbench.bench.worker import after_death, main
 
+time_limit.HANG_S = 0.5
 train = worker._Run._train
 
 def act(run, learner):
     seed, attempt = run.spec.seed, run.attempt
     print("in training", flush=True)
-    exec({program!r})
+    exec({program!r}, {{**globals(), **locals()}})
     return train(run, learner)
 
 worker._Run._train = act
@@ -29,21 +33,21 @@ worker._Run._train = act
 if __name__ == "__main__":
     sys.exit(main())
 """
-KILL = "if seed == 1: os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
+KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
 @pytest.fixture
 def sweep_with(tmp_path, monkeypatch):
     """Does a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
 
-    def run(plan, program, *, entry="mischievous_worker", jobs=1, **options):
+    def run(plan, program, *, max_memory=None, **options):
         text = ENTRY.format(program=textwrap.dedent(program))
-        (tmp_path / f"{entry}.py").write_text(text)
+        (tmp_path / "mischievous_worker.py").write_text(text)
         monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
         monkeypatch.syspath_prepend(str(tmp_path))
         return run_sweep(
             plan,
-            make_executor("local", entry=entry, jobs=jobs),
+            make_executor("local", entry="mischievous_worker", jobs=1, max_memory=max_memory),
             out=tmp_path / "out",
             command="imitbench run",
             observer=Recorder(),
@@ -53,15 +57,20 @@ def sweep_with(tmp_path, monkeypatch):
     return run
 
 
+def directory_of(out, plan, seed):
+    [spec] = [spec for spec in plan if spec.seed == seed]
+    return RunDirectory.of(out, spec)
+
+
 @pytest.mark.parametrize("pack", [1, 4])
 def test_only_the_run_at_work_is_lost(tmp_path, plan_of, sweep_with, pack):
-    outcome = sweep_with(plan_of(seeds=range(4)), KILL, pack=pack)
+    outcome = sweep_with(plan_of(seeds=range(4)), f"if seed == 1: {KILL}", pack=pack)
     assert (outcome.done, outcome.left) == (3, 0)
     [(spec, failure)] = outcome.failed
     assert spec.seed == 1
     assert (failure.phase, failure.error_type) == ("worker", "WorkerDied")
     assert failure.message == (
-        "worker was killed by SIGKILL, as when memory runs out, in phase train"
+        "worker was killed by SIGKILL, as when memory runs out (in phase train)"
     )
     assert "last words" in failure.traceback  # what the process said
     assert "in training" in failure.traceback  # and what the run's log says
@@ -69,3 +78,156 @@ def test_only_the_run_at_work_is_lost(tmp_path, plan_of, sweep_with, pack):
     assert directory.read_failure() == failure
     assert json.loads((directory.path / "status.json").read_text())["state"] == "failed"
     assert not list((tmp_path / "out" / ".jobs").iterdir())
+
+
+def test_a_crash_in_c_says_where(plan_of, sweep_with):
+    [(_, failure)] = sweep_with(plan_of(seeds=[0]), "ctypes.string_at(0)").failed
+    assert failure.message == "worker was killed by SIGSEGV (in phase train)"
+    assert "in string_at" in failure.traceback
+
+
+def test_what_eats_memory_is_ended(plan_of, sweep_with):
+    program = "if seed == 0: food = b'x' * 2**31; time.sleep(60)"
+    outcome = sweep_with(plan_of(seeds=[0, 1]), program, max_memory=2**30, pack=2)
+    [(spec, failure)] = outcome.failed
+    assert (spec.seed, outcome.done) == (0, 1)
+    assert "GiB, more than --max-mem 1.0 GiB; give it more, or run fewer" in failure.message
+
+
+def test_memory_of_children_counts(plan_of, sweep_with):
+    program = """
+        import subprocess
+        eater = "import time; food = b'x' * 2**31; time.sleep(60)"
+        subprocess.run([sys.executable, "-c", eater])
+    """
+    [(_, failure)] = sweep_with(plan_of(seeds=[0]), program, max_memory=2**30).failed
+    assert "more than --max-mem" in failure.message
+
+
+def test_a_failure_is_tried_again_and_its_log_is_kept(tmp_path, plan_of, sweep_with):
+    plan, program = plan_of(seeds=[0]), "if attempt < 3: raise RuntimeError(f'bad luck {attempt}')"
+    outcome = sweep_with(plan, program, retries=2)
+    assert (outcome.done, outcome.failed) == (1, [])
+    directory = directory_of(tmp_path / "out", plan, 0)
+    log = directory.log.read_text()
+    assert log.index("bad luck 1") < log.index("attempt 1 of 3 failed") < log.index("bad luck 2")
+    assert not directory.failure_is_on_record
+
+
+@pytest.mark.parametrize("misfortune", ["raise RuntimeError('bad luck')", KILL])
+def test_the_last_attempt_decides(tmp_path, plan_of, sweep_with, misfortune):
+    plan = plan_of(seeds=[0, 1])
+    outcome = sweep_with(plan, f"if seed == 0: {misfortune}", retries=2, pack=2)
+    assert (outcome.done, len(outcome.failed)) == (1, 1)
+    directory = directory_of(tmp_path / "out", plan, 0)
+    assert directory.last_status().attempt == 3
+    assert directory.log.read_text().count("in training") == 3
+
+
+def test_a_death_is_tried_again(plan_of, sweep_with):
+    outcome = sweep_with(plan_of(seeds=[0, 1]), f"if attempt == 1: {KILL}", retries=1, pack=2)
+    assert (outcome.done, outcome.failed) == (2, [])
+
+
+def test_when_time_is_up_a_checkpoint_is_saved_from_which_a_retry_goes_on(
+    tmp_path, plan_of, sweep_with
+):
+    program = """
+        train_on = learner.train
+        def slow(budget, callback, checkpoint):
+            def pause():
+                time.sleep(0.25)
+                checkpoint()
+            return train_on(budget, callback, pause)
+        learner.train = slow
+    """
+    plan = plan_of(["bc"], seeds=[0])
+    outcome = sweep_with(plan, program, timeout_s=3.0, retries=20)
+    assert outcome.done == 1
+    log = directory_of(tmp_path / "out", plan, 0).log.read_text()
+    assert "resumed after" in log
+
+
+def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
+    program = "while True: time.sleep(0.05); run._check()"
+    [(_, failure)] = sweep_with(plan_of(seeds=[0]), program, timeout_s=2.5).failed
+    assert failure.error_type == "TimedOut"
+    assert "took longer than --timeout 2.5s, in phase" in failure.message
+    assert "raise --timeout: the same command goes on" in failure.message
+
+
+@pytest.mark.parametrize(
+    "hang", ["time.sleep(60)", "ctypes.PyDLL(None).sleep(60)"], ids=["python", "c"]
+)
+def test_what_gives_no_answer_is_killed_and_says_where_it_hung(plan_of, sweep_with, hang):
+    plan = plan_of(seeds=[0, 1])
+    outcome = sweep_with(plan, f"if seed == 0: {hang}", timeout_s=4.0, pack=2)
+    assert outcome.done == 1
+    [(_, failure)] = outcome.failed
+    assert (failure.phase, failure.error_type) == ("worker", "TimedOut")
+    assert "took longer than --timeout 4s, did not answer" in failure.message
+    assert "in act" in failure.traceback
+
+
+@pytest.fixture
+def job(tmp_path, plan_of):
+    def make(**changes):
+        job = Job(
+            out=str(tmp_path / "out"),
+            source_root=str(tmp_path),
+            runs=list(plan_of(seeds=[0, 1])),
+            references=ReferenceScores(random=-1000.0, expert=-150.0, version="1"),
+            command="imitbench run",
+            **changes,
+        )
+        return job, job.write()
+
+    return make
+
+
+def test_a_worker_that_dies_at_its_start_uses_up_one_run_after_the_other(tmp_path, job):
+    job, path = job(retries=1)
+    calls = [after_death(path, "worker exited with code 1\nno module") for _ in range(4)]
+    assert calls == [True, True, True, False]
+    assert all(is_settled(job, run) for run in job.runs)
+    failures = [RunDirectory.of(tmp_path / "out", run).read_failure() for run in job.runs]
+    assert {f.message for f in failures} == {"worker exited with code 1 (in phase start)"}
+
+
+def test_runs_of_other_processes_are_not_blamed(tmp_path, job):
+    job, path = job()
+    directories = [RunDirectory.of(tmp_path / "out", run) for run in job.runs]
+    with directories[0].claim(wait=False):
+        assert after_death(path, "worker died") is True  # the second run was blamed
+        assert after_death(path, "worker died") is False
+    assert [directory.has_failed for directory in directories] == [False, True]
+
+
+def test_a_forced_run_that_kills_its_worker_at_the_start_keeps_its_old_result(
+    tmp_path, plan_of, sweep, monkeypatch
+):
+    plan = plan_of(seeds=[0])
+    sweep(plan, tmp_path / "out")
+    (tmp_path / "broken_worker.py").write_text(
+        "from imitbench.bench.worker import after_death\n"
+        "if __name__ == '__main__': raise SystemExit('broken')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    outcome = run_sweep(
+        plan,
+        make_executor("local", entry="broken_worker", jobs=1),
+        out=tmp_path / "out",
+        command="imitbench run",
+        observer=Recorder(),
+        force=True,
+    )
+    [(_, failure)] = outcome.failed
+    assert "broken" in failure.traceback
+    assert directory_of(tmp_path / "out", plan, 0).is_done
+
+
+def test_a_death_that_cannot_be_put_on_record_ends_the_sweep(plan_of, sweep_with):
+    program = f"import shutil; shutil.rmtree(run.job.out); open(run.job.out, 'w'); {KILL}"
+    with pytest.raises(InputError, match="worker was killed by SIGKILL"):
+        sweep_with(plan_of(), program)

@@ -139,3 +139,27 @@ def test_a_worker_that_somebody_else_stopped_is_told_from_one_that_died(job, pro
 def test_an_unknown_executor_is_told():
     with pytest.raises(InputError, match="did you mean 'inline'"):
         make_executor("inlin", entry="x", jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"), [((), {""}), (("0", "1"), {"0", "1"}), (("5",), {"5"})]
+)
+def test_workers_use_gpus_in_turn_and_see_none_that_was_not_asked_for(
+    tmp_path, job, monkeypatch, gpus, expected
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    executor = make_executor("local", entry="stand_in_worker", jobs=2, gpus=gpus)
+    # Each waits for the other, so that both workers have one.
+    program = (
+        "(job.parent / f'{job.stem}.gpu').write_text(os.environ['CUDA_VISIBLE_DEVICES'])\n"
+        "while len(list(job.parent.glob('*.gpu'))) < 2: time.sleep(0.02)"
+    )
+    executor.submit([job(name, program) for name in "ab"])
+    finish(executor, 2)
+    executor.close()
+    assert {path.read_text() for path in tmp_path.glob("*.gpu")} == expected
+
+
+def test_memory_of_this_very_process_is_not_limited():
+    with pytest.raises(InputError, match="--max-mem"):
+        make_executor("inline", entry="stand_in_worker", jobs=1, max_memory=2**30)

@@ -184,7 +184,8 @@ class PreferenceModel(nn.Module):
             ValueError: As `returns` and `stack_fragments`.
         """
         returns1, returns2 = self.predicted_returns(fragment_pairs)
-        return float(accuracies(returns1 - returns2, th.as_tensor(preferences)).mean())
+        target = th.as_tensor(preferences, device=returns1.device)
+        return float(accuracies(returns1 - returns2, target).mean())
 
     def rewards(self, transitions: Transitions) -> th.Tensor:
         """Computes the rewards of transitions, with gradients.

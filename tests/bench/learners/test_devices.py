@@ -1,0 +1,85 @@
+"""Every learner builds on the device that it is given, and nowhere else."""
+
+import numpy as np
+import pytest
+import torch as th
+
+from imitbench.bench import artifacts
+from imitbench.bench.learner import Task
+from imitbench.bench.plan import make_plan
+from imitbench.bench.protocol import Evaluator
+from imitbench.bench.spec import Settings
+from imitbench.bench.worker import make_learner
+from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
+from imitbench.policies.expert import Surroundings
+
+TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
+
+
+def set_up(name, device):
+    suite = "tabular" if load_algorithm(name).needs.tabular else "classic"
+    env = None if suite == "tabular" else "seals/CartPole-v0"
+    plan = make_plan(
+        algorithms=[name],
+        suite=suite,
+        environment=env,
+        seeds=[0],
+        settings=Settings(budget="quick", n_demos=4, device=device),
+    )
+    spec = next(iter(plan))
+    assert spec.device == device
+    root = suite_directory(suite)
+    learner, demos, expert = make_learner(spec), [], None
+    if spec.demos is not None:
+        place = artifacts.Place.of_spec(root, "demos", spec.demos, suite)
+        demos = list(artifacts.load_demos(place, spec.demos))
+    with Evaluator(spec.environment, 1) as evaluator:
+        if spec.expert is not None:
+            surroundings = Surroundings(evaluator.observation_space, evaluator.action_space)
+            place = artifacts.Place.of_spec(root, "experts", spec.expert, suite)
+            expert = artifacts.load_expert(place, spec.expert, surroundings, "cpu")
+        task = Task(
+            environment=spec.environment,
+            observation_space=evaluator.observation_space,
+            action_space=evaluator.action_space,
+            hyperparameters=spec.hyperparameters,
+            seed=0,
+            expert=expert,
+        )
+        learner.setup(task, demos, np.random.default_rng(0), device)
+    return learner
+
+
+@pytest.mark.skipif(th.version.cuda is not None, reason="this torch knows CUDA")
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_gpu_that_torch_cannot_use_is_no_reason_to_use_the_cpu(name, monkeypatch):
+    # Stable-Baselines3 asks, and would take the CPU; the worker makes sure beforehand.
+    monkeypatch.setattr(th.cuda, "is_available", lambda: True)
+    with pytest.raises((AssertionError, ValueError), match="not compiled with CUDA"):
+        set_up(name, "cuda")
+
+
+@pytest.mark.skipif(th.version.cuda is not None, reason="this torch knows CUDA")
+def test_experts_are_put_on_the_device():
+    spec = next(
+        iter(
+            make_plan(
+                algorithms=["expert"],
+                suite="classic",
+                environment="Pendulum-v1",
+                seeds=[0],
+                settings=Settings(),
+            )
+        )
+    )
+    place = artifacts.Place.of_spec(suite_directory("classic"), "experts", spec.expert, "classic")
+    with Evaluator(spec.environment, 1) as evaluator:
+        surroundings = Surroundings(evaluator.observation_space, evaluator.action_space)
+        with pytest.raises(AssertionError, match="not compiled with CUDA"):
+            artifacts.load_expert(place, spec.expert, surroundings, "cuda")
+
+
+@pytest.mark.skipif(not th.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("name", TRAINED)
+def test_policies_are_on_the_gpu(name):
+    assert set_up(name, "cuda").policy().device.type == "cuda"

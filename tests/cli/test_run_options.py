@@ -1,0 +1,102 @@
+"""Options of `imitbench run` are read, refused in one line, and reach the workers."""
+
+import json
+import os
+
+import pytest
+
+from imitbench.cli.run_options import count_workers
+from imitbench.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--timeout", "soon"], "--timeout soon: must be a duration such as 45s, 90m"),
+        (["--max-mem", "4"], "--max-mem 4: must be a size with its unit"),
+        (["--device", "gpu"], "--device gpu: must be auto, cpu, cuda, or cuda:N"),
+        (["--gpus", "first"], "--gpus first: must be numbers of GPUs such as 0,1"),
+        (["--gpus", "0", "--device", "cpu"], "--device cpu: GPUs were asked for as well"),
+        (["--per-gpu", "2"], "--per-gpu 2: no GPUs were asked for"),
+        (["--max-mem", "4G", "--executor", "inline"], "--max-mem: only worker processes"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(refused, arguments, line):
+    assert line in refused("run", "--algo", "random", *arguments)
+
+
+@pytest.mark.parametrize("executor", ["local", "inline"])
+def test_gpus_that_are_not_there_are_told_before_anything_starts(
+    tmp_path, refused, executor, without_gpu
+):
+    line = refused(
+        "run", "--algo", "random", "--device", "cuda", "--executor", executor, env=without_gpu
+    )
+    assert "neither nvidia-smi nor torch" in line
+    assert "use --device cpu" in line
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.fixture
+def without_gpu(tmp_path):
+    """An environment in which the driver sees no GPU."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = folder / "nvidia-smi"
+    command.write_text("#!/bin/sh\nexit 6\n")
+    command.chmod(0o755)
+    hidden = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return {
+        key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"
+    } | hidden
+
+
+def test_runs_on_gpus_are_other_runs(imitbench):
+    plans = [
+        imitbench("run", "--algo", "bc", "--env", "Pendulum-v1", "--dry-run", "--json", *more)
+        for more in ([], ["--gpus", "0,1", "--per-gpu", "2"])
+    ]
+    assert [json.loads(p.out)["cells"][0]["algo"] for p in plans] == ["bc", "bc[device=cuda]"]
+
+
+def test_no_number_of_workers_is_faster_than_the_longest_run(imitbench):
+    def expected(jobs):
+        answer = imitbench(
+            "run", "--algo", "bc", "--env", "Pendulum-v1", "--seeds", "2", "--dry-run", "--json",
+            "--jobs", jobs,
+        )  # fmt: skip
+        return json.loads(answer.out)["expected_seconds"]
+
+    assert expected("1") == pytest.approx(2 * expected("2"))
+    assert expected("64") == pytest.approx(expected("2"))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gpus", "per_gpu", "workers"),
+    [
+        (None, "", None, 1),
+        (3, "", None, 3),
+        (None, "01", None, 2),
+        (None, "01", 3, 6),
+        (1, "01", 3, 1),
+        (0, "", None, len(os.sched_getaffinity(0))),
+    ],
+)
+def test_workers_are_as_many_as_asked_for_or_as_gpus_allow(jobs, gpus, per_gpu, workers):
+    assert count_workers(jobs, gpus, per_gpu) == workers
+
+
+def test_runs_per_gpu_need_gpus():
+    with pytest.raises(InputError, match="add --gpus 0"):
+        count_workers(None, "", 2)
+
+
+def test_they_reach_the_workers(tmp_path, imitbench):
+    answer = imitbench(
+        "run", "--algo", "bc", "--env", "Pendulum-v1", "--seeds", "1", "--budget", "quick",
+        "--retries", "1", "--timeout", "0.02s", "--max-mem", "64G",
+    )  # fmt: skip
+    assert answer.code == 1
+    assert "TimedOut: took longer than --timeout 0.02s" in answer.err
+    [log] = tmp_path.rglob("log.txt")
+    assert "attempt 2 of 2 failed" in log.read_text()

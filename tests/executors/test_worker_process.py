@@ -1,0 +1,172 @@
+"""One worker process after the other, until the job is done or somebody asks to stop."""
+
+import os
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+
+from imitbench.executors.memory import memory_above
+from imitbench.executors.worker_process import WorkerProcess
+
+# A stand-in for the worker: jobs are programs; its deaths are noted in a file beside the job.
+ENTRY = """
+import os, signal, sys, time
+from pathlib import Path
+
+def after_death(job, detail):
+    with job.with_suffix(".deaths").open("a") as deaths:
+        deaths.write(detail.splitlines()[0] + "\\n")
+    return len(job.with_suffix(".deaths").read_text().splitlines()) < 3
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        job = Path(line.strip())
+        exec(job.read_text())
+        print(job, flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def entry(tmp_path, monkeypatch):
+    (tmp_path / "stand_in_process.py").write_text(ENTRY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.fixture
+def job(tmp_path):
+    def make(program, name="a"):
+        path = tmp_path / f"{name}.job"
+        path.write_text(program)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def worker():
+    made = []
+
+    def make(**options):
+        made.append(WorkerProcess("stand_in_process", **options))
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.send(signal.SIGKILL)
+        process.close()
+
+
+def deaths(job):
+    return job.with_suffix(".deaths").read_text().splitlines()
+
+
+def test_a_fresh_process_goes_on_with_the_job_as_long_as_runs_remain(job, worker):
+    program = "if len(list(job.parent.glob('begun*'))) < 2:\n"
+    program += "    (job.parent / f'begun{os.getpid()}').touch(); os.kill(os.getpid(), 11)"
+    job = job(program)
+    process = worker()
+    assert process.serve(job).kind == "finished"
+    assert deaths(job) == ["worker was killed by SIGSEGV"] * 2
+    assert process.serve(job).kind == "finished"  # by the process that is there
+
+
+def test_it_ends_when_no_run_remains(job, worker):
+    job = job("raise SystemExit(3)")
+    assert worker().serve(job).kind == "finished"
+    assert deaths(job) == ["worker exited with code 3"] * 3
+
+
+def test_a_worker_may_ask_for_a_fresh_process_without_blame(tmp_path, job, worker):
+    job = job(
+        "mark = job.with_suffix('.mark')\nif not mark.exists(): mark.touch(); raise SystemExit(76)"
+    )
+    assert worker().serve(job).kind == "finished"
+    assert not job.with_suffix(".deaths").exists()
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_each_job_may_have_a_process_of_its_own(tmp_path, job, worker, fresh):
+    process = worker(fresh=fresh)
+    jobs = [job("open(job.with_suffix('.pid'), 'w').write(str(os.getpid()))", n) for n in "ab"]
+    assert [process.serve(job).kind for job in jobs] == ["finished"] * 2
+    pids = {job.with_suffix(".pid").read_text() for job in jobs}
+    assert len(pids) == (2 if fresh else 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_after_a_signal_no_process_is_started(job, worker, number):
+    job, process = job("job.with_suffix('.on').touch(); time.sleep(60)"), worker()
+
+    def send():
+        while not job.with_suffix(".on").exists():
+            time.sleep(0.02)
+        process.send(number)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert process.serve(job).kind == "stopped"
+    thread.join()
+    assert process.serve(job).kind == "stopped"
+    assert not job.with_suffix(".deaths").exists()
+
+
+def test_children_do_not_outlive_a_dead_worker(tmp_path, job, worker):
+    # A forked child holds the worker's end of the pipe, from which its death would be seen.
+    job = job(
+        "child = os.fork()\n"
+        "if child == 0: time.sleep(60)\n"
+        "with open(job.with_suffix('.children'), 'a') as file: file.write(f'{child}\\n')\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    worker().serve(job)
+    children = [int(pid) for pid in job.with_suffix(".children").read_text().split()]
+    assert len(children) == 3
+    deadline = time.monotonic() + 10
+    while any(map(alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, children))
+
+
+def alive(pid):
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_last_words_are_those_of_this_job(job, worker):
+    process = worker()
+    process.serve(job("os.write(2, b'of old')", "old"))
+    path = job("os.write(2, b'of now'); os.kill(os.getpid(), 9)", "new")
+    (path.with_suffix(".deaths")).mkdir()  # so that the death cannot be put on record
+    event = process.serve(path)
+    assert event.kind == "died"
+    assert "of now" in event.detail
+    assert "of old" not in event.detail
+    assert "could not be put on record" in event.detail
+
+
+def test_threads_are_bounded_and_the_environment_is_passed_on(job, worker):
+    path = job("import json; json.dump(dict(os.environ), open(job.with_suffix('.env'), 'w'))")
+    worker(environment={"CUDA_VISIBLE_DEVICES": "3"}).serve(path)
+    text = path.with_suffix(".env").read_text()
+    for setting in ('"OMP_NUM_THREADS": "1"', '"MKL_NUM_THREADS": "1"',
+                    '"CUDA_VISIBLE_DEVICES": "3"'):  # fmt: skip
+        assert setting in text
+
+
+def test_memory_is_measured_with_children_and_shared_pages_count_once():
+    food = bytearray(os.urandom(1)) * 2**27
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        used = memory_above(os.getpid(), 2**20)
+        assert len(food) < used < psutil.Process().memory_info().rss + 2**27
+        assert memory_above(os.getpid(), used + 2**28) is None
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert memory_above(child, 1) is None  # gone
