@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
@@ -46,7 +46,19 @@ if TYPE_CHECKING:
 Phase = Literal["load", "setup", "train", "evaluate", "save"]
 
 
-def run_job(job: Job, stop: StopRequest | None = None) -> None:
+def make_learner(spec: RunSpec) -> Learner:
+    """The learner that a specification names, not set up yet."""
+    module, _, name = spec.implementation.partition(":")
+    learner: Learner = getattr(importlib.import_module(module), name)()
+    return learner
+
+
+LearnerOf = Callable[[RunSpec], Learner]
+
+
+def run_job(
+    job: Job, stop: StopRequest | None = None, learner_of: LearnerOf = make_learner
+) -> None:
     """Does every run of a job that is not done yet.
 
     A run that another process is working on is left to it and looked at again at the end. A
@@ -55,18 +67,23 @@ def run_job(job: Job, stop: StopRequest | None = None) -> None:
     Args:
         job: What to do.
         stop: Made when the process is asked to stop.
+        learner_of: Makes the learner of a run, not set up yet.
 
     Raises:
         RunStoppedError: It was; the run it was at can be resumed from where it stopped.
     """
     stop = stop or StopRequest()
-    busy = [spec for spec in job.runs if not _claim_and_run(job, spec, stop, wait=False)]
+    busy = [
+        spec for spec in job.runs if not _claim_and_run(job, spec, stop, learner_of, wait=False)
+    ]
     for spec in busy:
-        while not _claim_and_run(job, spec, stop, wait=True):
+        while not _claim_and_run(job, spec, stop, learner_of, wait=True):
             pass
 
 
-def _claim_and_run(job: Job, spec: RunSpec, stop: StopRequest, *, wait: bool) -> bool:
+def _claim_and_run(
+    job: Job, spec: RunSpec, stop: StopRequest, learner_of: LearnerOf, *, wait: bool
+) -> bool:
     """Runs `spec` unless it is done; `False` when another process holds it."""
     stop.check()
     directory = RunDirectory.of(Path(job.out), spec)
@@ -79,18 +96,11 @@ def _claim_and_run(job: Job, spec: RunSpec, stop: StopRequest, *, wait: bool) ->
         force = job.force and directory.last_job() != job.id
         if not done_by_other and (force or not directory.is_done):
             try:
-                _Run(job, spec, directory, stop).execute(afresh=force)
+                _Run(job, spec, directory, stop, learner_of).execute(afresh=force)
             except LeaseLostError as error:
                 print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
                 return False
     return True
-
-
-def make_learner(spec: RunSpec) -> Learner:
-    """The learner that a specification names, not set up yet."""
-    module, _, name = spec.implementation.partition(":")
-    learner: Learner = getattr(importlib.import_module(module), name)()
-    return learner
 
 
 @dataclass
@@ -101,6 +111,7 @@ class _Run:
     spec: RunSpec
     directory: RunDirectory
     stop: StopRequest
+    learner_of: LearnerOf
     progress: Progress = field(default_factory=Progress)
     phase: Phase = "load"
 
@@ -220,7 +231,7 @@ class _Run:
             self.stop.check(grace_s=GRACE_S if self.phase == "evaluate" else 0.0)
 
     def _load(self) -> tuple[Learner, list[TrajectoryWithRew]]:
-        learner = make_learner(self.spec)
+        learner = self.learner_of(self.spec)
         if self.spec.demos is None:
             return learner, []
         place = self._place("demos", self.spec.demos)

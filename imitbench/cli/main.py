@@ -21,6 +21,7 @@ from imitbench.cli import (
     sql,
     status,
     suites,
+    verify_resume,
 )
 from imitbench.errors import InputError
 
@@ -43,6 +44,7 @@ app.add_typer(experts.app, name="experts")
 app.add_typer(demos.app, name="demos")
 app.add_typer(results.app, name="results")
 app.command("prefetch")(prefetch.prefetch)
+app.command("verify-resume")(verify_resume.verify_resume)
 app.command("doctor")(doctor.doctor)
 
 

@@ -15,7 +15,10 @@ Env = Annotated[
     str | None,
     typer.Option("--env", metavar="GLOB", help="Environments by id, e.g. 'seals/*' [all]."),
 ]
-
+Set = Annotated[
+    list[str],
+    typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
+]
 Lock = Annotated[
     Path, typer.Option("--lock", metavar="FILE", help="Lock file of the hub.", dir_okay=False)
 ]

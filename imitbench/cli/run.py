@@ -25,10 +25,7 @@ def run(
     seeds: Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")] = "3",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = 1,
     out: options.Out = options.DEFAULT_OUT,
-    set_: Annotated[
-        list[str],
-        typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
-    ] = [],  # noqa: B006 (typer copies it)
+    set_: options.Set = [],  # noqa: B006 (typer copies it)
     budget: Annotated[BudgetName, typer.Option("--budget", help="How much training.")] = "default",
     n_demos: Annotated[
         int | None, typer.Option("--n-demos", help="Demonstrations to learn from [all].")
