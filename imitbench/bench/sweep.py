@@ -15,6 +15,7 @@ from imitbench.bench.plan import Plan
 from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
+from imitbench.store.attendance import attending
 from imitbench.store.records import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
@@ -54,6 +55,13 @@ class Outcome:
     done: int = 0
     failed: list[tuple[RunSpec, RunFailure]] = field(default_factory=list)
     left: int = 0
+
+    def add(self, other: Outcome) -> None:
+        """Adds what came of other runs."""
+        self.already_done += other.already_done
+        self.done += other.done
+        self.failed += other.failed
+        self.left += other.left
 
 
 def run_sweep(
@@ -97,8 +105,9 @@ def run_sweep(
         return outcome
     sweep = _Sweep(plan, executor, out, observer, outcome)
     try:
-        SweepFile.of(out, runs, command).write(out)
-        with noted_interruption(wanted=executor.prompt) as interruption:
+        if plan.only is None:
+            SweepFile.of(out, runs, command, plan.request).write(out)
+        with attending(out), noted_interruption(wanted=executor.prompt) as interruption:
             sweep.submit(
                 open_runs, command=command, force=force, pack=pack, checkpoint_s=checkpoint_s
             )
@@ -160,13 +169,14 @@ class _Sweep:
         checkpoint_s: float,
     ) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
-        root = artifacts.source_root(source, suite.name)
+        folder = self._plan.settings.folder
+        root = artifacts.source_root(source, suite.name, folder)
         for members in pack_runs(runs, pack):
             job = Job(
                 out=str(self._out.resolve()),
                 source_root=str(root.resolve()),
                 runs=members,
-                references=reference_scores(suite, members[0].environment.id, source),
+                references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,
                 force=force,
                 checkpoint_s=checkpoint_s,

@@ -7,6 +7,7 @@ method offers, and drawn from a seed, so that the same verdict can be had again.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,7 +64,7 @@ class Interrupted:
         unrestored: What `state_dict` gives otherwise, right after `load_state_dict`, than it
             stands in the checkpoint.
         later: How the state of training, at the next interruption or at the end, differs from
-            that of the run without interruption.
+            that of the run without interruption; without what differs between any two trainings.
     """
 
     offer: int
@@ -113,11 +114,11 @@ class Verification:
         for each in self.interruptions:
             if each.unrestored:
                 return f"load_state_dict() does not restore {each.unrestored[0]}"
-        if self.before:
-            return f"{NOT_REPEATABLE} ({self.before[0]})"
         for each in self.interruptions:
             if each.later:
                 return f"{LACKS} After offer {each.offer}, {each.later[0]}"
+        if self.before:
+            return f"{NOT_REPEATABLE} ({self.before[0]})"
         return NOT_TRAINING
 
 
@@ -191,14 +192,17 @@ class _Verifier:
         end = len(offers) + 1
         self._complete(Orders(job=job, notes=self._notes(end), every=every))
         states: list[int | Literal["end"]] = [*offers, "end"]
-        unlike = [self._state_differences(i, s) for i, s in enumerate(states, start=1)]
+        before, *later = [self._state_differences(i, s) for i, s in enumerate(states, start=1)]
+        # Such as the time that an episode took.
+        anyway = {_kind_of_name(difference) for difference in before}
+        unlike = [[d for d in each if _kind_of_name(d) not in anyway] for each in later]
         return Verification(
             offers=report.offers,
             interruptions=[
-                Interrupted(offer, kind, *self._taken_up(number + 1), later=unlike[number])
+                Interrupted(offer, kind, *self._taken_up(number + 1), later=unlike[number - 1])
                 for number, (offer, kind) in enumerate(zip(offers, kinds, strict=True), start=1)
             ],
-            before=unlike[0],
+            before=before,
             parts=compare_runs(self._run("uninterrupted"), self._run("interrupted")),
         )
 
@@ -287,7 +291,7 @@ class _Verifier:
             load_state(state_file(notes, offer))
             for notes in (self._twin_notes, Path(self._notes(number)))
         )
-        listed = differences(expected["learner"], found["learner"])[:_MOST_NAMES]
+        listed = differences(expected["learner"], found["learner"])
         for name, state in expected["generators"].items():
             if differences(state, found["generators"][name]):
                 listed.append(Difference(f"{name}", "differs: the global generator of that name"))
@@ -313,6 +317,11 @@ class _Verifier:
     @property
     def _twin_notes(self) -> Path:
         return Path(self._notes(0))
+
+
+def _kind_of_name(difference: Difference) -> str:
+    """The name without positions in lists."""
+    return re.sub(r"\.\d+(?=\.|$)", "", difference.name)
 
 
 def as_document(verification: Verification) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,21 @@ def launch(plan: Plan, how: Launch) -> None:
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed.
     """
-    outcome = _execute(plan, how)
-    _summarize(plan, how, outcome)
+    launch_all([plan], how)
+
+
+def launch_all(plans: Sequence[Plan], how: Launch) -> None:
+    """Runs one plan after the other, and sums them up as one; raises as `launch` does."""
+    from imitbench.bench.sweep import Outcome
+    from imitbench.store.run_dir import RunDirectory
+
+    outcome = Outcome()
+    for plan in plans:
+        if outcome.left or (how.fail_fast and outcome.failed):
+            outcome.left += sum(not RunDirectory.of(how.out, run).is_done for run in plan)
+        else:
+            outcome.add(_execute(plan, how))
+    _summarize(plans, how, outcome)
     if outcome.left:
         raise typer.Exit(130)
     if outcome.failed:
@@ -89,9 +103,9 @@ def _executor(how: Launch) -> Executor:
     return make_executor(how.executor, entry=WORKER, jobs=how.jobs)
 
 
-def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
+def _summarize(plans: Sequence[Plan], how: Launch, outcome: Outcome) -> None:
     """Collects, then says what happened: counts and failures to stderr, scores to stdout."""
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import command_for, note, print_json
     from imitbench.report.tables import build_report
     from imitbench.report.terminal import render_short
     from imitbench.store import database
@@ -99,14 +113,14 @@ def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
 
     for left_out in collect(how.out).quarantined:
         note(f"left out: {left_out.path}: {left_out.reason}")
-    wanted = {spec.run_id for spec in plan}
+    wanted = {spec.run_id for plan in plans for spec in plan}
+    places = {(plan.suite.name, env_id) for plan in plans for env_id in plan.environments}
+    not_applicable = [pair for plan in plans for pair in plan.not_applicable]
     with database.reader(how.out) as connection:
         scores = [row for row in database.read_scores(connection) if row.run_id in wanted]
         failures = [row for row in database.read_failures(connection) if row.run_id in wanted]
         references = [
-            row
-            for row in database.read_references(connection)
-            if row.suite == plan.suite.name and row.env in plan.environments
+            row for row in database.read_references(connection) if (row.suite, row.env) in places
         ]
     if how.json:
         document: dict[str, Any] = {
@@ -114,18 +128,19 @@ def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
             "done": outcome.done,
             "failed": [row.model_dump(mode="json") for row in failures],
             "left": outcome.left,
-            "not_applicable": [vars(pair) for pair in plan.not_applicable],
+            "not_applicable": [vars(pair) for pair in not_applicable],
             "scores": [row.model_dump(mode="json") for row in scores],
         }
         print_json(document)
     else:
         typer.echo(render_short(build_report(scores, failures, references)), nl=False)
-    for pair in plan.not_applicable:
+    for pair in not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     for spec, failure in outcome.failed:
         note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
     if outcome.left:
-        note(f"stopped with {outcome.left} runs left; the same command resumes")
+        also = "" if how.force else f", and so does `{command_for(how.out, 'resume')}`"
+        note(f"stopped with {outcome.left} runs left; the same command resumes{also}")
     if not how.quiet:
         note(
             f"{outcome.done} done, {outcome.already_done} already there, "

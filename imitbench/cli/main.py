@@ -17,6 +17,7 @@ from imitbench.cli import (
     prefetch,
     report,
     results,
+    resume,
     run,
     sql,
     status,
@@ -34,6 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
+app.command("resume")(resume.resume)
 app.command("status")(status.status)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)

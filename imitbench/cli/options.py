@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from imitbench.cards.suite import BudgetName
+
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
@@ -15,14 +17,49 @@ Env = Annotated[
     str | None,
     typer.Option("--env", metavar="GLOB", help="Environments by id, e.g. 'seals/*' [all]."),
 ]
+Algorithms = Annotated[
+    list[str], typer.Option("--algo", metavar="NAME", help="Algorithm; repeatable; or 'all'.")
+]
+Seeds = Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")]
 Set = Annotated[
     list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
 ]
+Budget = Annotated[BudgetName, typer.Option("--budget", help="How much training.")]
+Demonstrations = Annotated[
+    int | None, typer.Option("--n-demos", help="Demonstrations to learn from [all].")
+]
+Source = Annotated[
+    str, typer.Option("--source", help="Experts and demos: bundled, hub, path:DIR, or minari:NAME.")
+]
+
+# How runs are done; nothing here changes a number.
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")]
+Executor = Annotated[str, typer.Option("--executor", help="Where runs are done: local or inline.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan and its expected cost only.")
+]
+FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop at the first failure.")]
+CheckpointMinutes = Annotated[
+    float,
+    typer.Option(
+        "--checkpoint-minutes", min=0.0, help="Between checkpoints, from which runs resume."
+    ),
+]
+
+DEFAULT_LOCK = Path("imitbench-hub.lock")
 Lock = Annotated[
     Path, typer.Option("--lock", metavar="FILE", help="Lock file of the hub.", dir_okay=False)
+]
+NamedLock = Annotated[
+    Path | None,
+    typer.Option(
+        "--lock",
+        metavar="FILE",
+        help=f"Lock file of the hub [{DEFAULT_LOCK}, if it is there].",
+        dir_okay=False,
+    ),
 ]
 
 DEFAULT_OUT = Path("runs")
 DEFAULT_SUITE = "classic"
-DEFAULT_LOCK = Path("imitbench-hub.lock")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from imitbench.cli import options
 
 
 def print_json(document: Any) -> None:
@@ -48,6 +52,12 @@ def note(message: str) -> None:
 def on_terminal() -> bool:
     """Whether a person watches stderr."""
     return sys.stderr.isatty()
+
+
+def command_for(out: Path, *words: str) -> str:
+    """A command about a results folder, as it can be typed: `imitbench resume --out other`."""
+    place = [] if out == options.DEFAULT_OUT else ["--out", str(out)]
+    return shlex.join(["imitbench", *words, *place])
 
 
 def duration(seconds: float) -> str:

@@ -2,55 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from imitbench.cards.suite import BudgetName
 from imitbench.cli import options
 from imitbench.cli.launch import Launch, launch
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imitbench.bench.plan import Plan
-
 
 def run(
-    algo: Annotated[
-        list[str], typer.Option("--algo", metavar="NAME", help="Algorithm; repeatable; or 'all'.")
-    ],
+    algo: options.Algorithms,
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = None,
-    seeds: Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")] = "3",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = 1,
+    seeds: options.Seeds = "3",
+    jobs: options.Jobs = 1,
     out: options.Out = options.DEFAULT_OUT,
     set_: options.Set = [],  # noqa: B006 (typer copies it)
-    budget: Annotated[BudgetName, typer.Option("--budget", help="How much training.")] = "default",
-    n_demos: Annotated[
-        int | None, typer.Option("--n-demos", help="Demonstrations to learn from [all].")
-    ] = None,
-    source: Annotated[
-        str,
-        typer.Option("--source", help="Experts and demos: bundled, hub, path:DIR, or minari:NAME."),
-    ] = "bundled",
-    lock: options.Lock = options.DEFAULT_LOCK,
-    executor: Annotated[
-        str, typer.Option("--executor", help="Where runs are done: local or inline.")
-    ] = "local",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan and its expected cost only.")
-    ] = False,
+    budget: options.Budget = "default",
+    n_demos: options.Demonstrations = None,
+    source: options.Source = "bundled",
+    lock: options.NamedLock = None,
+    executor: options.Executor = "local",
+    dry_run: options.DryRun = False,
     force: Annotated[bool, typer.Option("--force", help="Do completed runs again.")] = False,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Stop at the first failure.")
-    ] = False,
-    checkpoint_minutes: Annotated[
-        float,
-        typer.Option(
-            "--checkpoint-minutes", min=0.0, help="Between checkpoints, from which runs resume."
-        ),
-    ] = 10.0,
+    fail_fast: options.FailFast = False,
+    checkpoint_minutes: options.CheckpointMinutes = 10.0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -61,24 +38,29 @@ def run(
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
-    from imitbench.bench.plan import make_plan, parse_overrides, parse_seeds
-    from imitbench.bench.spec import Settings
+    from imitbench.bench.plan import parse_overrides, parse_seeds
+    from imitbench.bench.request import plan_request
     from imitbench.cli.hub_progress import make_tell
-    from imitbench.hub.lock_file import read_lock
+    from imitbench.cli.planned import print_plans
+    from imitbench.store.sweep_file import SweepRequest
 
-    plan = make_plan(
+    if lock is None and options.DEFAULT_LOCK.exists():
+        lock = options.DEFAULT_LOCK
+    request = SweepRequest(
         algorithms=algo,
         suite=suite,
         environment=env,
         seeds=parse_seeds(seeds),
-        settings=Settings(
-            source=source, budget=budget, n_demos=n_demos, overrides=parse_overrides(set_)
-        ),
-        lock=read_lock(lock) if source == "hub" else None,
-        tell=make_tell(quiet=quiet),
+        budget=budget,
+        n_demos=n_demos,
+        overrides=parse_overrides(set_),
+        source=source,
+        lock=str(lock) if lock is not None and source == "hub" else None,
+        folder=str(Path.cwd()),
     )
+    plan = plan_request(request, make_tell(quiet=quiet))
     if dry_run:
-        _print_plan(plan, out, jobs, json)
+        print_plans([plan], out, jobs, json=json)
         return
     launch(
         plan,
@@ -93,49 +75,3 @@ def run(
             quiet=quiet,
         ),
     )
-
-
-def _print_plan(plan: Plan, out: Path, jobs: int, json: bool) -> None:
-    """Shows each cell with the expected time of what is still to do."""
-    from collections import defaultdict
-
-    from imitbench.bench.cost import expected_seconds
-    from imitbench.cli.output import duration, note, print_json, print_table
-    from imitbench.errors import InputError
-    from imitbench.store import database
-    from imitbench.store.run_dir import RunDirectory
-
-    try:
-        with database.reader(out) as connection:
-            history = database.read_durations(connection)
-    except InputError:
-        history = {}
-    cards = {card.name: card for card, _ in plan.algorithms}
-    cells: dict[tuple[str, str, str], dict[str, Any]] = defaultdict(
-        lambda: {"runs": 0, "done": 0, "seconds": 0.0}
-    )
-    for spec in plan:
-        budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
-        cell = cells[spec.algo_label, spec.environment.id, budget]
-        cell["runs"] += 1
-        if RunDirectory.of(out, spec).is_done:
-            cell["done"] += 1
-        else:
-            cell["seconds"] += expected_seconds(
-                spec, cards[spec.algo], plan.environments[spec.environment.id], history
-            )
-    rows = [
-        {"algo": algo, "env": env, "budget": budget, **cell}
-        for (algo, env, budget), cell in cells.items()
-    ]
-    total = sum(row["seconds"] for row in rows) / jobs
-    if json:
-        print_json({"cells": rows, "expected_seconds": total})
-        return
-    print_table(
-        ["algorithm", "environment", "training", "runs", "done", "expected"],
-        [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
-    )
-    for pair in plan.not_applicable:
-        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
-    note(f"expected time with --jobs {jobs}: about {duration(total)}")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imitbench.cards.suite import BudgetName
 from imitbench.cli import options
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def verify_resume(
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Of the run, and of where to interrupt it.")
     ] = 0,
-    budget: Annotated[BudgetName, typer.Option("--budget", help="How much training.")] = "quick",
+    budget: options.Budget = "quick",
     set_: options.Set = [],  # noqa: B006 (typer copies it)
     kills: Annotated[
         int, typer.Option("--kills", min=1, help="Interruptions, and one more at the end.")
