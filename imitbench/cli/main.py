@@ -14,6 +14,7 @@ from imitbench.cli import (
     demos,
     doctor,
     experts,
+    logs,
     prefetch,
     report,
     results,
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("resume")(resume.resume)
 app.command("status")(status.status)
+app.command("logs")(logs.logs)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
 app.command("sql")(sql.sql)
