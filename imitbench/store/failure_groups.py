@@ -16,7 +16,7 @@ from imitbench.store.scan import run_directories
 _LAST_LINES = 6
 _PATTERNS = (
     # Addresses of objects, before the numbers that they look like.
-    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "0x…"),
+    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "ADDRESS"),
     # Absolute paths, and relative ones that are deep enough not to be the id of an environment.
     (re.compile(r"(?<![\w/.])(?:~|\.{1,2})?(?:/[\w.@+~=-]+)+/?"), "PATH"),
     (re.compile(r"(?<![\w/.])[\w.@+~=-]+(?:/[\w.@+~=-]+){2,}/?"), "PATH"),

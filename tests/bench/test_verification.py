@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-
 import support
+
 from imitbench.bench import artifacts
 from imitbench.bench.comparison import Difference, PartComparison
 from imitbench.bench.plan import make_plan
@@ -20,11 +20,12 @@ from imitbench.bench.verification import (
     as_document,
     verify_resume,
 )
-from imitbench.cards.catalog import load_algorithm
+from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.store.records import Protocol
 
 TESTS = Path(support.__file__).parents[1]
-SETTINGS = {"hidden_size": "8"}
+TABULAR = ("tabular", "seals/CliffWorld7x4-v0")
+CHEAP = {"budget": "quick", "n_demos": 2}  # so that the demonstrations are gone through often
 ENVIRONMENTS = {
     "mce_irl": ("tabular", "seals/CliffWorld7x4-v0"),
     "dagger": ("classic", "Pendulum-v1"),
@@ -38,13 +39,13 @@ def verify(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
 
     def call(implementation=None, *, algo="bc", seed=0, kills=1, folder="runs", batches=60):
-        suite, env = ENVIRONMENTS.get(algo, ("classic", "Pendulum-v1"))
+        suite, env = TABULAR if algo == "mce_irl" else ("classic", "Pendulum-v1")
         [spec] = make_plan(
             algorithms=[algo],
             suite=suite,
             environment=env,
             seeds=[seed],
-            settings=Settings(budget="quick", overrides=SETTINGS if algo == "bc" else {}),
+            settings=Settings(**CHEAP),
         )
         changes = {"protocol": Protocol(episodes=2, environments=1)}
         if algo == "bc":
@@ -54,18 +55,12 @@ def verify(tmp_path, monkeypatch):
         return verify_resume(
             spec.model_copy(update=changes),
             source_root=artifacts.source_root("bundled", suite),
-            references=reference_scores(plan_suite(suite), env, "bundled"),
+            references=reference_scores(load_suite(suite), env, "bundled"),
             folder=tmp_path / folder,
             kills=kills,
         )
 
     return call
-
-
-def plan_suite(name):
-    from imitbench.cards.catalog import load_suite
-
-    return load_suite(name)
 
 
 def test_behavioral_cloning_resumes_bit_for_bit(verify):
@@ -82,7 +77,8 @@ def test_behavioral_cloning_resumes_bit_for_bit(verify):
 
 
 def test_a_forgotten_optimizer_is_told(verify):
-    found = verify("ForgetsOptimizer")
+    found = verify("ForgetsOptimizer", batches=2)
+    assert [(each.offer, each.kind) for each in found.interruptions] == [(1, "stopped")]
     assert not found.exact
     assert found.hint.startswith(LACKS)
     assert "`bc.policy." in found.hint
