@@ -98,12 +98,13 @@ class Place:
             ) from error
 
 
-def source_root(source: str, suite: str) -> Path:
+def source_root(source: str, suite: str, folder: Path = Path()) -> Path:
     """Folder that holds `experts/` and `demos/` of a suite; see `Place.root` for others.
 
     Args:
         source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
         suite: Name of the suite.
+        folder: Where a relative `DIR` starts.
 
     Raises:
         InputError: None of these, or no such folder.
@@ -119,7 +120,7 @@ def source_root(source: str, suite: str) -> Path:
         raise InputError(
             f"--source {source}: must be 'bundled', 'hub', 'path:DIR' or 'minari:NAME'"
         )
-    root = Path(where)
+    root = folder / where
     if not root.is_dir():
         raise InputError(
             f"--source {source}: {root} is no folder; it must hold experts/ and demos/"

@@ -25,6 +25,7 @@ from imitbench.hub.suite_sources import (
     with_commits,
 )
 from imitbench.store.records import RunSpec
+from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
 
@@ -54,6 +55,9 @@ class Plan:
         algorithms: Cards of the chosen algorithms with their resolved hyper-parameters.
         seeds: Seeds of every cell.
         settings: Choices that hold for the whole sweep.
+        request: What was asked for, so that it can be planned again; `None` where that is not
+            wanted.
+        only: Ids of the runs that are meant; `None` for all.
     """
 
     suite: SuiteCard
@@ -61,6 +65,8 @@ class Plan:
     algorithms: list[tuple[AlgorithmCard, dict[str, Scalar]]]
     seeds: Sequence[int]
     settings: Settings
+    request: SweepRequest | None = None
+    only: frozenset[str] | None = None
 
     def __iter__(self) -> Iterator[RunSpec]:
         """Yields runs seed by seed within each environment and algorithm.
@@ -73,9 +79,11 @@ class Plan:
                 if self._mismatch(algorithm, env_id, environment) is not None:
                     continue
                 for seed in self.seeds:
-                    yield make_spec(
+                    spec = make_spec(
                         self.suite, env_id, algorithm, hyperparameters, seed, self.settings
                     )
+                    if self.only is None or spec.run_id in self.only:
+                        yield spec
 
     @property
     def not_applicable(self) -> list[NotApplicable]:

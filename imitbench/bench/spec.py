@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 from imitbench.bench import artifacts
 from imitbench.bench.devices import DeviceClass
@@ -31,6 +32,7 @@ class Settings:
         n_demos: Trajectories to use; `None` for all.
         overrides: Hyper-parameters as text, `name` or `algorithm.name`.
         device: Class of the processor, on which numbers depend.
+        folder: Where a relative path in `source` starts.
     """
 
     source: str = "bundled"
@@ -38,6 +40,7 @@ class Settings:
     n_demos: int | None = None
     overrides: dict[str, str] = field(default_factory=dict)
     device: DeviceClass = "cpu"
+    folder: Path = Path()
 
 
 def make_spec(
@@ -62,7 +65,7 @@ def make_spec(
         InputError: An expert or demonstrations that the algorithm needs are missing.
     """
     environment = suite.environments[env_id]
-    root = artifacts.source_root(settings.source, suite.name)
+    root = artifacts.source_root(settings.source, suite.name, settings.folder)
     needs = algorithm.needs
     defaults = algorithm.resolve({})
     different = {n: value for n, value in hyperparameters.items() if value != defaults[n]}
@@ -96,7 +99,9 @@ def environment_spec(env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
     )
 
 
-def reference_scores(suite: SuiteCard, env_id: str, source: str) -> ReferenceScores:
+def reference_scores(
+    suite: SuiteCard, env_id: str, source: str, folder: Path = Path()
+) -> ReferenceScores:
     """References of an environment for the expert in use.
 
     Args:
@@ -105,6 +110,7 @@ def reference_scores(suite: SuiteCard, env_id: str, source: str) -> ReferenceSco
         source: Where the expert comes from. An expert that does not ship with the suite is
             measured by the return that its own `results.json` or `README.md` states, where
             they do.
+        folder: Where a relative path in `source` starts.
 
     Raises:
         InputError: The suite has not been measured.
@@ -117,7 +123,7 @@ def reference_scores(suite: SuiteCard, env_id: str, source: str) -> ReferenceSco
         )
     expert, version = card.references.expert.mean, suite.version
     if source != "bundled" and not (source == artifacts.HUB and card.expert.hub is None):
-        root = artifacts.source_root(source, suite.name)
+        root = artifacts.source_root(source, suite.name, folder)
         place = artifacts.place_of(root, "experts", source, card, suite.name)
         published = read_published_results(place.folder)
         if published is not None:

@@ -18,6 +18,7 @@ from imitbench.bench.plan import Plan
 from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
+from imitbench.store.attendance import attending
 from imitbench.store.records import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
@@ -61,6 +62,15 @@ class Outcome:
     left: int = 0
     queued: int = 0
     lost: int = 0
+
+    def add(self, other: Outcome) -> None:
+        """Adds what came of other runs."""
+        self.already_done += other.already_done
+        self.done += other.done
+        self.failed += other.failed
+        self.left += other.left
+        self.queued += other.queued
+        self.lost += other.lost
 
 
 def run_sweep(
@@ -109,8 +119,9 @@ def run_sweep(
         return outcome
     sweep = _Sweep(plan, executor, out, observer, outcome)
     try:
-        SweepFile.of(out, runs, command).write(out)
-        with noted_interruption(wanted=executor.prompt) as interruption:
+        if plan.only is None:
+            SweepFile.of(out, runs, command, plan.request).write(out)
+        with attending(out), noted_interruption(wanted=executor.prompt) as interruption:
             sweep.submit(
                 sweep.adopt(open_runs),
                 command=command,
@@ -197,7 +208,8 @@ class _Sweep:
         timeout_s: float | None,
     ) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
-        root = artifacts.source_root(source, suite.name)
+        folder = self._plan.settings.folder
+        root = artifacts.source_root(source, suite.name, folder)
         estimates = Estimates(self._plan, self._out) if self._executor.packs else None
         submitted: dict[Path, float] = {}
         for members in pack_runs(runs, pack):
@@ -205,7 +217,7 @@ class _Sweep:
                 out=str(self._out.resolve()),
                 source_root=str(root.resolve()),
                 runs=members,
-                references=reference_scores(suite, members[0].environment.id, source),
+                references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,
                 force=force,
                 checkpoint_s=checkpoint_s,

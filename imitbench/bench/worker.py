@@ -20,7 +20,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
@@ -61,7 +61,23 @@ class SpoiltProcessError(BaseException):
     """A failure, which is on record, may have spoilt all that this process does later."""
 
 
-def run_job(job: Job, stop: StopRequest | None = None, *, supervised: bool = False) -> None:
+def make_learner(spec: RunSpec) -> Learner:
+    """The learner that a specification names, not set up yet."""
+    module, _, name = spec.implementation.partition(":")
+    learner: Learner = getattr(importlib.import_module(module), name)()
+    return learner
+
+
+LearnerOf = Callable[[RunSpec], Learner]
+
+
+def run_job(
+    job: Job,
+    stop: StopRequest | None = None,
+    learner_of: LearnerOf = make_learner,
+    *,
+    supervised: bool = False,
+) -> None:
     """Does every run of a job that is not done yet.
 
     A run that another process is working on is left to it and looked at again at the end. A
@@ -70,6 +86,7 @@ def run_job(job: Job, stop: StopRequest | None = None, *, supervised: bool = Fal
     Args:
         job: What to do.
         stop: Made when the process is asked to stop.
+        learner_of: Makes the learner of a run, not set up yet.
         supervised: Whether this process is expendable: whoever started it sees to it that its
             death is put on record, and gives the job to another one.
 
@@ -80,7 +97,7 @@ def run_job(job: Job, stop: StopRequest | None = None, *, supervised: bool = Fal
     stop = stop or StopRequest()
 
     def do(spec: RunSpec, *, wait: bool) -> bool:
-        return _claim_and_run(job, spec, stop, supervised=supervised, wait=wait)
+        return _claim_and_run(job, spec, stop, learner_of, supervised=supervised, wait=wait)
 
     busy = [spec for spec in job.runs if not do(spec, wait=False)]
     for spec in busy:
@@ -89,7 +106,13 @@ def run_job(job: Job, stop: StopRequest | None = None, *, supervised: bool = Fal
 
 
 def _claim_and_run(
-    job: Job, spec: RunSpec, stop: StopRequest, *, supervised: bool, wait: bool
+    job: Job,
+    spec: RunSpec,
+    stop: StopRequest,
+    learner_of: LearnerOf,
+    *,
+    supervised: bool,
+    wait: bool,
 ) -> bool:
     """Runs `spec` unless it is done; `False` when another process holds it."""
     stop.check()
@@ -104,19 +127,12 @@ def _claim_and_run(
             status = directory.last_status()
             begun = status is not None and status.job == job.id
             try:
-                run = _Run(job, spec, directory, stop, supervised)
+                run = _Run(job, spec, directory, stop, learner_of, supervised)
                 run.execute(afresh=job.force and not begun)
             except LeaseLostError as error:
                 print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
                 return False
     return True
-
-
-def make_learner(spec: RunSpec) -> Learner:
-    """The learner that a specification names, not set up yet."""
-    module, _, name = spec.implementation.partition(":")
-    learner: Learner = getattr(importlib.import_module(module), name)()
-    return learner
 
 
 @dataclass
@@ -127,6 +143,7 @@ class _Run:
     spec: RunSpec
     directory: RunDirectory
     stop: StopRequest
+    learner_of: LearnerOf
     supervised: bool
     progress: Progress = field(default_factory=Progress)
     attempt: int = 1
@@ -274,7 +291,7 @@ class _Run:
             self.limit.check(self.phase, grace_s)
 
     def _load(self) -> tuple[Learner, list[TrajectoryWithRew]]:
-        learner = make_learner(self.spec)
+        learner = self.learner_of(self.spec)
         if self.spec.demos is None:
             return learner, []
         place = self._place("demos", self.spec.demos)

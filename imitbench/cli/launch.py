@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-import shlex
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from imitbench.cli import options
+from imitbench.cli.run_options import array_request, count_workers
 
 if TYPE_CHECKING:
+    from imitbench.bench.devices import DeviceClass
     from imitbench.bench.plan import Plan
     from imitbench.bench.sweep import Outcome
     from imitbench.executors.base import Executor
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a plan is carried out; nothing here changes a number.
+    """How plans are carried out; nothing here but the device changes a number.
 
     Attributes:
         out: Results folder.
         executor: Name of the executor.
+        device: Class of the processor that was chosen.
         jobs: Runs at a time.
         gpus: GPUs that they use in turn, by number or UUID.
         max_memory: Bytes that each worker may use.
@@ -44,6 +47,7 @@ class Launch:
 
     out: Path = options.DEFAULT_OUT
     executor: str = "local"
+    device: DeviceClass = "cpu"
     jobs: int = 1
     gpus: tuple[str, ...] = ()
     max_memory: int | None = None
@@ -57,38 +61,65 @@ class Launch:
     json: bool = False
     quiet: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        executor: str,
+        profile: Path | None,
+        min_task_minutes: float,
+        device: str = "auto",
+        jobs: int | None,
+        gpus: str | None,
+        per_gpu: int | None,
+        timeout: str | None,
+        max_mem: str | None,
+        **others: Any,
+    ) -> Launch:
+        """Reads options as they are typed; those not named here are taken as they are.
 
-def array_request(
-    executor: str, profile: Path | None, min_task_minutes: float
-) -> ArrayRequest | None:
-    """What the options of SLURM say; `None` for another executor.
+        Raises:
+            InputError: One is wrong, or two do not go together.
+        """
+        from imitbench.bench.devices import choose_device, parse_gpus
+        from imitbench.util.quantities import parse_duration, parse_size
+
+        max_memory = None if max_mem is None else parse_size(max_mem, option="--max-mem")
+        slurm = array_request(
+            executor, profile, min_task_minutes, jobs=jobs, gpus=gpus, max_memory=max_memory
+        )
+        asked: Sequence[str] = () if gpus is None else parse_gpus(gpus)
+        if slurm is not None:
+            asked = [str(number) for number in range(slurm.profile.gpus)]
+        chosen = choose_device(device, asked)
+        return cls(
+            executor=executor,
+            slurm=slurm,
+            device=chosen.device,
+            jobs=count_workers(jobs, chosen.gpus, per_gpu),
+            gpus=chosen.gpus,
+            max_memory=max_memory,
+            timeout_s=None if timeout is None else parse_duration(timeout, option="--timeout"),
+            **others,
+        )
+
+
+def launch(plans: Sequence[Plan], how: Launch) -> None:
+    """Runs one plan after the other, or submits them; collects, and prints one short table.
 
     Raises:
-        InputError: They go with another executor, or the profile is wrong.
+        typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.
     """
-    from imitbench.errors import InputError
+    from imitbench.bench.sweep import Outcome
+    from imitbench.store.run_dir import RunDirectory
 
-    if executor != "slurm":
-        if profile is not None:
-            raise InputError(f"--profile {profile}: goes with --executor slurm only")
-        return None
-    from imitbench.executors.slurm.executor import ArrayRequest
-    from imitbench.executors.slurm.profile import Profile, read_profile
-
-    return ArrayRequest(
-        profile=Profile() if profile is None else read_profile(profile),
-        min_task_s=60 * min_task_minutes,
-    )
-
-
-def launch(plan: Plan, how: Launch) -> None:
-    """Runs a plan to its end, or submits it; collects, and prints a short table.
-
-    Raises:
-        typer.Exit: With 130 when it was stopped, 1 when runs failed.
-    """
-    outcome = _execute(plan, how)
-    _summarize(plan, how, outcome)
+    outcome = Outcome()
+    for plan in plans:
+        if outcome.left or (how.fail_fast and outcome.failed):
+            outcome.left += sum(not RunDirectory.of(how.out, run).is_done for run in plan)
+        else:
+            outcome.add(_execute(plan, how))
+    _summarize(plans, how, outcome)
     if outcome.left:
         raise typer.Exit(130)
     if outcome.failed or outcome.lost:
@@ -100,7 +131,7 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
     from imitbench.cli.progress import make_observer
     from imitbench.cli.provenance import typed_command
 
-    pool = _executor(how)
+    pool = _executor(plan, how)
     # What the summary needs is loaded while the workers are busy. It is waited for in any case:
     # a process that ends in the middle of an import may crash.
     loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
@@ -123,7 +154,7 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
         loader.join()
 
 
-def _executor(how: Launch) -> Executor:
+def _executor(plan: Plan, how: Launch) -> Executor:
     from imitbench.bench.sweep import WORKER
     from imitbench.executors.registry import make_executor
 
@@ -135,7 +166,7 @@ def _executor(how: Launch) -> Executor:
         how.executor,
         entry=WORKER,
         jobs=how.jobs,
-        gpus=_gpus_for_workers(how) if how.gpus else (),
+        gpus=_gpus_for_workers(how) if plan.settings.device == "cuda" else (),
         max_memory=how.max_memory,
     )
 
@@ -144,18 +175,19 @@ def _gpus_for_workers(how: Launch) -> tuple[str, ...]:
     """Makes sure that the GPUs are there, and names them as workers need it."""
     from imitbench.bench.devices import check_cuda, find_cuda, visible_gpus
 
-    visible = visible_gpus(how.gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    gpus = how.gpus or ("0",)
+    visible = visible_gpus(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if how.executor == "inline":  # this process is the worker, and has not looked for GPUs yet
         os.environ["CUDA_VISIBLE_DEVICES"] = visible[0]
         check_cuda(("0",), find_cuda())
     elif how.executor == "local":
-        check_cuda(how.gpus, find_cuda())
+        check_cuda(gpus, find_cuda())
     return visible
 
 
-def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
+def _summarize(plans: Sequence[Plan], how: Launch, outcome: Outcome) -> None:
     """Collects, then says what happened: counts and failures to stderr, scores to stdout."""
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import command_for, count, note, print_json
     from imitbench.report.tables import build_report
     from imitbench.report.terminal import render_short
     from imitbench.store import database
@@ -163,14 +195,14 @@ def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
 
     for left_out in collect(how.out).quarantined:
         note(f"left out: {left_out.path}: {left_out.reason}")
-    wanted = {spec.run_id for spec in plan}
+    wanted = {spec.run_id for plan in plans for spec in plan}
+    places = {(plan.suite.name, env_id) for plan in plans for env_id in plan.environments}
+    not_applicable = [pair for plan in plans for pair in plan.not_applicable]
     with database.reader(how.out) as connection:
         scores = [row for row in database.read_scores(connection) if row.run_id in wanted]
         failures = [row for row in database.read_failures(connection) if row.run_id in wanted]
         references = [
-            row
-            for row in database.read_references(connection)
-            if row.suite == plan.suite.name and row.env in plan.environments
+            row for row in database.read_references(connection) if (row.suite, row.env) in places
         ]
     if how.json:
         document: dict[str, Any] = {
@@ -180,28 +212,29 @@ def _summarize(plan: Plan, how: Launch, outcome: Outcome) -> None:
             "left": outcome.left,
             "queued": outcome.queued,
             "lost": outcome.lost,
-            "not_applicable": [vars(pair) for pair in plan.not_applicable],
+            "not_applicable": [vars(pair) for pair in not_applicable],
             "scores": [row.model_dump(mode="json") for row in scores],
         }
         print_json(document)
     else:
         typer.echo(render_short(build_report(scores, failures, references)), nl=False)
-    for pair in plan.not_applicable:
+    for pair in not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     for spec, failure in outcome.failed:
         note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
+    also = "" if how.force else f", and so does `{command_for(how.out, 'resume')}`"
     if outcome.left:
-        note(f"stopped with {outcome.left} runs left; the same command resumes")
+        note(f"stopped with {outcome.left} runs left; the same command resumes{also}")
     if outcome.lost:
         note(
-            f"{outcome.lost} runs left the queue before they were complete (cancelled, or their "
-            "node was lost); the same command resumes"
+            f"{count(outcome.lost, 'run')} left the queue before being complete (cancelled, or "
+            f"with a lost node); the same command resumes{also}"
         )
     if outcome.queued:
-        where = "" if how.out == options.DEFAULT_OUT else f" --out {shlex.quote(str(how.out))}"
         note(
-            f"{outcome.queued} runs are in the queue; follow them with "
-            f"`imitbench status --watch{where}`, stop them with `imitbench cancel{where}`"
+            f"{count(outcome.queued, 'run')} in the queue; "
+            f"`{command_for(how.out, 'status', '--watch')}` follows, "
+            f"`{command_for(how.out, 'cancel')}` cancels"
         )
     if not how.quiet:
         note(

@@ -15,13 +15,16 @@ from imitbench.cli import (
     demos,
     doctor,
     experts,
+    logs,
     prefetch,
     report,
     results,
+    resume,
     run,
     sql,
     status,
     suites,
+    verify_resume,
 )
 from imitbench.errors import InputError
 
@@ -34,8 +37,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
+app.command("resume")(resume.resume)
 app.command("status")(status.status)
 app.command("cancel")(cancel.cancel)
+app.command("logs")(logs.logs)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
 app.command("sql")(sql.sql)
@@ -45,6 +50,7 @@ app.add_typer(experts.app, name="experts")
 app.add_typer(demos.app, name="demos")
 app.add_typer(results.app, name="results")
 app.command("prefetch")(prefetch.prefetch)
+app.command("verify-resume")(verify_resume.verify_resume)
 app.command("doctor")(doctor.doctor)
 
 

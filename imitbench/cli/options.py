@@ -16,10 +16,19 @@ Env = Annotated[
     typer.Option("--env", metavar="GLOB", help="Environments by id, e.g. 'seals/*' [all]."),
 ]
 
+DEFAULT_LOCK = Path("imitbench-hub.lock")
 Lock = Annotated[
     Path, typer.Option("--lock", metavar="FILE", help="Lock file of the hub.", dir_okay=False)
+]
+NamedLock = Annotated[
+    Path | None,
+    typer.Option(
+        "--lock",
+        metavar="FILE",
+        help=f"Lock file of the hub [{DEFAULT_LOCK}, if it is there].",
+        dir_okay=False,
+    ),
 ]
 
 DEFAULT_OUT = Path("runs")
 DEFAULT_SUITE = "classic"
-DEFAULT_LOCK = Path("imitbench-hub.lock")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from imitbench.cli import options
 
 
 def print_json(document: Any) -> None:
@@ -53,6 +57,12 @@ def on_terminal() -> bool:
 def count(number: int, noun: str) -> str:
     """`1 task`, `2 tasks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def command_for(out: Path, *words: str) -> str:
+    """A command about a results folder, as it can be typed: `imitbench resume --out other`."""
+    place = [] if out == options.DEFAULT_OUT else ["--out", str(out)]
+    return shlex.join(["imitbench", *words, *place])
 
 
 def duration(seconds: float) -> str:

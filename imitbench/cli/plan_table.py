@@ -7,38 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from imitbench.bench.plan import Plan
     from imitbench.cli.launch import Launch
     from imitbench.executors.slurm.executor import ArrayRequest
 
 
-def print_plan(plan: Plan, how: Launch) -> None:
-    """Shows each cell with the expected time of what is still to do."""
-    from imitbench.bench.cost import Estimates
-    from imitbench.cli.output import count, duration, note, print_json, print_table
-    from imitbench.store.run_dir import RunDirectory
+def print_plans(plans: Sequence[Plan], how: Launch) -> None:
+    """Shows each cell with the expected time of what is still to do.
 
-    estimates = Estimates(plan, how.out)
-    cells: dict[tuple[str, str, str], dict[str, Any]] = defaultdict(
-        lambda: {"runs": 0, "done": 0, "seconds": 0.0}
-    )
-    ahead = []
-    for spec in plan:
-        budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
-        cell = cells[spec.algo_label, spec.environment.id, budget]
-        cell["runs"] += 1
-        if RunDirectory.of(how.out, spec).is_done:
-            cell["done"] += 1
-        else:
-            ahead.append(estimates.seconds(spec))
-            cell["seconds"] += ahead[-1]
+    Args:
+        plans: What would be done.
+        how: How it would be done.
+    """
+    from imitbench.cli.output import count, duration, note, print_json, print_table
+
+    cells, ahead = _cells(plans, how.out)
     rows = [
         {"algo": algo, "env": env, "budget": budget, **cell}
-        for (algo, env, budget), cell in cells.items()
+        for (_, algo, env, budget), cell in cells.items()
     ]
     submission = None if how.slurm is None else _submission(how.slurm, ahead)
-    total = sum(ahead) / (how.jobs if submission is None else 1)
+    total = sum(ahead)
+    if submission is None:  # however many workers there are, the longest run takes its time
+        total = max([0.0, *ahead, total / how.jobs])
     if how.json:
         slurm = {} if submission is None else {"slurm": submission}
         print_json({"cells": rows, "expected_seconds": total, **slurm})
@@ -47,7 +40,7 @@ def print_plan(plan: Plan, how: Launch) -> None:
         ["algorithm", "environment", "training", "runs", "done", "expected"],
         [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
     )
-    for pair in plan.not_applicable:
+    for pair in [pair for plan in plans for pair in plan.not_applicable]:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     if submission is None:
         note(f"expected time with --jobs {how.jobs}: about {duration(total)}")
@@ -59,6 +52,31 @@ def print_plan(plan: Plan, how: Launch) -> None:
         f"{count(len(ahead), 'run')} as {count(submission['tasks'], 'task')}{inside}, about "
         f"{duration(total)} of one core in all"
     )
+
+
+def _cells(
+    plans: Sequence[Plan], out: Path
+) -> tuple[dict[tuple[str, str, str, str], dict[str, Any]], list[float]]:
+    """Runs by suite, algorithm, environment and budget, and the seconds of each run to do."""
+    from imitbench.bench.cost import Estimates
+    from imitbench.store.run_dir import RunDirectory
+
+    cells: dict[tuple[str, str, str, str], dict[str, Any]] = defaultdict(
+        lambda: {"runs": 0, "done": 0, "seconds": 0.0}
+    )
+    ahead = []
+    for plan in plans:
+        estimates = Estimates(plan, out)
+        for spec in plan:
+            budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
+            cell = cells[spec.suite, spec.algo_label, spec.environment.id, budget]
+            cell["runs"] += 1
+            if RunDirectory.of(out, spec).is_done:
+                cell["done"] += 1
+            else:
+                ahead.append(estimates.seconds(spec))
+                cell["seconds"] += ahead[-1]
+    return cells, ahead
 
 
 def _submission(request: ArrayRequest, expected_s: Sequence[float]) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from imitbench.cli import options, run_options
 from imitbench.cli.launch import Launch, launch
-from imitbench.cli.plan_table import print_plan
+from imitbench.cli.plan_table import print_plans
 
 
 def run(
@@ -18,8 +20,11 @@ def run(
     budget: run_options.Budget = "default",
     n_demos: run_options.Demos = None,
     source: run_options.Source = "bundled",
-    lock: options.Lock = options.DEFAULT_LOCK,
+    lock: options.NamedLock = None,
     executor: run_options.Executor = "local",
+    profile: run_options.Profile = None,
+    wait: run_options.Wait = False,
+    min_task_minutes: run_options.MinTaskMinutes = run_options.DEFAULT_MIN_TASK_MINUTES,
     device: run_options.Device = "auto",
     gpus: run_options.Gpus = None,
     per_gpu: run_options.PerGpu = None,
@@ -40,44 +45,47 @@ def run(
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
-    from imitbench.bench.devices import choose_device, parse_gpus
-    from imitbench.bench.plan import make_plan, parse_overrides, parse_seeds
-    from imitbench.bench.spec import Settings
+    from imitbench.bench.plan import parse_overrides, parse_seeds
+    from imitbench.bench.request import plan_request
     from imitbench.cli.hub_progress import make_tell
-    from imitbench.hub.lock_file import read_lock
-    from imitbench.util.quantities import parse_duration, parse_size
+    from imitbench.store.sweep_file import SweepRequest
 
-    chosen = choose_device(device, parse_gpus(gpus) if gpus is not None else ())
-    how = Launch(
+    how = Launch.of(
         out=out,
         executor=executor,
-        jobs=run_options.count_workers(jobs, chosen.gpus, per_gpu),
-        gpus=chosen.gpus,
-        max_memory=parse_size(max_mem, option="--max-mem") if max_mem is not None else None,
+        profile=profile,
+        wait=wait,
+        min_task_minutes=min_task_minutes,
+        device=device,
+        jobs=jobs,
+        gpus=gpus,
+        per_gpu=per_gpu,
         retries=retries,
-        timeout_s=parse_duration(timeout, option="--timeout") if timeout is not None else None,
+        timeout=timeout,
+        max_mem=max_mem,
         force=force,
         fail_fast=fail_fast,
         checkpoint_minutes=checkpoint_minutes,
         json=json,
         quiet=quiet,
     )
-    plan = make_plan(
+    if lock is None and options.DEFAULT_LOCK.exists():
+        lock = options.DEFAULT_LOCK
+    request = SweepRequest(
         algorithms=algo,
         suite=suite,
         environment=env,
         seeds=parse_seeds(seeds),
-        settings=Settings(
-            source=source,
-            budget=budget,
-            n_demos=n_demos,
-            overrides=parse_overrides(set_),
-            device=chosen.device,
-        ),
-        lock=read_lock(lock) if source == "hub" else None,
-        tell=make_tell(quiet=quiet),
+        budget=budget,
+        n_demos=n_demos,
+        overrides=parse_overrides(set_),
+        source=source,
+        lock=str(lock) if lock is not None and source == "hub" else None,
+        device=how.device,
+        folder=str(Path.cwd()),
     )
+    plan = plan_request(request, make_tell(quiet=quiet))
     if dry_run:
-        print_plan(plan, how)
+        print_plans([plan], how)
     else:
-        launch(plan, how)
+        launch([plan], how)

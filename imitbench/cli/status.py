@@ -12,7 +12,8 @@ from imitbench.cli import options
 def status(
     out: options.Out = options.DEFAULT_OUT,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Keep it up to date until all is done, or Ctrl-C.")
+        bool,
+        typer.Option("--watch", help="Keep it up to date while runs are at work, or until Ctrl-C."),
     ] = False,
     every: Annotated[
         float, typer.Option("--every", min=0.1, help="Seconds between looks with --watch.")
@@ -23,13 +24,14 @@ def status(
 
     The expected time comes from finished runs of the same cell, with as many runs at work as
     now. What was asked for stands in the folder .sweeps of the results folder; delete a file
-    there to forget runs that will not be done.
+    there to forget runs that will not be done. Watching ends when all is done, and when nobody is
+    at work on what is left.
 
     Example: imitbench status --out runs --watch
     """
-    from imitbench.cli.output import note, print_json, print_table
-    from imitbench.cli.watching import HEADER, summary, table_rows, watch_runs
-    from imitbench.store.overview import Survey
+    from imitbench.cli.output import command_for, note, print_json, print_table
+    from imitbench.cli.watching import HEADER, is_idle, summary, table_rows, watch_runs
+    from imitbench.store.overview import Survey, total
 
     survey = Survey(out)
     cells = watch_runs(survey, every) if watch else survey.look()
@@ -41,3 +43,5 @@ def status(
         return
     print_table(HEADER, table_rows(cells))
     note(summary(cells))
+    if total(cells).open and is_idle(survey, cells):
+        note(f"nobody is at work on them: `{command_for(out, 'resume')}` goes on")

@@ -20,7 +20,10 @@ _Show = Callable[[Sequence[CellStatus]], None]
 
 
 def watch_runs(survey: Survey, every_s: float) -> list[CellStatus]:
-    """Shows the states of all runs until none is open any more, or until Ctrl-C.
+    """Shows the states of all runs while there is something to wait for, or until Ctrl-C.
+
+    That is over when no run is open any more; and when at two looks in a row, between which a
+    sweep has the time to begin, none was running and nobody had any done.
 
     Args:
         survey: The results folder.
@@ -30,17 +33,25 @@ def watch_runs(survey: Survey, every_s: float) -> list[CellStatus]:
         The states at the end.
     """
     cells: list[CellStatus] = []
+    idle_before = False
     try:
         with _shown() as show:
             while True:
                 cells = survey.look()
                 show(cells)
-                if not total(cells).open:
+                idle = is_idle(survey, cells)
+                if not total(cells).open or (idle and idle_before):
                     break
+                idle_before = idle
                 time.sleep(every_s)
     except KeyboardInterrupt:
         pass
     return cells
+
+
+def is_idle(survey: Survey, cells: Sequence[CellStatus]) -> bool:
+    """Whether no run is at work, and none will be unless somebody asks for it."""
+    return not total(cells).counts["running"] and not survey.is_attended()
 
 
 def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:

@@ -10,7 +10,7 @@ from imitbench.executors.inline import InlineExecutor
 from imitbench.executors.local import LocalExecutor
 from imitbench.executors.memory import can_measure
 
-_NAMES = ("inline", "local")
+_NAMES = ("inline", "local", "slurm")
 
 
 def make_executor(

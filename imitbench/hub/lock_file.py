@@ -51,8 +51,12 @@ class HubLock(_Document):
         return HubLock(items=[merged[key] for key in sorted(merged)])
 
 
-def read_lock(path: Path) -> HubLock:
-    """Reads a lock file; a missing one locks nothing.
+def read_lock(path: Path, *, missing_ok: bool = True) -> HubLock:
+    """Reads a lock file.
+
+    Args:
+        path: The file.
+        missing_ok: Whether it may be missing, and then locks nothing.
 
     Raises:
         InputError: It cannot be read, or is no lock file.
@@ -60,6 +64,10 @@ def read_lock(path: Path) -> HubLock:
     try:
         return HubLock.model_validate_json(path.read_bytes())
     except FileNotFoundError:
+        if not missing_ok:
+            raise InputError(
+                f"--lock {path}: no such file; run `imitbench prefetch --lock {path}` first"
+            ) from None
         return HubLock()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error

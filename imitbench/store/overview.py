@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from imitbench.errors import InputError
+from imitbench.store.attendance import is_attended
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
 from imitbench.store.sweep_file import read_sweeps
@@ -119,6 +120,10 @@ class Survey:
                 cell.finished.append((done_at, directory.path))
         at_work = max(1, sum(cell.counts["running"] for cell in cells.values()))
         return [self._status(key, cell, at_work) for key, cell in sorted(cells.items())]
+
+    def is_attended(self) -> bool:
+        """Whether somebody has runs done here: otherwise, open runs stay open."""
+        return is_attended(self._out)
 
     def _runs(self) -> Iterator[tuple[str, _Key]]:
         """Paths and cells of all runs that were asked for or begun."""

@@ -1,4 +1,7 @@
-"""What was asked for: each sweep leaves the runs that it planned, for people who watch."""
+"""What was asked for: each sweep leaves its request and the runs that it planned.
+
+People who watch see what is still to come, and `imitbench resume` does what is missing.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from imitbench.cards.suite import BudgetName
 from imitbench.store.records import RUN_ID_LENGTH, Record, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
@@ -38,20 +42,59 @@ class PlannedCell(Record):
     run_ids: list[_RunId]
 
 
+class SweepRequest(Record):
+    """What determines which runs a sweep has; how they are done is another matter.
+
+    Attributes:
+        algorithms: Names.
+        suite: Name of the suite.
+        environment: Glob over environment ids; `None` for all.
+        seeds: Seeds of every cell.
+        budget: Name of the budget.
+        n_demos: Demonstrations to learn from; `None` for all.
+        overrides: Hyper-parameters as text, `name` or `algorithm.name`.
+        source: Where experts and demonstrations come from.
+        lock: Lock file of the hub; `None` where there was none.
+        device: Class of the processor.
+        folder: Where the request was made: paths in `source` and `lock` start there.
+    """
+
+    algorithms: list[str]
+    suite: str
+    environment: str | None = None
+    seeds: list[int]
+    budget: BudgetName = "default"
+    n_demos: int | None = None
+    overrides: dict[str, str] = Field(default_factory=dict)
+    source: str = "bundled"
+    lock: str | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
+    folder: str
+
+
 class SweepFile(Record):
     """Runs that were asked for at once.
 
     Attributes:
         command: The command that the user typed.
         cells: The runs by algorithm and environment.
+        request: What they follow from; `None` where an earlier version, or a program, left it
+            out.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = 2
     command: str
     cells: list[PlannedCell]
+    request: SweepRequest | None = None
 
     @classmethod
-    def of(cls, out: Path, runs: Iterable[RunSpec], command: str) -> SweepFile:
+    def of(
+        cls,
+        out: Path,
+        runs: Iterable[RunSpec],
+        command: str,
+        request: SweepRequest | None = None,
+    ) -> SweepFile:
         """Writes down runs, those of a cell next to each other."""
         cells = []
         for _, group in groupby(runs, key=lambda r: (r.suite, r.algo_label, r.environment.id)):
@@ -67,7 +110,7 @@ class SweepFile(Record):
                     run_ids=[run.run_id for run in members],
                 )
             )
-        return cls(command=command, cells=cells)
+        return cls(command=command, cells=cells, request=request)
 
     @property
     def digest(self) -> str:
@@ -76,23 +119,33 @@ class SweepFile(Record):
         return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
 
     def write(self, out: Path) -> Path:
-        """Writes `<out>/.sweeps/<digest>.json`, unless it is there, and returns its path.
+        """Writes `<out>/.sweeps/<digest>.json`, and returns its path.
+
+        A file that is there stays, unless its request is another one, or missing.
 
         Raises:
             OSError: It cannot be written.
         """
         path = out / SWEEPS_FOLDER / f"{self.digest}.json"
-        if not path.exists():
+        present = _read(path)
+        if present is None or self.request not in (None, present.request):
             atomic_write_text(path, self.model_dump_json(indent=1) + "\n")
         return path
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Where each run belongs, below the results folder, by its id."""
+        return {run_id: f"{cell.folder}/{run_id}" for cell in self.cells for run_id in cell.run_ids}
 
 
 def read_sweeps(out: Path) -> list[SweepFile]:
     """Reads every sweep of a results folder; files that are none are passed over."""
-    sweeps = []
-    for path in sorted((out / SWEEPS_FOLDER).glob("*.json")):
-        try:
-            sweeps.append(SweepFile.model_validate_json(path.read_bytes()))
-        except (OSError, ValidationError):
-            continue
-    return sweeps
+    found = [_read(path) for path in sorted((out / SWEEPS_FOLDER).glob("*.json"))]
+    return [sweep for sweep in found if sweep is not None]
+
+
+def _read(path: Path) -> SweepFile | None:
+    try:
+        return SweepFile.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -9,6 +9,7 @@ from support.observer import Recorder
 from imitbench.bench.deaths import after_death, is_settled
 from imitbench.bench.job import Job
 from imitbench.bench.sweep import run_sweep
+from imitbench.errors import InputError
 from imitbench.executors.registry import make_executor
 from imitbench.store.records import ReferenceScores
 from imitbench.store.run_dir import RunDirectory

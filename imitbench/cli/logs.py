@@ -1,0 +1,169 @@
+"""`imitbench logs`: what a run has written, and why runs failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imitbench.store.failure_groups import FailureGroup
+    from imitbench.store.records import RunFailure, RunSpec
+    from imitbench.store.run_dir import RunDirectory
+
+_RUNS_SHOWN = 3
+
+
+def logs(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Id of a run, or the start of it.")
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="All failures, alike ones together.")
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=0, metavar="N", help="Last lines only [all].")
+    ] = None,
+    algo: Annotated[
+        str | None, typer.Option("--algo", metavar="GLOB", help="With --failed: algorithms.")
+    ] = None,
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="GLOB", help="With --failed: environments.")
+    ] = None,
+    out: options.Out = options.DEFAULT_OUT,
+    json: options.Json = False,
+) -> None:
+    """Show the log of a run, with its error if it failed; or all failures by their message.
+
+    Alike failures, whose messages differ in numbers, ids and paths only, are told once: how many,
+    where, and how the traceback ends.
+
+    Example: imitbench logs --failed --algo 'gail*'
+    """
+    from imitbench.errors import InputError
+
+    if (run is None) == (not failed):
+        raise InputError("logs: name one run by the start of its id, or ask for --failed")
+    if run is not None and (algo is not None or env is not None):
+        raise InputError("logs: --algo and --env choose among failures: use them with --failed")
+    if run is not None:
+        _show_run(out, run, tail, json)
+    else:
+        _show_failures(out, algo, env, tail, json)
+
+
+def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
+    from imitbench.cli.output import note, print_json
+    from imitbench.errors import InputError
+    from imitbench.store.run_finder import find_run
+
+    directory = find_run(out, start)
+    failure = directory.read_failure() if directory.has_failed else None
+    parts = dict(_texts(directory, failure))
+    if json:
+        print_json(
+            {
+                "run_id": directory.path.name,
+                "folder": str(directory.path),
+                "logs": {name: _last(text, tail) for name, text in parts.items()},
+                "error": failure and _error(failure),
+            }
+        )
+        return
+    if not parts:
+        raise InputError(f"run {directory.path.name}: has no log yet in {directory.path}")
+    for name, text in parts.items():
+        if len(parts) > 1:
+            note(f"--- {name}")
+        typer.echo("\n".join(_last(text, tail)))
+    if failure is not None:
+        note(_printable(f"failed ({failure.phase}): {failure.error_type}: {failure.message}"))
+
+
+def _texts(directory: RunDirectory, failure: RunFailure | None) -> Iterator[tuple[str, str]]:
+    """Everything that was written about a run, by name. Schedulers' logs belong here, too."""
+    log = ""
+    if directory.log.exists():
+        log = directory.log.read_text(errors="replace")
+        yield directory.log.name, log
+    # A run that fails writes its traceback into its log, unless its process died.
+    if failure is not None and failure.traceback.strip() and failure.traceback.strip() not in log:
+        yield "error.json", failure.traceback
+
+
+def _show_failures(
+    out: Path, algo: str | None, env: str | None, tail: int | None, json: bool
+) -> None:
+    from fnmatch import fnmatchcase
+
+    from imitbench.cli.output import note, print_json
+    from imitbench.store.failure_groups import read_failure_groups
+
+    def wanted(spec: RunSpec) -> bool:
+        names = (spec.algo, spec.algo_label)
+        return (algo is None or any(fnmatchcase(name, algo) for name in names)) and (
+            env is None or fnmatchcase(spec.environment.id, env)
+        )
+
+    found = read_failure_groups(out, wanted)
+    for message in found.unreadable:
+        note(f"left out: {message}")
+    if json:
+        print_json([_document(group) for group in found.groups])
+        return
+    for group in found.groups:
+        _print_group(out, group, tail)
+    runs = sum(len(group.runs) for group in found.groups)
+    note(f"{runs} failed runs, {len(found.groups)} kinds" if runs else "no failed runs")
+
+
+def _print_group(out: Path, group: FailureGroup, tail: int | None) -> None:
+    from imitbench.cli.output import command_for
+
+    alone = len(group.runs) == 1
+    message = group.example if alone else group.message
+    head = f"{len(group.runs)} x {group.error_type} ({group.phase}): {message}"
+    ids = [spec.run_id for spec, _ in group.runs[:_RUNS_SHOWN]]
+    cells = [f"{algo} on {env} ({count})" for (algo, env), count in group.cells.most_common()]
+    typer.echo(_printable(head))
+    typer.echo(f"  where:  {', '.join(cells)}")
+    typer.echo(f"  runs:   {', '.join(ids)}{', …' if len(group.runs) > len(ids) else ''}")
+    for line in _last("\n".join(group.last_lines), tail):
+        typer.echo(f"    {line}")
+    typer.echo(f"  whole:  {command_for(out, 'logs', ids[0])}\n")
+
+
+def _document(group: FailureGroup) -> dict[str, Any]:
+    return {
+        "count": len(group.runs),
+        "error_type": group.error_type,
+        "message": group.message,
+        "example": group.example,
+        "phase": group.phase,
+        "cells": [
+            {"algo": algo, "env": env, "count": count}
+            for (algo, env), count in group.cells.most_common()
+        ],
+        "runs": [spec.run_id for spec, _ in group.runs],
+        "last_lines": group.last_lines,
+    }
+
+
+def _error(failure: RunFailure) -> dict[str, str]:
+    return failure.model_dump(include={"phase", "error_type", "message", "traceback", "failed_at"})
+
+
+def _last(text: str, tail: int | None) -> list[str]:
+    lines = _printable(text).splitlines()
+    return lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]
+
+
+def _printable(text: str) -> str:
+    """Text without control characters, with which a log could write anywhere on a terminal."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # progress bars begin lines anew
+    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in lines)

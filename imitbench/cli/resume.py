@@ -1,0 +1,84 @@
+"""`imitbench resume`: does whatever was asked for and has no result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from imitbench.cli import options, run_options
+from imitbench.cli.launch import Launch, launch
+from imitbench.cli.plan_table import print_plans
+
+if TYPE_CHECKING:
+    from imitbench.bench.request import LeftOut
+
+
+def resume(
+    out: options.Out = options.DEFAULT_OUT,
+    jobs: run_options.Jobs = None,
+    executor: run_options.Executor = "local",
+    profile: run_options.Profile = None,
+    wait: run_options.Wait = False,
+    min_task_minutes: run_options.MinTaskMinutes = run_options.DEFAULT_MIN_TASK_MINUTES,
+    gpus: run_options.Gpus = None,
+    per_gpu: run_options.PerGpu = None,
+    retries: run_options.Retries = 0,
+    timeout: run_options.Timeout = None,
+    max_mem: run_options.MaxMem = None,
+    dry_run: run_options.DryRun = False,
+    fail_fast: run_options.FailFast = False,
+    checkpoint_minutes: run_options.CheckpointMinutes = 10.0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Do every run of a results folder that was asked for and has no result.
+
+    Interrupted runs go on from their last checkpoint, waiting ones are begun, and failed ones are
+    tried again. What every sweep asked for stands in the folder .sweeps of the results folder.
+    Runs that the same request would not give today, because a card has changed, say, are named
+    and left out; the exit code is then 1.
+
+    Example: imitbench resume --out runs --jobs 2
+    """
+    from imitbench.bench.request import plan_missing
+    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.output import note, print_json
+
+    how = Launch.of(
+        out=out,
+        executor=executor,
+        profile=profile,
+        wait=wait,
+        min_task_minutes=min_task_minutes,
+        jobs=jobs,
+        gpus=gpus,
+        per_gpu=per_gpu,
+        retries=retries,
+        timeout=timeout,
+        max_mem=max_mem,
+        fail_fast=fail_fast,
+        checkpoint_minutes=checkpoint_minutes,
+        json=json,
+        quiet=quiet,
+    )
+    missing = plan_missing(out, make_tell(quiet=quiet))
+    for each in missing.left_out:
+        note(_line(each))
+    if not missing.plans:
+        if json:
+            print_json({"done": 0, "failed": [], "left": 0})
+        elif not missing.left_out:
+            note(f"nothing is missing in {out}")
+    elif dry_run:
+        print_plans(missing.plans, how)
+    else:
+        launch(missing.plans, how)
+    if missing.left_out:
+        raise typer.Exit(1)
+
+
+def _line(each: LeftOut) -> str:
+    from imitbench.cli.output import count
+
+    return f"left out: {count(each.runs, 'run')} of `{each.command}`: {each.why}"

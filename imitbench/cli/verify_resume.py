@@ -1,0 +1,147 @@
+"""`imitbench verify-resume`: for the author of a method, whether an interruption changes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imitbench.cli import options, run_options
+
+if TYPE_CHECKING:
+    from imitbench.bench.plan import Plan
+    from imitbench.bench.verification import Interrupted, Verification
+    from imitbench.store.records import RunSpec
+
+_KINDS = {
+    "stopped": "asked to stop",
+    "killed": "killed",
+    "damaged": "asked to stop, newest checkpoint damaged",
+}
+
+
+def verify_resume(
+    algo: Annotated[str, typer.Option("--algo", metavar="NAME", help="Algorithm.")],
+    env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment.")],
+    suite: options.Suite = options.DEFAULT_SUITE,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Of the run, and of where to interrupt it.")
+    ] = 0,
+    budget: run_options.Budget = "quick",
+    set_: run_options.Set = [],  # noqa: B006 (typer copies it)
+    kills: Annotated[
+        int, typer.Option("--kills", min=1, help="Interruptions, and one more at the end.")
+    ] = 3,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder to keep both runs in.", file_okay=False),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Check that a run which is interrupted ends with the very numbers of one which is not.
+
+    One run is trained without interruption. The same run is then stopped and killed at random
+    points of its training, each time a new process going on from its checkpoints, and once the
+    newest checkpoint is damaged. Evaluation episodes, learning curve, policy, reward and measures
+    must be equal to the last bit. Exits with 1 where they are not, and says what differs first.
+
+    Example: imitbench verify-resume --algo bc --env Pendulum-v1
+    """
+    import tempfile
+
+    from imitbench.bench import artifacts
+    from imitbench.bench.plan import make_plan, parse_overrides
+    from imitbench.bench.spec import Settings, reference_scores
+    from imitbench.bench.sweep import check_writable
+    from imitbench.bench.verification import as_document
+    from imitbench.bench.verification import verify_resume as verify
+    from imitbench.cli.output import note, print_json
+    from imitbench.errors import InputError
+
+    plan = make_plan(
+        algorithms=[algo],
+        suite=suite,
+        environment=env,
+        seeds=[seed],
+        settings=Settings(budget=budget, overrides=parse_overrides(set_)),
+    )
+    spec = _only_run(plan, env)
+    source = plan.settings.source
+    if out is not None:
+        if out.exists() and any(out.iterdir()):
+            raise InputError(f"--out {out}: is not empty; name a new folder")
+        check_writable(out)
+    with tempfile.TemporaryDirectory(prefix="imitbench-") as temporary:
+        verification = verify(
+            spec,
+            source_root=artifacts.source_root(source, plan.suite.name),
+            references=reference_scores(plan.suite, spec.environment.id, source),
+            folder=out or Path(temporary),
+            kills=kills,
+            tell=(lambda _: None) if quiet else note,
+        )
+    if json:
+        print_json({"algo": spec.algo_label, "env": spec.environment.id, "seed": spec.seed}
+                   | as_document(verification))  # fmt: skip
+    else:
+        _print(spec, verification)
+    if not verification.exact:
+        raise typer.Exit(1)
+
+
+def _only_run(plan: Plan, env: str) -> RunSpec:
+    from imitbench.errors import InputError
+
+    runs = list(plan)
+    for pair in plan.not_applicable[: not runs]:
+        raise InputError(f"--env {env}: {pair.algo} on {pair.env}: {pair.why}")
+    if len(runs) > 1:
+        found = ", ".join(run.environment.id for run in runs)
+        raise InputError(f"--env {env}: must be one environment; this is {found}")
+    return runs[0]
+
+
+def _print(spec: RunSpec, verification: Verification) -> None:
+    from imitbench.cli.output import print_table
+
+    if verification.interruptions:
+        print_table(
+            ["after offer", "interruption", "went on from", "lost", "training since"],
+            [
+                [f"{each.offer} of {verification.offers}", _KINDS[each.kind], *_recovery(each)]
+                for each in verification.interruptions
+            ],
+        )
+        typer.echo("")
+    if verification.parts:
+        print_table(
+            ["compared", "there are", "equal"],
+            [
+                [part.part, part.count, _unequal([str(d) for d in part.differences])]
+                for part in verification.parts
+            ],
+        )
+        typer.echo("")
+    verdict = "resumes bit for bit" if verification.exact else "does NOT resume bit for bit"
+    if verification.exact and not verification.offers:
+        verdict = "trains nothing that could be interrupted"
+    typer.echo(f"{spec.label}: {verdict}")
+    if verification.hint is not None:
+        typer.echo(f"hint: {verification.hint}")
+
+
+def _recovery(each: Interrupted) -> list[str]:
+    lost = f"{each.lost} offer{'s' * (each.lost > 1)}" if each.lost else "nothing"
+    start = f"offer {each.resumed_at}" if each.resumed_at else "the beginning"
+    if each.unrestored:
+        return [start, lost, f"not restored: {each.unrestored[0]}"]
+    return [start, lost, "equal" if not each.later else str(each.later[0])]
+
+
+def _unequal(found: list[str]) -> str:
+    if not found:
+        return "yes"
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"NO: {found[0]}{more}"

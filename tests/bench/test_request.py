@@ -1,0 +1,167 @@
+"""What a sweep asked for can be planned again, and what is missing be done."""
+
+import json
+import shutil
+
+import pytest
+from support.synthetic_runs import write_failed, write_finished
+
+from imitbench.bench import request as module
+from imitbench.bench.request import plan_missing, plan_request
+from imitbench.cards.catalog import suite_directory
+from imitbench.errors import InputError
+from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest
+
+COMMAND = "imitbench run --algo bc"
+
+
+@pytest.fixture
+def out(tmp_path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return folder
+
+
+def requested(tmp_path, **changes):
+    fields = {
+        "algorithms": ["bc"],
+        "suite": "classic",
+        "environment": "Pendulum-v1",
+        "seeds": [0, 1, 2],
+        "budget": "quick",
+        "folder": str(tmp_path),
+    }
+    return SweepRequest(**fields | changes)
+
+
+def ask_for(out, request):
+    """Leaves the file that a sweep leaves; returns its runs."""
+    plan = plan_request(request)
+    runs = list(plan)
+    SweepFile.of(out, runs, COMMAND, plan.request).write(out)
+    return runs
+
+
+def ids(plan):
+    return [run.run_id for run in plan]
+
+
+def test_a_request_is_planned_alike_again(tmp_path, out):
+    request = requested(tmp_path, n_demos=5, overrides={"bc.hidden_size": "8"})
+    runs = ask_for(out, request)
+    missing = plan_missing(out)
+    assert (missing.runs, missing.left_out) == (3, [])
+    assert [list(plan) for plan in missing.plans] == [runs]
+
+
+def test_all_stands_for_the_algorithms_that_there_were(tmp_path):
+    plan = plan_request(requested(tmp_path, algorithms=["all"]))
+    assert {"bc", "gail", "random"} <= set(plan.request.algorithms)
+
+
+def test_finished_runs_are_not_missing_and_failed_and_interrupted_ones_are(tmp_path, out):
+    runs = ask_for(out, requested(tmp_path))
+    write_finished(out, runs[0])
+    write_failed(out, runs[1])
+    missing = plan_missing(out)
+    assert missing.runs == 2
+    for run in runs[1:]:
+        write_finished(out, run)
+    missing = plan_missing(out)
+    assert (missing.plans, missing.runs) == ([], 0)
+
+
+def test_a_run_that_two_sweeps_asked_for_is_taken_up_once(tmp_path, out):
+    first = ask_for(out, requested(tmp_path, seeds=[0, 1]))
+    ask_for(out, requested(tmp_path, seeds=[1, 2]))
+    missing = plan_missing(out)
+    planned = [run_id for plan in missing.plans for run_id in ids(plan)]
+    assert (len(planned), missing.runs) == (3, 3)
+    assert {run.run_id for run in first} < set(planned)
+
+
+def test_runs_of_changed_cards_are_told_and_left_out(tmp_path, out, monkeypatch):
+    runs = ask_for(out, requested(tmp_path))
+    real = module.make_plan
+
+    def with_other_card(**arguments):
+        plan = real(**arguments)
+        [(card, hyperparameters)] = plan.algorithms
+        changed = [(card, {**hyperparameters, "batch_size": 7})]
+        return module.replace(plan, algorithms=changed)
+
+    monkeypatch.setattr(module, "make_plan", with_other_card)
+    missing = plan_missing(out)
+    assert missing.plans == []
+    [left] = missing.left_out
+    assert (left.command, left.runs) == (COMMAND, len(runs))
+    assert "changed since" in left.why
+    assert f"{SWEEPS_FOLDER}/" in left.why
+
+
+def test_what_cannot_be_planned_any_more_does_not_stop_the_rest(tmp_path, out):
+    ask_for(out, requested(tmp_path))
+    path = next((out / SWEEPS_FOLDER).glob("*.json"))
+    broken = json.loads(path.read_text())
+    broken["request"]["algorithms"] = ["bd"]
+    broken["cells"][0]["run_ids"] = ["0" * 12]
+    (path.parent / "broken.json").write_text(json.dumps(broken))
+    missing = plan_missing(out)
+    assert missing.runs == 3
+    assert ["did you mean 'bc'" in left.why for left in missing.left_out] == [True]
+
+
+def test_the_file_of_an_older_version_names_the_command(tmp_path, out):
+    ask_for(out, requested(tmp_path))
+    path = next((out / SWEEPS_FOLDER).glob("*.json"))
+    old = json.loads(path.read_text()) | {"schema_version": 1}
+    del old["request"]
+    path.write_text(json.dumps(old))
+    [left] = plan_missing(out).left_out
+    assert (left.command, left.runs) == (COMMAND, 3)
+    assert "type that command again" in left.why
+    # Which is enough: the same runs leave the same file, with the request.
+    ask_for(out, requested(tmp_path))
+    assert plan_missing(out).left_out == []
+
+
+def test_paths_start_where_the_command_was_typed(tmp_path, out, monkeypatch):
+    project = tmp_path / "project"
+    for part in ("experts", "demos"):
+        shutil.copytree(
+            suite_directory("classic") / part / "sac-Pendulum-v1",
+            project / "mine" / part / "sac-Pendulum-v1",
+        )
+    request = requested(project, source="path:mine")
+    monkeypatch.chdir(project)
+    runs = ask_for(out, request)
+    assert runs[0].demos.source == "path:mine"
+    monkeypatch.chdir(tmp_path)
+    missing = plan_missing(out)
+    assert [list(plan) for plan in missing.plans] == [runs]
+    shutil.rmtree(project)
+    [left] = plan_missing(out).left_out
+    assert "path:mine" in left.why
+
+
+def test_a_lock_file_that_was_named_must_be_there(tmp_path):
+    with pytest.raises(InputError, match=r"absent\.lock: no such file; run `imitbench prefetch"):
+        plan_request(requested(tmp_path, source="hub", lock="absent.lock"))
+
+
+def test_a_missing_folder_is_told(tmp_path):
+    with pytest.raises(InputError, match="imitbench run"):
+        plan_missing(tmp_path / "absent")
+
+
+def test_runs_of_a_plan_are_limited_to_those_that_are_meant(tmp_path):
+    plan = plan_request(requested(tmp_path))
+    wanted = ids(plan)[1]
+    assert ids(module.replace(plan, only=frozenset([wanted]))) == [wanted]
+
+
+def test_the_folder_is_kept_as_it_is(tmp_path, out):
+    ask_for(out, requested(tmp_path))
+    before = sorted(out.rglob("*"))
+    assert plan_missing(out).runs == 3
+    assert sorted(out.rglob("*")) == before

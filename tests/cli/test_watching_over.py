@@ -1,0 +1,179 @@
+"""Commands for those who watch over a sweep: logs, resume, status, verify-resume."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from support.runs import make_spec
+from support.synthetic_runs import write_failed, write_finished
+
+RANDOM = ("run", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick", "--seeds", 3)
+
+
+@pytest.fixture
+def failures(tmp_path):
+    """Three failures of two kinds, and a run that completed."""
+    out = tmp_path / "runs"
+    for seed in range(2):
+        write_failed(out, make_spec(seed=seed), f"loss is nan at step {seed}")
+    write_failed(out, make_spec(seed=0, algo="gail", env="seals/CartPole-v0"), "no\x1b[2J space")
+    directory = write_finished(out, make_spec(seed=7))
+    directory.log.write_text("".join(f"line {number}\n" for number in range(5)))
+    return out
+
+
+@pytest.fixture(scope="module")
+def completed(tmp_path_factory):
+    """A results folder of three runs, made by `imitbench run`."""
+    folder = tmp_path_factory.mktemp("completed")
+    command = [sys.executable, "-m", "imitbench", *map(str, RANDOM), "--quiet"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "runs"
+
+
+@pytest.mark.parametrize("command", ["logs", "resume", "verify-resume"])
+def test_they_explain_themselves_with_an_example(imitbench, command):
+    answer = imitbench(command, "--help")
+    assert answer.code == 0
+    assert f"Example: imitbench {command}" in " ".join(answer.out.split())
+
+
+def test_logs_of_a_run(imitbench, failures):
+    run_id = make_spec(seed=7).run_id
+    answer = imitbench("logs", run_id[:8], "--tail", 2)
+    assert (answer.code, answer.out, answer.err) == (0, "line 3\nline 4\n", "")
+    document = json.loads(imitbench("logs", run_id, "--json").out)
+    assert document["logs"] == {"log.txt": [f"line {number}" for number in range(5)]}
+    assert (document["run_id"], document["error"]) == (run_id, None)
+
+
+def test_logs_of_a_failed_run_end_with_its_error(imitbench, failures):
+    answer = imitbench("logs", make_spec(seed=0).run_id)
+    assert (answer.code, answer.out) == (0, "Traceback\n")
+    assert answer.err == "failed (train): RuntimeError: loss is nan at step 0\n"
+
+
+def test_all_failures_are_grouped(imitbench, failures):
+    answer = imitbench("logs", "--failed")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0] == "2 x RuntimeError (train): loss is nan at step N"
+    assert lines[1] == "  where:  bc on Pendulum-v1 (2)"
+    shown = lines[2].removeprefix("  runs:   ").split(", ")
+    assert set(shown) == {make_spec(seed=seed).run_id for seed in range(2)}
+    assert f"  whole:  imitbench logs {shown[0]}" in lines
+    assert "1 x RuntimeError (train): no�[2J space" in lines
+    assert answer.err == "3 failed runs, 2 kinds\n"
+    [group] = json.loads(imitbench("logs", "--failed", "--algo", "ga*", "--json").out)
+    assert group["cells"] == [{"algo": "gail", "env": "seals/CartPole-v0", "count": 1}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["logs"], "or ask for --failed"),
+        (["logs", "abc", "--failed"], "or ask for --failed"),
+        (["logs", "abc", "--algo", "bc"], "use them with --failed"),
+        (["logs", "zzz"], "no run of runs begins so"),
+        (["resume", "--out", "absent"], "imitbench run --out absent"),
+        (["verify-resume", "--algo", "bd", "--env", "Pendulum-v1"], "did you mean 'bc'"),
+        (["verify-resume", "--algo", "bc", "--env", "*P*"], "must be one environment"),
+        (["verify-resume", "--algo", "mce_irl", "--env", "Pendulum-v1"], "tabular environment"),
+        (
+            ["verify-resume", "--algo", "bc", "--env", "Pendulum-v1", "--out", "runs"],
+            "is not empty",
+        ),
+        (
+            ["run", "--algo", "bc", "--source", "hub", "--lock", "absent.lock"],
+            "absent.lock: no such file",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_one_line(refused, failures, arguments, message):
+    assert message in refused(*arguments)
+
+
+def test_resume_does_what_is_missing_and_nothing_else(imitbench, completed, tmp_path):
+    shutil.copytree(completed, tmp_path / "runs")
+    kept, gone, _ = sorted(tmp_path.glob("runs/classic/*/*/*"))
+    shutil.rmtree(gone)
+    before = (kept / "result.json").stat().st_mtime_ns
+    planned = json.loads(imitbench("resume", "--dry-run", "--json").out)
+    assert [(cell["runs"], cell["done"]) for cell in planned["cells"]] == [(3, 2)]
+    document = json.loads(imitbench("resume", "--json", "--quiet").out)
+    assert (document["already_done"], document["done"], document["failed"]) == (2, 1, [])
+    assert len(document["scores"]) == 3
+    assert (gone / "result.json").exists()
+    assert (kept / "result.json").stat().st_mtime_ns == before
+    assert imitbench("resume").err == "nothing is missing in runs\n"
+
+
+def test_resume_tells_what_it_cannot_take_up(imitbench, completed, tmp_path):
+    shutil.copytree(completed, tmp_path / "runs")
+    shutil.rmtree(tmp_path / "runs" / "classic")
+    [path] = tmp_path.glob("runs/.sweeps/*.json")
+    sweep = json.loads(path.read_text())
+    sweep["cells"][0]["run_ids"] = ["0" * 12]
+    path.write_text(json.dumps(sweep))
+    answer = imitbench("resume")
+    assert (answer.code, answer.out) == (1, "")
+    [line] = answer.err.splitlines()
+    assert line.startswith("left out: 1 run of `imitbench run --algo random")
+
+
+def test_watching_ends_when_nobody_is_at_work(imitbench, completed, tmp_path):
+    shutil.copytree(completed, tmp_path / "other")
+    shutil.rmtree(next(iter(tmp_path.glob("other/classic/*/*/*"))))
+    answer = imitbench("status", "--watch", "--every", 0.1, "--out", "other")
+    assert answer.code == 0
+    *_, counts, advice = answer.err.splitlines()
+    assert counts.startswith("2 done, 1 waiting")
+    assert advice == "nobody is at work on them: `imitbench resume --out other` goes on"
+
+
+HOLD = (
+    "import sys\n"
+    "from pathlib import Path\n"
+    "from imitbench.store.attendance import attending\n"
+    "with attending(Path(sys.argv[1])):\n"
+    "    print('held', flush=True)\n"
+    "    sys.stdin.read()\n"
+)
+
+
+def test_watching_goes_on_while_somebody_is_at_work_and_ends_cleanly(completed, tmp_path):
+    shutil.copytree(completed, tmp_path / "runs")
+    shutil.rmtree(next(iter(tmp_path.glob("runs/classic/*/*/*"))))
+    sweep = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "runs")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with sweep:
+        assert sweep.stdout.readline() == "held\n"
+        watching = subprocess.Popen(
+            [sys.executable, "-m", "imitbench", "status", "--watch", "--every", "0.1"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert watching.stderr.readline().startswith("2 done, 1 waiting")
+        with pytest.raises(subprocess.TimeoutExpired):
+            watching.wait(1.0)
+        watching.send_signal(signal.SIGINT)
+        out, err = watching.communicate()
+        sweep.kill()
+    assert (watching.returncode, "Traceback" in err) == (0, False)
+    assert "Pendulum-v1" in out
+
+
+@pytest.mark.slow
+def test_verify_resume_says_so_by_its_exit_code(imitbench, tmp_path):
+    arguments = ("--algo", "bc", "--env", "Pendulum-v1", "--kills", 1, "--set", "hidden_size=8")
+    answer = imitbench("verify-resume", *arguments, "--out", "kept")
+    assert answer.code == 0
+    assert "bc[hidden_size=8] on Pendulum-v1, seed 0: resumes bit for bit" in answer.out
+    assert len(list(tmp_path.glob("kept/*/classic/bc/*/*/result.json"))) == 2
+    document = json.loads(imitbench("verify-resume", *arguments, "--json", "--quiet").out)
+    assert (document["exact"], len(document["interruptions"])) == (True, 2)
