@@ -229,7 +229,7 @@ class _Sweep:
         if event.kind == "died" and (untouched or not directory.has_outcome):
             failure = _death_of(run, job, event.detail)
             if not directory.is_done:
-                directory.fail(failure)
+                directory.fail_for_another(failure, run)
             return failure
         return None if directory.is_done else directory.read_failure()
 

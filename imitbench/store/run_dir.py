@@ -196,6 +196,9 @@ class RunDirectory:
                 shutil.rmtree(leftover)
             else:
                 leftover.unlink(missing_ok=True)
+        self._write_spec(spec)
+
+    def _write_spec(self, spec: RunSpec) -> None:
         text = json.dumps(spec.model_dump(mode="json"), indent=1, sort_keys=True) + "\n"
         atomic_write_text(self.path / "spec.json", text)
 
@@ -242,8 +245,19 @@ class RunDirectory:
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def fail(self, failure: RunFailure) -> None:
-        """Declares the run failed."""
+        """Declares the run failed, which began."""
         self._write_record("error.json", failure)
+
+    def fail_for_another(self, failure: RunFailure, spec: RunSpec) -> None:
+        """Declares the run failed for a process that died, perhaps before the run began.
+
+        Args:
+            failure: How it died.
+            spec: What the run was to do; without it, the failure could not be told from debris.
+        """
+        if not (self.path / "spec.json").exists():
+            self._write_spec(spec)
+        self.fail(failure)
 
     def read_spec(self) -> RunSpec:
         """Reads `spec.json`.

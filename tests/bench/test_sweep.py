@@ -18,6 +18,7 @@ from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 from imitbench.executors.registry import make_executor
 from imitbench.policies.storage import load_policy
+from imitbench.store.collector import collect
 from imitbench.store.run_dir import RunDirectory
 
 NUMBERS = ("raw_return", "return_std", "deterministic_return", "mean_length", "env_steps")
@@ -220,6 +221,9 @@ def test_a_worker_that_dies_takes_only_its_run_along(tmp_path, plan_of, monkeypa
     assert (failure.phase, failure.error_type) == ("worker", "WorkerDied")
     assert "SIGKILL" in failure.message
     assert "last words" in failure.traceback
+    # It died before the run began, and still it is known what run that was.
+    assert RunDirectory.of(tmp_path / "out", spec).read_spec() == spec
+    assert collect(tmp_path / "out").quarantined == []
 
 
 def run_command(out, *more, **options):
