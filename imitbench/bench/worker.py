@@ -83,6 +83,8 @@ def _claim_and_run(job: Job, spec: RunSpec, stop: StopRequest, *, wait: bool) ->
             except LeaseLostError as error:
                 print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
                 return False
+            except OSError as error:  # not even the failure could be written down
+                raise InputError(f"{error.filename or directory.path}: {error.strerror}") from error
     return True
 
 
@@ -117,8 +119,9 @@ class _Run:
                     self._tell("interrupted")
                 raise
             except Exception as error:
-                traceback.print_exc()
-                self._tell("failed")
+                with contextlib.suppress(OSError):  # the disk may be what failed
+                    traceback.print_exc()
+                    self._tell("failed")
                 self.directory.fail(self._failure(error))
             else:
                 self._tell("done")
@@ -350,9 +353,6 @@ def main(arguments: list[str] | None = None) -> int:
         return STOPPED
     except InputError as error:
         print(error, file=sys.stderr)
-        return 2
-    except OSError as error:  # not even the failure could be written down
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     return 0
 
