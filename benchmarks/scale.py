@@ -122,12 +122,14 @@ def measure_collect(runs: int, folder: Path) -> list[Row]:
     both = first["seconds"] + report["seconds"]
     return [
         Row(f"collecting {runs:,} runs, seconds", first["seconds"], most=30),
+        Row("processor time of that, seconds", first["processor_seconds"]),
         Row("runs collected per second", runs / first["seconds"]),
         Row("peak memory of that, MiB", first["peak_mib"], most=1024),
         Row("collecting again with nothing new, seconds", again["seconds"], most=3),
         Row("collecting again with one run replaced, seconds", one["seconds"]),
         Row("`imitbench status`, seconds", report["status_seconds"]),
         Row("building the report, seconds", report["seconds"]),
+        Row("processor time of both, seconds", report["processor_seconds"]),
         Row("peak memory of that, MiB", report["peak_mib"], most=1024),
         Row("collecting and reporting together, seconds", both, most=30),
     ]
@@ -214,7 +216,11 @@ def _seconds_of(commands: list[tuple[str, int]], out: Path) -> float:
 
 def _step(name: str, out: Path, *arguments: str) -> dict[str, float]:
     answer = STEPS[name](out, *arguments)
-    return answer | {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return answer | {
+        "peak_mib": used.ru_maxrss / 1024,
+        "processor_seconds": used.ru_utime + used.ru_stime,
+    }
 
 
 def _make(out: Path, runs: str) -> dict[str, float]:
