@@ -114,19 +114,20 @@ def _execute(
     # that ends in the middle of an import may crash.
     loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
     loader.start()
-    with make_observer(quiet=quiet) as observer:
-        outcome = run_sweep(
-            plan,
-            pool,
-            out=out,
-            command=typed_command(),
-            observer=observer,
-            force=force,
-            fail_fast=fail_fast,
-            checkpoint_s=60 * checkpoint_minutes,
-        )
-    loader.join()
-    return outcome
+    try:
+        with make_observer(quiet=quiet) as observer:
+            return run_sweep(
+                plan,
+                pool,
+                out=out,
+                command=typed_command(),
+                observer=observer,
+                force=force,
+                fail_fast=fail_fast,
+                checkpoint_s=60 * checkpoint_minutes,
+            )
+    finally:
+        loader.join()  # also before bad input is told: see above
 
 
 def _summarize(plan: Plan, out: Path, outcome: Outcome, json: bool, quiet: bool) -> None:
