@@ -1,19 +1,24 @@
-"""How the harness bears thousands of runs: collecting, looking again, and memory.
+"""How the harness bears thousands of runs: overhead, collecting, reporting, memory, two workers.
 
     python benchmarks/scale.py
     python benchmarks/scale.py --runs 2000 --only collect
 
-makes run directories of runs that nobody ran, with learning curves and episodes, and measures each
-part in a process of its own, imports included. The targets are those for 10,000 runs; it ends with
-1 if one is missed.
+measures in three parts. `overhead` runs sweeps whose worker does nothing but leave an empty result,
+and takes the difference of a long and a short one, so that what happens once does not count.
+`collect` makes run directories of runs that nobody ran, with learning curves and episodes, and
+measures each step in a process of its own, imports included. `workers` runs the same real cells
+with one worker and with two, turn by turn. The targets are those for 10,000 runs; it ends with 1
+if one is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +31,26 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 METRICS = ("loss", "entropy", "accuracy", "l2_norm", "grad_norm")
 POINTS = 50
 EPISODES = 50
+SHORT, LONG = 100, 1100  # runs of the sweeps that do nothing
+SWEEPS, WRITTEN = 3, 200
+CELLS = ("--algo", "bc", "--env", "Pendulum-v1")
+SEEDS = 8
+PAIRS = 3
+
+# A worker that takes no time: it leaves what counts as a result, and imports nothing to do so.
+IDLE_WORKER = """
+import json, sys
+from pathlib import Path
+for line in sys.stdin:
+    path = Path(line.strip())
+    job = json.loads(path.read_bytes())
+    for run in job["runs"]:
+        run_id = path.name.partition("-")[0]
+        folder = Path(job["out"], run["suite"], run["algo"], run["environment"]["id"], run_id)
+        folder.mkdir(parents=True)
+        (folder / "result.json").touch()
+    print(path, flush=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -35,22 +60,55 @@ class Row:
     Attributes:
         what: What was measured, with its unit.
         value: The number.
-        target: Most that it should be; `None` where there is no target.
+        most: Most that it should be; `None` where there is no such target.
+        least: Least that it should be; `None` where there is no such target.
     """
 
     what: str
     value: float
-    target: float | None = None
+    most: float | None = None
+    least: float | None = None
 
     @property
     def reached(self) -> bool:
         """Whether the target is reached."""
-        return self.target is None or self.value <= self.target
+        return (self.most is None or self.value <= self.most) and (
+            self.least is None or self.value >= self.least
+        )
 
     def __str__(self) -> str:
-        goal = "" if self.target is None else f" (target: at most {self.target:g})"
+        bounds = {"most": self.most, "least": self.least}
+        goals = [f"at {side} {bound:g}" for side, bound in bounds.items() if bound is not None]
+        goal = f" (target: {goals[0]})" if goals else ""
         missed = "" if self.reached else ", MISSED"
         return f"| {self.what}{goal}{missed} | {self.value:,.2f} |"
+
+
+def measure_overhead(_runs: int, folder: Path) -> list[Row]:
+    """What the harness adds to each run: submitting it, and writing it down."""
+    per_run = []
+    for turn in range(SWEEPS):
+        seconds = {
+            count: _in_process("sweep", str(folder / f"sweep-{turn}-{count}"), str(count))[
+                "seconds"
+            ]
+            for count in (SHORT, LONG)
+        }
+        per_run.append((seconds[LONG] - seconds[SHORT]) / (LONG - SHORT))
+    written = _in_process("write", str(folder / "written"))
+    return [
+        Row(
+            "scheduling, ms per run (planning it, its job file, passing it to an idle worker and "
+            "back, noting its outcome)",
+            1000 * statistics.median(per_run),
+            most=50,
+        ),
+        Row(
+            "writing down, ms per run (claim, specification, curve, episodes, result, flushed to "
+            "the disk)",
+            1000 * written["seconds"] / WRITTEN,
+        ),
+    ]
 
 
 def measure_collect(runs: int, folder: Path) -> list[Row]:
@@ -61,20 +119,50 @@ def measure_collect(runs: int, folder: Path) -> list[Row]:
     again = _in_process("collect", str(out))
     one = _in_process("collect-one-more", str(out))
     report = _in_process("report", str(out))
+    both = first["seconds"] + report["seconds"]
     return [
-        Row(f"collecting {runs:,} runs, seconds", first["seconds"], 30),
+        Row(f"collecting {runs:,} runs, seconds", first["seconds"], most=30),
+        Row("processor time of that, seconds", first["processor_seconds"]),
         Row("runs collected per second", runs / first["seconds"]),
-        Row("peak memory of that, MiB", first["peak_mib"], 1024),
-        Row("collecting again with nothing new, seconds", again["seconds"], 3),
+        Row("peak memory of that, MiB", first["peak_mib"], most=1024),
+        Row("collecting again with nothing new, seconds", again["seconds"], most=3),
         Row("collecting again with one run replaced, seconds", one["seconds"]),
         Row("`imitbench status`, seconds", report["status_seconds"]),
         Row("building the report, seconds", report["seconds"]),
-        Row("peak memory of that, MiB", report["peak_mib"], 1024),
+        Row("processor time of both, seconds", report["processor_seconds"]),
+        Row("peak memory of that, MiB", report["peak_mib"], most=1024),
+        Row("collecting and reporting together, seconds", both, most=30),
     ]
 
 
-# Scheduling overhead per run belongs here, beside `measure_collect`.
-PARTS: dict[str, Callable[[int, Path], list[Row]]] = {"collect": measure_collect}
+def measure_workers(_runs: int, folder: Path) -> list[Row]:
+    """Whole commands with one worker, with two, and two commands at once that share nothing."""
+    one, two, apart = [], [], []
+    everything, halves = f"0-{SEEDS - 1}", (f"0-{SEEDS // 2 - 1}", f"{SEEDS // 2}-{SEEDS - 1}")
+    for turn in range(PAIRS + 1):
+        place = folder / str(turn)
+        one.append(_seconds_of([(everything, 1)], place / "one"))
+        two.append(_seconds_of([(everything, 2)], place / "two"))
+        apart.append(_seconds_of([(half, 1) for half in halves], place / "apart"))
+    # The first turn reads files that later ones find in memory.
+    ratios = [alone / both for alone, both in zip(one[1:], two[1:], strict=True)]
+    bounds = [alone / both for alone, both in zip(one[1:], apart[1:], strict=True)]
+    command = " ".join(CELLS)
+    return [
+        Row(f"{SEEDS} runs of `{command}` with one worker, seconds", statistics.median(one[1:])),
+        Row("with two workers, seconds", statistics.median(two[1:])),
+        Row("ratio, pair by pair", statistics.median(ratios), least=1.8),
+        Row("least ratio", min(ratios)),
+        Row("greatest ratio", max(ratios)),
+        Row("ratio of two commands that share nothing, half each", statistics.median(bounds)),
+    ]
+
+
+PARTS: dict[str, Callable[[int, Path], list[Row]]] = {
+    "overhead": measure_overhead,
+    "collect": measure_collect,
+    "workers": measure_workers,
+}
 
 
 def main() -> int:
@@ -84,11 +172,13 @@ def main() -> int:
         0 if every target is reached, else 1.
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=10_000, help="run directories to collect")
     parser.add_argument("--only", choices=PARTS, action="append", help="just these")
     parser.add_argument("--folder", type=Path, help="where to make the runs [a temporary folder]")
     options = parser.parse_args()
-    print(f"Python {platform.python_version()}, {options.runs:,} runs\n\n| | |\n| --- | ---: |")
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"Python {platform.python_version()}, {options.runs:,} runs, load {load}\n")
+    print("| | |\n| --- | ---: |", flush=True)
     reached = True
     for part in options.only or PARTS:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
@@ -107,9 +197,30 @@ def _in_process(*step: str) -> dict[str, float]:
     return answer
 
 
+def _seconds_of(commands: list[tuple[str, int]], out: Path) -> float:
+    """Seconds until sweeps, each of some seeds with so many workers, have ended."""
+    started = time.perf_counter()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "imitbench", "run", *CELLS, "--seeds", seeds, "--jobs",
+             str(jobs), "--quiet", "--out", str(out / seeds)],
+            stdout=subprocess.DEVNULL,
+        )
+        for seeds, jobs in commands
+    ]  # fmt: skip
+    for process in processes:
+        if process.wait() != 0:
+            raise SystemExit(f"`imitbench run` ended with {process.returncode}")
+    return time.perf_counter() - started
+
+
 def _step(name: str, out: Path, *arguments: str) -> dict[str, float]:
     answer = STEPS[name](out, *arguments)
-    return answer | {"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return answer | {
+        "peak_mib": used.ru_maxrss / 1024,
+        "processor_seconds": used.ru_utime + used.ru_stime,
+    }
 
 
 def _make(out: Path, runs: str) -> dict[str, float]:
@@ -119,6 +230,49 @@ def _make(out: Path, runs: str) -> dict[str, float]:
     sizes = {"metrics": METRICS, "points": POINTS, "episodes": EPISODES}
     write_results(out, plan_runs(int(runs)), failed_every=50, **sizes)
     return {}
+
+
+def _sweep(out: Path, runs: str) -> dict[str, float]:
+    sys.path.insert(0, str(TESTS))
+    from support.observer import Recorder
+
+    from imitbench.bench.plan import make_plan
+    from imitbench.bench.spec import Settings
+    from imitbench.bench.sweep import run_sweep
+    from imitbench.executors.registry import make_executor
+
+    out.mkdir()
+    (out / "idle_worker.py").write_text(IDLE_WORKER)
+    os.environ["PYTHONPATH"] = str(out)
+    started = time.perf_counter()
+    plan = make_plan(
+        algorithms=["bc"],
+        suite="classic",
+        environment="Pendulum-v1",
+        seeds=range(int(runs)),
+        settings=Settings(),
+    )
+    executor = make_executor("local", entry="idle_worker", jobs=1)
+    outcome = run_sweep(
+        plan, executor, out=out / "runs", command="imitbench run", observer=Recorder()
+    )
+    seconds = time.perf_counter() - started
+    if outcome.done != int(runs):
+        raise SystemExit(f"{outcome.done} of {runs} runs were done")
+    return {"seconds": seconds}
+
+
+def _write(out: Path) -> dict[str, float]:
+    sys.path.insert(0, str(TESTS))
+    from support.synthetic_runs import plan_runs, write_finished
+
+    specs = plan_runs(WRITTEN + 1)
+    sizes = {"metrics": METRICS, "points": POINTS, "episodes": EPISODES}
+    write_finished(out, specs[0], **sizes)  # imports what it needs
+    started = time.perf_counter()
+    for spec in specs[1:]:
+        write_finished(out, spec, **sizes)
+    return {"seconds": time.perf_counter() - started}
 
 
 def _collect(out: Path) -> dict[str, float]:
@@ -149,6 +303,8 @@ def _report(out: Path) -> dict[str, float]:
 
 
 STEPS: dict[str, Callable[..., dict[str, float]]] = {
+    "sweep": _sweep,
+    "write": _write,
     "make": _make,
     "collect": _collect,
     "collect-one-more": _collect_one_more,

@@ -112,7 +112,7 @@ def run_sweep(
     """
     runs = list(plan)
     check_writable(out)
-    open_runs = [run for run in runs if force or not RunDirectory.of(out, run).is_done]
+    open_runs = [run for run in runs if force or not _is_done(out, run)]
     outcome = Outcome(already_done=len(runs) - len(open_runs))
     observer.planned(len(runs), outcome.already_done)
     if not open_runs:
@@ -166,6 +166,12 @@ def check_writable(out: Path) -> None:
         raise InputError(
             f"--out {out}: cannot be written ({error.strerror}); choose another folder"
         ) from error
+
+
+def _is_done(out: Path, run: RunSpec) -> bool:
+    directory = RunDirectory.of(out, run)
+    directory.tidy()
+    return directory.is_done
 
 
 class _Sweep:

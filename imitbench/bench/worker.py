@@ -132,6 +132,8 @@ def _claim_and_run(
             except LeaseLostError as error:
                 print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
                 return False
+            except OSError as error:  # not even the failure could be written down
+                raise InputError(f"{error.filename or directory.path}: {error.strerror}") from error
     return True
 
 
@@ -174,13 +176,15 @@ class _Run:
                 self.directory.finish(result)
 
     def _failed(self, error: Exception) -> None:
-        traceback.print_exc()
-        print(f"{self._attempt_in_words()} failed")
+        with contextlib.suppress(OSError):  # the disk may be what failed
+            traceback.print_exc()
+            print(f"{self._attempt_in_words()} failed")
         if self.attempt <= self.job.retries:
             self.attempt += 1
             self._tell("interrupted")
         else:
-            self._tell("failed")
+            with contextlib.suppress(OSError):
+                self._tell("failed")
             self.directory.fail(self._failure(error))
         if self.supervised and self.spec.device == "cuda":
             raise SpoiltProcessError
@@ -425,9 +429,6 @@ def main(arguments: list[str] | None = None) -> int:
         return RESTART
     except InputError as error:
         print(error, file=sys.stderr)
-        return 2
-    except OSError as error:  # not even the failure could be written down
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     return 0
 

@@ -38,8 +38,11 @@ class InlineExecutor(Executor):
             return [JobEvent(self._waiting[0], "started")]
         job = self._waiting.popleft()
         self._announced = False
-        if importlib.import_module(self.entry).main([str(job)]) == STOPPED:
+        code = importlib.import_module(self.entry).main([str(job)])
+        if code == STOPPED:
             raise KeyboardInterrupt
+        if code != 0:
+            return [JobEvent(job, "died", f"worker exited with code {code}")]
         return [JobEvent(job, "finished")]
 
     def cancel(self) -> None:

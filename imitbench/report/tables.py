@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -211,14 +212,22 @@ def _algorithm_result(
         return AlgorithmResult(name, cells, by_definition, by_definition)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
         return AlgorithmResult(name, cells, None, None, uses_reward)
-    intervals = stratified_bootstraps(
-        scores,
+    intervals = _intervals(tuple((env, tuple(runs)) for env, runs in scores.items()), method)
+    return AlgorithmResult(name, cells, intervals["mean"], intervals["iqm"], uses_reward)
+
+
+@lru_cache(maxsize=8)
+def _intervals(
+    scores: tuple[tuple[str, tuple[float, ...]], ...], method: Method
+) -> dict[str, Interval]:
+    """Mean and IQM of scores by environment; remembered, as anchors stand in many sections."""
+    return stratified_bootstraps(
+        dict(scores),
         {"mean": mean, "iqm": interquartile_mean},
         replicates=method.replicates,
         level=method.level,
         rng=np.random.default_rng(method.seed),
     )
-    return AlgorithmResult(name, cells, intervals["mean"], intervals["iqm"], uses_reward)
 
 
 def _cell(

@@ -92,14 +92,12 @@ def _weighted_interquartile_mean(strata: Strata) -> FloatArray:
     multiple = math.lcm(*strata.sizes)
     # In units in which an environment weighs 1, so that no large integers arise.
     cut = (multiple * environments // 4) / multiple
-    weights = np.repeat(1 / np.asarray(strata.sizes, dtype=np.float64), strata.sizes)
     # Weight up to and including each run in ascending order, then only what lies between the cuts.
-    upper = weights.take(np.argsort(strata.values, axis=-1))
+    scores, upper = strata.ascending()
     np.cumsum(upper, axis=-1, out=upper)
     np.clip(upper, cut, environments - cut, out=upper)
     kept = np.empty_like(upper)
     np.subtract(upper[..., :1], cut, out=kept[..., :1])
     np.subtract(upper[..., 1:], upper[..., :-1], out=kept[..., 1:])
-    # Sorting again is cheaper than gathering in the order found above.
-    total = np.einsum("...i,...i->...", kept, np.sort(strata.values, axis=-1))
+    total = np.einsum("...i,...i->...", kept, scores)
     return np.asarray(total / (upper[..., -1] - cut))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from imitbench.stats.aggregates import Statistic
-from imitbench.stats.strata import FloatArray, Scores, Strata
+from imitbench.stats.strata import FloatArray, Resamples, Scores, Strata
 
 CHUNK_ELEMENTS = 1 << 14
 """Scores drawn at a time: 128 KiB per buffer, so that all temporaries stay in the cache."""
@@ -126,7 +126,7 @@ def resamples(
     rng: np.random.Generator,
     *,
     chunk_elements: int = CHUNK_ELEMENTS,
-) -> Iterator[Strata]:
+) -> Iterator[Resamples]:
     """Draws runs with replacement within each environment.
 
     Args:
@@ -146,8 +146,12 @@ def resamples(
     rows = min(replicates, max(1, chunk_elements // runs))
     sizes = np.repeat(np.asarray(strata.sizes, dtype=np.float64), strata.sizes)
     starts = np.repeat(strata.starts, strata.sizes)
+    order = np.argsort(strata.values)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(runs)
+    sample = strata.values[order], strata.weights[order]
     uniform: FloatArray = np.empty((rows, runs))
-    indices = np.empty((rows, runs), dtype=np.intp)
+    indices, drawn = np.empty((2, rows, runs), dtype=np.intp)
     for first in range(0, replicates, rows):
         count = min(rows, replicates - first)
         draw, index = uniform[:count], indices[:count]
@@ -156,4 +160,5 @@ def resamples(
         np.copyto(index, draw, casting="unsafe")
         index += starts
         np.take(strata.values, index, out=draw, mode="clip")
-        yield Strata(draw, strata.sizes)
+        np.take(rank, index, out=drawn[:count], mode="clip")
+        yield Resamples(draw, strata.sizes, drawn[:count], sample)

@@ -78,6 +78,46 @@ class Strata:
         sums: FloatArray = np.add.reduceat(self.values, self.starts, axis=-1)
         return sums / np.asarray(self.sizes, dtype=np.float64)
 
+    @property
+    def weights(self) -> FloatArray:
+        """Weight of each run where environments weigh 1 each, shape (runs,)."""
+        return np.repeat(1 / np.asarray(self.sizes, dtype=np.float64), self.sizes)
+
+    def ascending(self) -> tuple[FloatArray, FloatArray]:
+        """Scores in ascending order, with their weights.
+
+        Returns:
+            Scores, and the weight of each in every sample, which the caller may overwrite. Each
+            has the shape (..., runs), without the leading axes where it is the same in all
+            samples.
+        """
+        order = np.argsort(self.values, axis=-1)
+        return np.take_along_axis(self.values, order, axis=-1), self.weights.take(order)
+
+
+@dataclass(frozen=True, eq=False)
+class Resamples(Strata):
+    """A batch drawn with replacement from one sample.
+
+    Its order is that of the sample, so that nothing needs to be sorted anew.
+
+    Attributes:
+        drawn: Which run of the sample stands in each place, counted in ascending order of the
+            sample's scores; the shape of `values`.
+        sample: Scores and weights of the sample in that order, each of shape (runs,).
+    """
+
+    drawn: npt.NDArray[np.intp]
+    sample: tuple[FloatArray, FloatArray]
+
+    def ascending(self) -> tuple[FloatArray, FloatArray]:
+        """Scores in ascending order, with their weights: those of runs not drawn are 0."""
+        scores, weights = self.sample
+        rows, runs = self.drawn.shape
+        places = self.drawn + np.arange(rows)[:, None] * runs
+        counts = np.bincount(places.ravel(), minlength=places.size).reshape(rows, runs)
+        return scores, counts * weights
+
 
 Scores: TypeAlias = Strata | Mapping[str, npt.ArrayLike] | FloatArray
 """What aggregates accept; see `Strata.of`."""

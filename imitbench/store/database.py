@@ -207,7 +207,7 @@ def _writable(out: Path) -> Iterator[None]:
     except PermissionError as error:
         raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error
     except OSError as error:
-        raise InputError(f"--out {out}: {error.strerror}: {error.filename}") from error
+        raise InputError(f"--out {out}: {error.strerror}: {error.filename or out}") from error
 
 
 @contextmanager

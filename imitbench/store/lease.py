@@ -125,8 +125,14 @@ class Lease:
         """Gives the lease back."""
         self._ended.set()
         self._thread.join()
-        with suppress(OSError):  # nothing is lost: it falls silent
-            _remove(self._path, self._owner.nonce)
+        with suppress(OSError, LeaseLostError):  # nothing is lost: it ends with this process
+            try:
+                _remove(self._path, self._owner.nonce)
+            except OSError:
+                # No room for the right to remove it. Right after a heartbeat, nobody is close to
+                # taking it over.
+                self.confirm()
+                self._path.unlink()
 
     def _beat(self) -> None:
         while not self._ended.wait(self._owner.heartbeat_s):

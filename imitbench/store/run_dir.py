@@ -248,6 +248,13 @@ class RunDirectory:
         fsync_directory(self.path)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
+    def tidy(self) -> None:
+        """Removes the checkpoints of a complete run whose worker did not come to that."""
+        if self.is_done and self.checkpoints.exists():
+            with self.claim(wait=False) as claimed:
+                if claimed and self.is_done:
+                    shutil.rmtree(self.checkpoints, ignore_errors=True)
+
     def fail(self, failure: RunFailure) -> None:
         """Declares the run failed."""
         self._write_record("error.json", failure)

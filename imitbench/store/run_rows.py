@@ -71,17 +71,18 @@ def read_rows(out: Path, path: str) -> RunRows:
             f"{directory.path / 'spec.json'}: belongs to run {one_line(home.relative_to(out))}, "
             "not to this folder; delete the folder or restore the file"
         )
-    identity = _identity(spec)
+    run_id = home.name
+    identity = {"run_id": run_id, **_identity(spec)}
     if not directory.is_done:
         failure = directory.read_failure()
-        _check_run_id(directory, "error.json", spec, failure.run_id)
+        _check_run_id(directory, "error.json", run_id, failure.run_id)
         outcome = failure.model_dump(
             include={"phase", "error_type", "message", "traceback", "failed_at"}
         )
         columns = _reference_columns(failure.references)
-        return RunRows(spec.run_id, failure=identity | outcome | columns)
+        return RunRows(run_id, failure=identity | outcome | columns)
     result = directory.read_result()
-    _check_run_id(directory, "result.json", spec, result.run_id)
+    _check_run_id(directory, "result.json", run_id, result.run_id)
     row = identity | {
         "budget_unit": spec.budget.unit,
         "budget_amount": spec.budget.amount,
@@ -93,7 +94,7 @@ def read_rows(out: Path, path: str) -> RunRows:
         "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
     }
     return RunRows(
-        spec.run_id,
+        run_id,
         run=row,
         measures=result.measures,
         episodes=_read_episodes(directory.path / "episodes.parquet"),
@@ -144,7 +145,6 @@ def _together(runs: Sequence[RunRows], tables: Sequence[pa.Table]) -> pa.Table:
 def _identity(spec: RunSpec) -> dict[str, Any]:
     demos = spec.demos
     return {
-        "run_id": spec.run_id,
         "suite": spec.suite,
         "env": spec.environment.id,
         "algo": spec.algo_label,
@@ -157,10 +157,10 @@ def _identity(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-def _check_run_id(directory: RunDirectory, name: str, spec: RunSpec, run_id: str) -> None:
-    if run_id != spec.run_id:
+def _check_run_id(directory: RunDirectory, name: str, run_id: str, found: str) -> None:
+    if found != run_id:
         raise InputError(
-            f"{directory.path / name}: belongs to run {one_line(run_id)}, not to this folder; "
+            f"{directory.path / name}: belongs to run {one_line(found)}, not to this folder; "
             "delete the folder or restore the file"
         )
 
@@ -181,17 +181,17 @@ def _read_episodes(path: Path) -> pa.Table:
 
 
 def _read_curve(path: Path) -> pa.Table:
-    steps: list[int] = []
-    metrics: list[str] = []
-    values: list[float] = []
     try:
         lines = path.read_bytes().splitlines() if path.exists() else []
-        for point in from_json(b"[" + b",".join(lines) + b"]"):
-            step = int(point.pop("step"))
-            steps.extend([step] * len(point))
-            metrics.extend(point)
-            values.extend(map(float, point.values()))
-        return pa.table([steps, metrics, values], schema=_CURVE)
+        points = from_json(b"[" + b",".join(lines) + b"]")
+        steps = np.array([int(point.pop("step")) for point in points], np.int64)
+        sizes = np.array([len(point) for point in points], np.intp)
+        columns = [
+            np.repeat(steps, sizes),
+            list(chain.from_iterable(points)),
+            [float(value) for point in points for value in point.values()],
+        ]
+        return pa.table(columns, schema=_CURVE)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as e:

@@ -4,9 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import pytest
+from support.small_disk import small_disk
 
 from imitbench.cards.catalog import suite_directory
 
@@ -91,20 +91,6 @@ def test_failed_runs_are_named_with_exit_code_1(imitbench, source):
     assert "1 done, 0 already there, 1 failed" in answer.err
     report = imitbench("report")
     assert "InputError" in report.out
-
-
-@contextmanager
-def small_disk(folder, size):
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"cannot mount a small file system: {mounted.stderr.decode().strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_half_written(imitbench, tmp_path):

@@ -1,5 +1,6 @@
 """Executors: every job ends in exactly one event, and cancelling leaves no process behind."""
 
+import importlib
 import time
 
 import psutil
@@ -134,6 +135,14 @@ def test_a_worker_that_somebody_else_stopped_is_told_from_one_that_died(job, pro
     executor.submit([job("a", program)])
     assert [event.kind for event in finish(executor, 1)] == ["started", "stopped"]
     executor.close()
+
+
+def test_inline_a_worker_that_could_do_nothing_has_died(job, monkeypatch):
+    executor = make_executor("inline", entry="stand_in_worker", jobs=1)
+    monkeypatch.setattr(importlib.import_module("stand_in_worker"), "main", lambda _: 2)
+    executor.submit([job("one", "")])
+    [death] = [event for event in finish(executor, 1) if event.kind != "started"]
+    assert (death.kind, death.detail) == ("died", "worker exited with code 2")
 
 
 def test_an_unknown_executor_is_told():

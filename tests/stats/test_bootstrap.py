@@ -96,6 +96,28 @@ def test_resamples_do_not_depend_on_the_size_of_chunks(chunk_elements: int) -> N
     assert max(chunk.size for chunk in chunks) <= max(chunk_elements, 5)
 
 
+@settings(max_examples=30, deadline=None)
+@given(scores=RAGGED)
+def test_the_order_of_resamples_is_the_one_that_sorting_finds(
+    scores: dict[str, list[float]],
+) -> None:
+    for chunk in resamples(Strata.of(scores), 50, rng(), chunk_elements=100):
+        sorted_anew = Strata(chunk.values, chunk.sizes)
+        for one, other in zip(totals(chunk), totals(sorted_anew), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            interquartile_mean(chunk), interquartile_mean(sorted_anew), rtol=1e-12, atol=1e-12
+        )
+
+
+def totals(strata: Strata) -> tuple[FloatArray, FloatArray]:
+    """Weight, and weighted sum of scores, of the lower half of all runs."""
+    scores, weights = strata.ascending()
+    below = np.minimum(np.cumsum(weights, axis=-1), len(strata.sizes) / 2)
+    parts = np.diff(below, axis=-1, prepend=0.0)
+    return parts.sum(axis=-1), (parts * scores).sum(axis=-1)
+
+
 def test_the_generator_decides_the_interval() -> None:
     scores = {"a": rng(3).normal(size=8), "b": rng(4).normal(size=5)}
 

@@ -1,5 +1,6 @@
 """Leases: held by one, kept by heartbeats, taken over from the dead by exactly one."""
 
+import errno
 import json
 import os
 import signal
@@ -132,6 +133,11 @@ def foreign(folder, **changes):
     held = acquire(folder, wait=False, heartbeat_s=3600)
     edit(folder, machine="elsewhere", heartbeat_s=0.05, **changes)
     return held
+
+
+def folder(parent, name):
+    (parent / name).mkdir()
+    return parent / name
 
 
 def test_a_lease_is_held_by_one_until_it_is_released(tmp_path):
@@ -320,6 +326,20 @@ def test_a_releasing_owner_does_not_remove_the_lease_of_its_successor(tmp_path):
     held.release()
     successor.confirm()
     successor.release()
+
+
+def test_without_room_for_another_file_a_lease_is_given_back_all_the_same(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    held, overtaken = (acquire(folder(tmp_path, name), wait=False) for name in ("own", "lost"))
+    (tmp_path / "lost" / LEASE_FILE).unlink()
+    successor = acquire(tmp_path / "lost", wait=False)
+    monkeypatch.setattr(lease, "_create", full)
+    held.release()
+    overtaken.release()
+    assert not is_held(tmp_path / "own")
+    successor.confirm()
 
 
 def test_a_right_whose_holder_died_does_not_block_the_lease(tmp_path, start):

@@ -96,6 +96,24 @@ def test_beginning_clears_what_dead_contenders_left_but_not_its_own_lease(tmp_pa
         assert directory.is_claimed()
 
 
+def test_checkpoints_are_removed_once_they_are_not_needed(tmp_path, finished, spec):
+    directory = finished(spec)
+    checkpoint = directory.checkpoints / "000001.state"
+    checkpoint.parent.mkdir()
+    checkpoint.touch()
+    with directory.claim(wait=False):
+        RunDirectory(directory.path).tidy()  # somebody is at work on it
+    assert checkpoint.exists()
+    directory.tidy()
+    assert not directory.checkpoints.exists()
+    assert not directory.is_claimed()
+    directory.begin(spec)
+    checkpoint.parent.mkdir()
+    checkpoint.touch()
+    directory.tidy()  # the run will go on from there
+    assert checkpoint.exists()
+
+
 def test_a_damaged_specification_is_told(tmp_path, spec):
     directory = RunDirectory.of(tmp_path, spec)
     directory.begin(spec)

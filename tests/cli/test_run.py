@@ -1,0 +1,27 @@
+"""`imitbench run` prepares its summary beside the sweep, and ends cleanly whatever happens."""
+
+import importlib
+import threading
+
+import pytest
+
+from imitbench.cli.run import run
+from imitbench.errors import InputError
+
+
+def test_bad_input_is_told_only_when_nothing_is_being_loaded_any_more(tmp_path, monkeypatch):
+    begun, told = threading.Event(), threading.Event()
+    load, loaded = importlib.import_module, []
+
+    def load_slowly(name, package=None):
+        if name == "imitbench.store.collector":
+            begun.set()
+            loaded.append(told.wait(0.5))
+        return load(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", load_slowly)
+    with pytest.raises(InputError, match="999"):
+        run(algo=["bc"], n_demos=999, out=tmp_path)
+    told.set()
+    assert begun.is_set()
+    assert loaded == [False]  # it was over before

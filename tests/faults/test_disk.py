@@ -1,0 +1,99 @@
+"""A disk that fails: nothing is half true, one line says what happened, and going on is enough."""
+
+import json
+import shutil
+
+import pytest
+from support.disk_works import WORKS, check, expected_results, trial
+from support.failing_disk import run_with_library
+from support.small_disk import room, small_disk
+
+from imitbench.util.torch_startup import use_one_thread
+
+
+@pytest.fixture
+def trials(failing_disk, tmp_path):
+    """What happens when a disk fails at some calls of a work."""
+
+    def run(work, error, mode, *, first, step):
+        printed = run_with_library(
+            failing_disk, "support.disk_trials", work, error, mode, tmp_path / "trials", first, step
+        )
+        return [json.loads(line) for line in printed.splitlines()]
+
+    return run
+
+
+# More calls than these a work does not have to put things on the disk.
+CALLS = {"worker": 90, "sweep": 180, "collection": 20}
+
+
+def check_all(records, least):
+    assert len(records) >= least
+    for record in records:
+        check(record)
+    # Most of the time something was lost, and said so.
+    assert any(record["code"] == 2 or record["failures"] for record in records)
+
+
+@pytest.mark.parametrize(
+    ("work", "error", "mode", "first", "step"),
+    [
+        ("worker", "EIO", "once", 1, 15),
+        ("sweep", "ENOSPC", "stays", 4, 36),
+        ("collection", "EIO", "once", 2, 8),
+    ],
+)
+def test_whichever_call_fails_going_on_gives_the_same(trials, work, error, mode, first, step):
+    check_all(trials(work, error, mode, first=first, step=step), CALLS[work] // step)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["once", "stays"])
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize(("work", "step"), [("worker", 2), ("sweep", 6), ("collection", 2)])
+def test_whichever_of_many_calls_fails_going_on_gives_the_same(trials, work, step, error, mode):
+    check_all(trials(work, error, mode, first=1, step=step), CALLS[work] // step)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    use_one_thread()
+    with small_disk(tmp_path / "disk", "64m"):
+        yield tmp_path / "disk"
+
+
+def fill(disk, name, sizes):
+    """Does a work with ever more room; returns what happened by the room there was."""
+    work = WORKS[name]()
+    expected = expected_results(work, disk / name / "whole")
+    records = []
+    for size in sizes:
+        out = disk / name / str(size)
+        records.append(trial(work, out, room(disk, size), expected))
+        shutil.rmtree(out)
+    return records
+
+
+def check_until_it_fits(records):
+    for record in records:
+        check(record)
+    assert records[0]["code"] == 2
+    assert records[-1]["code"] == 0
+
+
+def test_a_disk_that_is_full_sooner_or_later_is_enough_once_there_is_room(disk):
+    records = fill(disk, "sweep", range(0, 400_000, 40_000))
+    check_until_it_fits(records)
+    # Somewhere between, there was room for the failure but not for the result.
+    assert any(record["code"] == 1 and record["failures"] for record in records)
+
+
+def test_a_database_that_does_not_fit_leaves_the_old_one(disk):
+    check_until_it_fits(fill(disk, "collection", range(0, 8_000_000, 1_000_000)))
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_at_many_moments_is_enough_once_there_is_room(disk):
+    check_until_it_fits(fill(disk, "sweep", range(0, 400_000, 8192)))
+    check_until_it_fits(fill(disk, "collection", range(0, 8_000_000, 131_072)))

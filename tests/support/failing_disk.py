@@ -1,0 +1,73 @@
+"""A disk that fails at a chosen call of a real process, by a library that stands before libc."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_TESTS = Path(__file__).parents[1]
+
+
+def build_library(folder):
+    """Compiles the library; the test is skipped where that cannot be done."""
+    compiler = shutil.which("gcc")
+    if sys.platform != "linux" or compiler is None:
+        pytest.skip("making a disk fail takes Linux and gcc")
+    library = folder / "failing_disk.so"
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-ldl", str(_SOURCE)]
+    subprocess.run([*command, "-o", str(library)], check=True)
+    return library
+
+
+def run_with_library(library, module, *arguments):
+    """Runs a module of the tests in a process in which the disk can fail.
+
+    Returns:
+        What it printed.
+    """
+    paths = [str(_TESTS), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        env={
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+class FailingDisk:
+    """Within this context, calls that put something below a folder fail.
+
+    Only in a process that `run_with_library` started.
+
+    Args:
+        folder: The folder.
+        call: Which call fails, counted from 1.
+        number: Its `errno`.
+        stays: Whether all later calls fail, too.
+
+    Attributes:
+        calls: How many calls there were; known at the end.
+    """
+
+    def __init__(self, folder, call, number, *, stays):
+        self._library = ctypes.CDLL(None)
+        self._library.disk_disarm.restype = ctypes.c_long
+        self._options = os.fsencode(f"{folder}/"), ctypes.c_long(call), number, int(stays)
+        self.calls = 0
+
+    def __enter__(self):
+        self._library.disk_arm(*self._options)
+
+    def __exit__(self, *error):
+        self.calls = self._library.disk_disarm()

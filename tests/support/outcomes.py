@@ -1,0 +1,57 @@
+"""What must not depend on how often a sweep was disturbed."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from imitbench.store import database
+from imitbench.store.run_dir import RunDirectory
+
+NUMBERS = (
+    "raw_return",
+    "return_std",
+    "deterministic_return",
+    "mean_length",
+    "termination_rate",
+    "env_steps",
+    "measures",
+)
+TABLES = ("runs", "curves", "measures", "episodes", "failures", "ingested")
+
+
+def finished_runs(out):
+    """Every completed run of a results folder, by its path below that folder.
+
+    Returns:
+        For each run its returns, episodes, learning curve, and the bytes of its policy.
+    """
+    return {
+        result.parent.relative_to(out).as_posix(): _outcome(result.parent)
+        for result in Path(out).glob("*/*/*/*/result.json")
+    }
+
+
+def _outcome(path):
+    directory = RunDirectory(path)
+    result = directory.read_result()
+    return {
+        "numbers": [getattr(result, name) for name in NUMBERS],
+        "episodes": pq.read_table(path / "episodes.parquet").to_pydict(),
+        "curve": (path / "metrics.jsonl").read_text(),
+        "policy": {file.name: file.read_bytes() for file in directory.policy.iterdir()},
+        "files": sorted(
+            file.relative_to(path).as_posix()
+            for file in path.rglob("*")
+            # Who held the run last does not matter, as long as nobody is kept from it.
+            if not file.name.startswith(".lease")
+        ),
+    }
+
+
+def database_content(out):
+    """Every row of a results folder's database, in one order."""
+    with database.reader(Path(out)) as connection:
+        return {
+            table: connection.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall()
+            for table in TABLES
+        }
