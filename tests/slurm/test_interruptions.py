@@ -54,6 +54,9 @@ def test_a_lost_node_costs_only_what_came_after_the_last_checkpoint(
     wait_for(lambda: "down" in tell("sinfo", "--noheader", "--format=%T"), "the node to be missed")
     assert list(cluster.queue().values()) == ["PENDING"]
     tell("slurmd", "-N", "devnode")
+    # Started at once, jobs of a node that has just come back crash slurmctld 22.05.
+    wait_for(lambda: "idle" in tell("sinfo", "--noheader", "--format=%T"), "the node to be back")
+    time.sleep(5)
     cluster.wait_until_empty()
     assert_resumed(out)
     assert scores(out) == scores(undisturbed)
