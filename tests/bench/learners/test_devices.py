@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch as th
+from support.other_device import other_device
 
 from imitbench.bench import artifacts
 from imitbench.bench.learner import Task
@@ -13,21 +14,38 @@ from imitbench.bench.worker import make_learner
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.policies.expert import Surroundings
 
+# Small enough for a few rounds within the budget.
+SETTINGS = {
+    "n_steps": "64",
+    "n_envs": "2",
+    "n_epochs": "2",
+    "demo_batch_size": "64",
+    "hidden_size": "8",
+    "rollout_round_min_episodes": "2",
+    "rollout_round_min_timesteps": "200",
+    "total_comparisons": "6",
+    "num_iterations": "1",
+    "fragment_length": "10",
+    "reward_epochs": "1",
+}
+BUDGETS = {"env_steps": 260, "batches": 20}
+MORE = {"preference_comparisons": 2300}
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
 
 
 def set_up(name, device):
     suite = "tabular" if load_algorithm(name).needs.tabular else "classic"
     env = None if suite == "tabular" else "seals/CartPole-v0"
+    known = load_algorithm(name).hyperparameters
+    overrides = {key: value for key, value in SETTINGS.items() if key in known}
     plan = make_plan(
         algorithms=[name],
         suite=suite,
         environment=env,
         seeds=[0],
-        settings=Settings(budget="quick", n_demos=4, device=device),
+        settings=Settings(budget="quick", n_demos=4, overrides=overrides),
     )
     spec = next(iter(plan))
-    assert spec.device == device
     root = suite_directory(suite)
     learner, demos, expert = make_learner(spec), [], None
     if spec.demos is not None:
@@ -47,7 +65,21 @@ def set_up(name, device):
             expert=expert,
         )
         learner.setup(task, demos, np.random.default_rng(0), device)
-    return learner
+    return learner, spec.budget.model_copy(
+        update={"amount": MORE.get(name, BUDGETS[spec.budget.unit])}
+    )
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_everything_happens_on_the_device_that_is_given(name):
+    with other_device() as device:
+        learner, budget = set_up(name, device)
+        learner.train(budget, lambda *_: None)
+        tensors = learner.policy().state_dict().values()
+        if name != "mce_irl":  # it plans with NumPy, and learns a reward only
+            assert {tensor.device.type for tensor in tensors} == {device}
+        learner.measures()
+        learner.state_dict()
 
 
 @pytest.mark.skipif(th.version.cuda is not None, reason="this torch knows CUDA")
@@ -82,4 +114,4 @@ def test_experts_are_put_on_the_device():
 @pytest.mark.skipif(not th.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("name", TRAINED)
 def test_policies_are_on_the_gpu(name):
-    assert set_up(name, "cuda").policy().device.type == "cuda"
+    assert set_up(name, "cuda")[0].policy().device.type == "cuda"
