@@ -26,10 +26,12 @@ class Difference:
     Attributes:
         name: Keys on the way there, joined by dots.
         what: How they differ, as the rest of a sentence: `differs by up to 0.001`.
+        in_array: Whether they are arrays, such as weights.
     """
 
     name: str
     what: str
+    in_array: bool = False
 
     def __str__(self) -> str:
         return f"`{self.name}` {self.what}" if self.name else self.what
@@ -67,7 +69,7 @@ def differences(expected: Any, found: Any, name: str = "") -> list[Difference]:
         return _mapping_differences(expected, found, name)
     if _is_array(expected) and _is_array(found):
         what = _array_difference(_array(expected), _array(found))
-        return [Difference(name, what)] if what else []
+        return [Difference(name, what, in_array=True)] if what else []
     if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
         if len(expected) != len(found):
             return [Difference(name, f"has {len(found)} entries instead of {len(expected)}")]
