@@ -64,7 +64,7 @@ def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
 
     directory = find_run(out, start)
     failure = directory.read_failure() if directory.has_failed else None
-    parts = dict(_texts(directory, failure))
+    parts = dict(_texts(out, directory, failure))
     if json:
         print_json(
             {
@@ -85,8 +85,15 @@ def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
         note(_printable(f"failed ({failure.phase}): {failure.error_type}: {failure.message}"))
 
 
-def _texts(directory: RunDirectory, failure: RunFailure | None) -> Iterator[tuple[str, str]]:
-    """Everything that was written about a run, by name. Schedulers' logs belong here, too."""
+def _texts(
+    out: Path, directory: RunDirectory, failure: RunFailure | None
+) -> Iterator[tuple[str, str]]:
+    """Everything that was written about a run, by name."""
+    from imitbench.executors.slurm.submission import task_logs
+
+    for path in task_logs(out, directory.path.name):
+        if text := path.read_text(errors="replace"):
+            yield f"SLURM: {path.name}", text
     log = ""
     if directory.log.exists():
         log = directory.log.read_text(errors="replace")

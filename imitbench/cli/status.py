@@ -30,7 +30,7 @@ def status(
     Example: imitbench status --out runs --watch
     """
     from imitbench.cli.output import command_for, note, print_json, print_table
-    from imitbench.cli.watching import HEADER, is_idle, summary, table_rows, watch_runs
+    from imitbench.cli.watching import HEADER, is_idle, queue_line, summary, table_rows, watch_runs
     from imitbench.store.overview import Survey, total
 
     survey = Survey(out)
@@ -43,5 +43,8 @@ def status(
         return
     print_table(HEADER, table_rows(cells))
     note(summary(cells))
+    queued = queue_line(out)
+    if queued is not None:
+        note(queued)
     if total(cells).open and is_idle(survey, cells):
         note(f"nobody is at work on them: `{command_for(out, 'resume')}` goes on")

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
@@ -13,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from imitbench.cli.output import duration, note, on_terminal
+from imitbench.errors import InputError
+from imitbench.executors.slurm import SLURM_FOLDER
 from imitbench.store.overview import STATES, CellStatus, Survey, total
 
 HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
@@ -51,7 +54,24 @@ def watch_runs(survey: Survey, every_s: float) -> list[CellStatus]:
 
 def is_idle(survey: Survey, cells: Sequence[CellStatus]) -> bool:
     """Whether no run is at work, and none will be unless somebody asks for it."""
-    return not total(cells).counts["running"] and not survey.is_attended()
+    running = total(cells).counts["running"]
+    return not running and not survey.is_attended() and queue_line(survey.out) is None
+
+
+def queue_line(out: Path) -> str | None:
+    """What a results folder has in a scheduler's queue: `…: 5 pending, 3 running`."""
+    if not (out / SLURM_FOLDER).is_dir():
+        return None
+    from imitbench.executors.slurm.submission import queue_states
+
+    try:
+        states = queue_states(out)
+    except InputError as error:
+        return f"SLURM does not answer ({error})"
+    if not states:
+        return None
+    words = [f"{number} {state.lower()}" for state, number in sorted(states.items())]
+    return f"tasks in SLURM's queue: {', '.join(words)}"
 
 
 def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:

@@ -66,4 +66,4 @@ def statuses(out):
 
 def logs(out):
     """What the tasks of a results folder wrote to stderr."""
-    return "".join(path.read_text() for path in sorted(Path(out).glob(".slurm/*/*.err")))
+    return "".join(path.read_text() for path in sorted(Path(out).glob(".slurm/*/*/*.err")))

@@ -18,6 +18,7 @@ from imitbench.executors.slurm.submission import (
     Submission,
     TaskArray,
     cancel_submissions,
+    existing,
     open_tasks,
     read_submissions,
 )
@@ -26,6 +27,8 @@ from imitbench.executors.slurm.task import SlurmTask
 _Job = TypeVar("_Job")
 _QUEUE_S = 3.0
 """Seconds between two looks at the queue, which all users of a cluster share."""
+_FILES_S = 1.0
+"""Seconds between two looks at the job files, over a network file system perhaps."""
 _FORGOTTEN_S = 10.0
 """A task that the scheduler has forgotten may have ended well so long before that is seen here,
 over a network file system."""
@@ -85,7 +88,7 @@ class SlurmExecutor(Executor):
         self._waiting: set[Path] = set()
         self._running: set[Path] = set()
         self._missing: dict[Path, float] = {}
-        self._looked = 0.0
+        self._listed = self._looked = 0.0
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
         """Submits jobs as arrays.
@@ -100,7 +103,7 @@ class SlurmExecutor(Executor):
         self._waiting.update(jobs)
         for number, array in enumerate(submission.arrays):
             try:
-                self._submit_array(array, submission.folder(self._out))
+                self._submit_array(array, submission.logs(self._out, number))
             except (InputError, RuntimeError) as error:  # submitit raises the latter
                 for job in submission.jobs_from(number):
                     job.unlink(missing_ok=True)
@@ -146,9 +149,12 @@ class SlurmExecutor(Executor):
     def poll(self, timeout: float) -> list[JobEvent]:
         """Events since the last call, seen from the job files and from the queue."""
         time.sleep(timeout)
-        gone = sorted(job for job in self._waiting if not job.exists())
-        self._waiting.difference_update(gone)
-        events = [JobEvent(job, "finished") for job in gone]
+        events = []
+        if time.monotonic() - self._listed >= _FILES_S:
+            gone = self._waiting - existing(self._waiting)
+            self._waiting -= gone
+            events += [JobEvent(job, "finished") for job in sorted(gone)]
+            self._listed = time.monotonic()
         if time.monotonic() - self._looked >= _QUEUE_S:
             events += self._look_at_queue()
             self._looked = time.monotonic()

@@ -7,17 +7,24 @@ followed and cancelled.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from imitbench.executors.slurm.queue import QueuedTask, cancel_arrays, queued_tasks
+from imitbench.executors.slurm import SLURM_FOLDER
+from imitbench.executors.slurm.queue import (
+    QueuedTask,
+    cancel_arrays,
+    is_available,
+    queued_tasks,
+)
 from imitbench.util.files import atomic_write_text
 
-SLURM_FOLDER = ".slurm"
 _FILE = "submission.json"
 
 
@@ -79,6 +86,10 @@ class Submission(_Document):
         """Where its file and the scheduler's logs are, below the results folder."""
         return out / SLURM_FOLDER / self.id
 
+    def logs(self, out: Path, number: int) -> Path:
+        """Where the scheduler writes the logs of one of its arrays."""
+        return self.folder(out) / str(number)
+
     def write(self, out: Path) -> None:
         """Writes it down.
 
@@ -90,15 +101,6 @@ class Submission(_Document):
     def jobs_from(self, number: int) -> list[Path]:
         """Job files of the arrays from this one on."""
         return [Path(job) for array in self.arrays[number:] for task in array.tasks for job in task]
-
-    def open_jobs(self) -> dict[tuple[str, int], list[Path]]:
-        """Job files that are still there, for these are not done, by array and index."""
-        found = {}
-        for array in self.arrays:
-            for index, task in enumerate(array.tasks):
-                if jobs := [path for path in map(Path, task) if path.exists()]:
-                    found[array.name, index] = jobs
-        return found
 
 
 @dataclass(frozen=True)
@@ -133,10 +135,13 @@ def open_tasks(submissions: Iterable[Submission]) -> list[OpenTask]:
     Raises:
         SchedulerError: The scheduler does not answer.
     """
+    arrays = [array for submission in submissions for array in submission.arrays]
+    left = existing(Path(job) for array in arrays for task in array.tasks for job in task)
     waiting = {
-        (name, index): jobs
-        for submission in submissions
-        for (name, index), jobs in submission.open_jobs().items()
+        (array.name, index): jobs
+        for array in arrays
+        for index, task in enumerate(array.tasks)
+        if (jobs := [path for path in map(Path, task) if path in left])
     }
     names = list(dict.fromkeys(name for name, _ in waiting))
     queued = {(task.array, task.index): task for task in queued_tasks(names)}
@@ -144,6 +149,42 @@ def open_tasks(submissions: Iterable[Submission]) -> list[OpenTask]:
         OpenTask(name, index, jobs, queued.get((name, index)))
         for (name, index), jobs in waiting.items()
     ]
+
+
+def existing(jobs: Iterable[Path]) -> set[Path]:
+    """Those job files that are still there, for they are not done: one listing for all."""
+    found: set[Path] = set()
+    by_folder: dict[Path, set[Path]] = {}
+    for job in jobs:
+        by_folder.setdefault(job.parent, set()).add(job)
+    for folder, members in by_folder.items():
+        with suppress(FileNotFoundError):
+            found |= members & set(folder.iterdir())
+    return found
+
+
+def task_logs(out: Path, run_id: str) -> list[Path]:
+    """What the scheduler has written of tasks with a job for a run, oldest first."""
+    found: list[Path] = []
+    for submission in read_submissions(out):
+        for number, array in enumerate(submission.arrays):
+            for index, task in enumerate(array.tasks):
+                if any(Path(job).name.startswith(f"{run_id}-") for job in task):
+                    part = "" if len(array.tasks) == 1 else f"_{index}"
+                    found += submission.logs(out, number).glob(f"*{part}_0_log.err")
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def queue_states(out: Path) -> Counter[str]:
+    """How many tasks of a results folder are in the queue, by state; empty without a scheduler.
+
+    Raises:
+        SchedulerError: The scheduler does not answer.
+    """
+    if not (out / SLURM_FOLDER).is_dir() or not is_available():
+        return Counter()
+    tasks = open_tasks(read_submissions(out))
+    return Counter(task.queued.state for task in tasks if task.queued is not None)
 
 
 def cancel_submissions(submissions: Iterable[Submission]) -> int:
