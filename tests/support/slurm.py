@@ -31,7 +31,14 @@ class Cluster:
         return job
 
     def release(self):
-        """Lets jobs that were put back start at once; SLURM makes them wait for two minutes."""
+        """Lets jobs that were put back start soon; SLURM makes them wait for two minutes.
+
+        Not before the node is done with them, and a while after that: slurmctld 22.05 crashes
+        when a job is started that it is still ending.
+        """
+        if "idle" not in tell("sinfo", "--noheader", "--format=%T"):
+            return
+        time.sleep(3)
         for job, state in self.queue().items():
             if state == "PENDING":
                 subprocess.run(
