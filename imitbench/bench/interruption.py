@@ -33,7 +33,7 @@ class Interruption:
 def noted_interruption(*, wanted: bool = True) -> Iterator[Interruption]:
     """Within it, the first Ctrl-C is only noted; the second one interrupts as usual.
 
-    SIGTERM and SIGUSR1, which schedulers send, are noted always.
+    SIGTERM, SIGUSR1 and SIGUSR2, which schedulers send, are noted always.
 
     An exception at a random place may be swallowed: by a callback from C, or by a finalizer.
 

@@ -1,7 +1,8 @@
-"""Being asked to stop (SIGTERM, SIGUSR1): noted at once, answered where nothing is lost.
+"""Being asked to stop (SIGTERM, SIGUSR1, SIGUSR2): noted at once, answered where nothing is lost.
 
 Schedulers send such signals before they take a machine away or when time is running out, and the
-harness sends SIGTERM when its user presses Ctrl-C.
+harness sends SIGTERM when its user presses Ctrl-C. SLURM sends SIGUSR2, which submitit asks it to,
+to all processes of a task.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 GRACE_S = 20.0
 """What is not trained any more may take so long to complete; schedulers kill after 30 seconds."""
 

@@ -104,7 +104,8 @@ def run_sweep(
 
     Returns:
         What happened to each run. Interrupting returns too, with `left` above zero: the first
-        Ctrl-C (or SIGTERM, SIGUSR1) once the workers have saved checkpoints, the second at once.
+        Ctrl-C (or SIGTERM, SIGUSR1, SIGUSR2) once the workers have saved checkpoints, the second
+        at once.
         Where jobs outlive this process, they go on, and count as `queued`.
 
     Raises:

@@ -5,8 +5,9 @@ python -m imitbench.bench.worker -           job files named on standard input, 
 each is answered by a line on standard output
 
 Exit codes: 0 when every run has an outcome, be it a failure on record; 75 when it was asked to
-stop (SIGTERM, SIGUSR1) and left runs that the same job resumes; 76 when it asks for a fresh process
-to go on with the job (only when jobs are named on standard input); 2 when nothing could be done.
+stop (SIGTERM, SIGUSR1, SIGUSR2) and left runs that the same job resumes; 76 when it asks for a
+fresh process to go on with the job (only when jobs are named on standard input); 2 when nothing
+could be done.
 """
 
 from __future__ import annotations

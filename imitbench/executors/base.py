@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STOPPED = 75
-"""Exit code of a worker that was asked to stop (SIGTERM, SIGUSR1) and can be resumed by giving
-its job to another one: EX_TEMPFAIL of sysexits.h."""
+"""Exit code of a worker that was asked to stop (SIGTERM, SIGUSR1, SIGUSR2) and can be resumed by
+giving its job to another one: EX_TEMPFAIL of sysexits.h."""
 RESTART = 76
 """Exit code of a worker that asks for a fresh process to go on with the same job: what failed is
 on record, but has spoilt this process."""

@@ -22,7 +22,7 @@ from imitbench.executors.memory import memory_above
 from imitbench.util.quantities import show_size
 
 # Also a worker that was asked to stop before it could listen has lost nothing.
-_STOPPED = (STOPPED, -signal.SIGTERM, -signal.SIGUSR1)
+_STOPPED = (STOPPED, -signal.SIGTERM, -signal.SIGUSR1, -signal.SIGUSR2)
 _LAST_WORDS = 4000  # bytes of a dead worker's stderr that are worth keeping
 _TICK_S, _MEMORY_TICK_S = 1.0, 0.2
 _ONE_THREAD = dict.fromkeys(
@@ -113,7 +113,7 @@ class WorkerProcess:
         """Sends a signal by which the worker is to end; after it, no process is started.
 
         Args:
-            number: SIGTERM or SIGUSR1 to save a checkpoint first, SIGKILL for now.
+            number: SIGTERM, SIGUSR1 or SIGUSR2 to save a checkpoint first, SIGKILL for now.
         """
         with self._lock:
             self._asked = True

@@ -117,7 +117,7 @@ def test_stopped_at_random_moments_it_comes_to_the_same_numbers(
     expected, train_s = uninterrupted(job_of, start)
     job, rng, stops = job_of(tmp_path), random.Random(0), 0
     directory = directory_of(job)
-    for number in [signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM]:
+    for number in [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]:
         code = stop(job, start, rng.uniform(0.0, 0.3 * train_s), number)
         if code == 0:
             break
