@@ -76,20 +76,22 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
     # that ends in the middle of an import may crash.
     loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
     loader.start()
-    with make_observer(quiet=how.quiet) as observer:
-        outcome = run_sweep(
-            plan,
-            pool,
-            out=how.out,
-            command=typed_command(),
-            observer=observer,
-            force=how.force,
-            fail_fast=how.fail_fast,
-            checkpoint_s=60 * how.checkpoint_minutes,
-            retries=how.retries,
-            timeout_s=how.timeout_s,
-        )
-    loader.join()
+    try:
+        with make_observer(quiet=how.quiet) as observer:
+            outcome = run_sweep(
+                plan,
+                pool,
+                out=how.out,
+                command=typed_command(),
+                observer=observer,
+                force=how.force,
+                fail_fast=how.fail_fast,
+                checkpoint_s=60 * how.checkpoint_minutes,
+                retries=how.retries,
+                timeout_s=how.timeout_s,
+            )
+    finally:  # some modules cannot be loaded while a process ends
+        loader.join()
     return outcome
 
 
