@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,9 +31,7 @@ Source = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        "--jobs", "-j", min=0, help="Runs at a time [1, or as GPUs allow]; 0: one per core."
-    ),
+    typer.Option("--jobs", "-j", min=1, help="Runs at a time [1, or as many as GPUs take]."),
 ]
 Executor = Annotated[
     str, typer.Option("--executor", help="Where runs are done: local, slurm or inline.")
@@ -94,7 +91,7 @@ def count_workers(jobs: int | None, gpus: Sequence[str], per_gpu: int | None) ->
     """How many runs are done at a time.
 
     Args:
-        jobs: What `--jobs` says, which wins; 0 for as many as there are cores.
+        jobs: What `--jobs` says, which wins.
         gpus: GPUs in use.
         per_gpu: What `--per-gpu` says.
 
@@ -103,6 +100,7 @@ def count_workers(jobs: int | None, gpus: Sequence[str], per_gpu: int | None) ->
     """
     if per_gpu is not None and not gpus:
         raise InputError(f"--per-gpu {per_gpu}: no GPUs were asked for; add --gpus 0")
+<<<<<<< HEAD
     if jobs is None:
         return max(1, len(gpus) * (per_gpu or 1))
     return jobs or len(os.sched_getaffinity(0))
@@ -148,3 +146,6 @@ def array_request(
         min_task_s=60 * min_task_minutes,
         max_memory=max_memory,
     )
+=======
+    return jobs or max(1, len(gpus) * (per_gpu or 1))
+>>>>>>> f-local

@@ -79,7 +79,6 @@ def test_no_number_of_workers_is_faster_than_the_longest_run(imitbench):
         (None, "01", None, 2),
         (None, "01", 3, 6),
         (1, "01", 3, 1),
-        (0, "", None, len(os.sched_getaffinity(0))),
     ],
 )
 def test_workers_are_as_many_as_asked_for_or_as_gpus_allow(jobs, gpus, per_gpu, workers):
