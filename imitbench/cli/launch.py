@@ -81,19 +81,20 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
     # that ends in the middle of an import may crash.
     loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
     loader.start()
-    with make_observer(quiet=how.quiet) as observer:
-        outcome = run_sweep(
-            plan,
-            pool,
-            out=how.out,
-            command=typed_command(),
-            observer=observer,
-            force=how.force,
-            fail_fast=how.fail_fast,
-            checkpoint_s=60 * how.checkpoint_minutes,
-        )
-    loader.join()
-    return outcome
+    try:
+        with make_observer(quiet=how.quiet) as observer:
+            return run_sweep(
+                plan,
+                pool,
+                out=how.out,
+                command=typed_command(),
+                observer=observer,
+                force=how.force,
+                fail_fast=how.fail_fast,
+                checkpoint_s=60 * how.checkpoint_minutes,
+            )
+    finally:
+        loader.join()  # some modules cannot be imported any more once the process ends
 
 
 def _executor(how: Launch) -> Executor:
