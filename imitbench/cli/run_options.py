@@ -100,10 +100,7 @@ def count_workers(jobs: int | None, gpus: Sequence[str], per_gpu: int | None) ->
     """
     if per_gpu is not None and not gpus:
         raise InputError(f"--per-gpu {per_gpu}: no GPUs were asked for; add --gpus 0")
-<<<<<<< HEAD
-    if jobs is None:
-        return max(1, len(gpus) * (per_gpu or 1))
-    return jobs or len(os.sched_getaffinity(0))
+    return jobs or max(1, len(gpus) * (per_gpu or 1))
 
 
 def array_request(
@@ -146,6 +143,3 @@ def array_request(
         min_task_s=60 * min_task_minutes,
         max_memory=max_memory,
     )
-=======
-    return jobs or max(1, len(gpus) * (per_gpu or 1))
->>>>>>> f-local
