@@ -299,8 +299,8 @@ class _Sweep:
                 self._finished(run, None)
             elif self._executor.outlives and untouched:
                 self._outcome.lost += 1
-            elif directory.failure_is_on_record:
-                self._finished(run, directory.read_failure())
+            elif (failure := _failure_on_record(directory)) is not None:
+                self._finished(run, failure)
             else:  # it is another process's, which is not done with it
                 self._outcome.left += 1
         del self._jobs[event.job]
@@ -312,3 +312,13 @@ class _Sweep:
         else:
             self._outcome.failed.append((run, failure))
         self._observer.finished(run, failure)
+
+
+def _failure_on_record(directory: RunDirectory) -> RunFailure | None:
+    """Why a run failed; `None` if that is not said, or another process began the run anew."""
+    try:
+        return directory.read_failure()
+    except InputError:
+        if directory.failure_is_on_record:  # damaged
+            raise
+        return None
