@@ -1,28 +1,15 @@
 """The README is a promise: every command in it runs, and so does its Python."""
 
 import os
-import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.hub import serve_hub
+from support.readme import ROOT, blocks, commands
 
 from imitbench.cards.catalog import load_suite, suite_directory
-
-ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
-
-
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
-
-
-def commands():
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
-    return [line for line in (re.sub(r"\s+#.*", "", line).strip() for line in lines) if line]
 
 
 def test_commands_of_make_are_run_by_continuous_integration():
@@ -50,7 +37,7 @@ def surroundings(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "command", [command for command in commands() if not command.startswith("make ")]
+    "command", [each for each in commands() if not each.startswith(("make ", "slurm/"))]
 )
 def test_commands_run_in_the_order_of_the_readme(folder, surroundings, command):
     program, *arguments = shlex.split(command)

@@ -14,7 +14,6 @@ import numpy as np
 
 from imitbench import __version__
 from imitbench.errors import InputError
-from imitbench.util.state_file import load_state, save_state
 
 if TYPE_CHECKING:
     from imitbench.bench.learner import Learner
@@ -66,6 +65,8 @@ class Checkpoints:
 
     def save(self, learner: Learner, progress: Progress) -> None:
         """Writes a checkpoint and removes those no longer needed."""
+        from imitbench.util.state_file import save_state
+
         state = {
             "version": __version__,
             "learner": learner.state_dict(),
@@ -88,6 +89,8 @@ class Checkpoints:
         Returns:
             The progress until then; `None` without a checkpoint, the learner being untouched.
         """
+        from imitbench.util.state_file import load_state
+
         for path in reversed(self._existing()):
             try:
                 state = load_state(path)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from imitbench.bench.plan import Plan
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import EnvironmentCard
+from imitbench.errors import InputError
 from imitbench.store.records import RunSpec
 
 _SETUP_S = 1.0  # building environments, reading demonstrations, writing results
@@ -30,3 +33,32 @@ def expected_seconds(
         training += budget.amount / environment.steps_per_second
     steps = 2 * run.protocol.episodes * environment.max_episode_steps
     return _SETUP_S + training + steps / environment.steps_per_second
+
+
+class Estimates:
+    """Expected seconds of a plan's runs.
+
+    Args:
+        plan: The plan.
+        out: Results folder, whose finished runs tell best.
+    """
+
+    def __init__(self, plan: Plan, out: Path) -> None:
+        self._cards = {card.name: card for card, _ in plan.algorithms}
+        self._environments = plan.environments
+        self._history = _history(out)
+
+    def seconds(self, run: RunSpec) -> float:
+        """Expected seconds of one run on one core."""
+        environment = self._environments[run.environment.id]
+        return expected_seconds(run, self._cards[run.algo], environment, self._history)
+
+
+def _history(out: Path) -> History:
+    from imitbench.store import database
+
+    try:
+        with database.reader(out) as connection:
+            return database.read_durations(connection)
+    except InputError:
+        return {}

@@ -28,6 +28,8 @@ class Job(Record):
         command: The command that the user typed, for provenance.
         force: Whether completed runs are done again.
         checkpoint_s: Least seconds between two checkpoints of a run.
+        retries: How often a run that failed, or killed its worker, is tried again.
+        timeout_s: Seconds that an attempt at a run may take; `None` for as long as it likes.
         id: Tells whether a run was begun by this job, which may be given to one worker after
             the other.
     """
@@ -39,6 +41,8 @@ class Job(Record):
     command: str
     force: bool = False
     checkpoint_s: float = CHECKPOINT_S
+    retries: int = Field(default=0, ge=0)
+    timeout_s: float | None = Field(default=None, gt=0)
     id: str = Field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from imitbench.bench import artifacts, provenance
+from imitbench.bench import artifacts
+from imitbench.bench.cost import Estimates
 from imitbench.bench.interruption import Interruption, noted_interruption
 from imitbench.bench.job import CHECKPOINT_S, Job, pack_runs
 from imitbench.bench.plan import Plan
@@ -49,12 +51,16 @@ class Outcome:
         done: Runs completed now.
         failed: Runs that failed, with their failure.
         left: Runs not reached because the sweep was stopped.
+        queued: Runs that go on without this process, in a scheduler's queue.
+        lost: Runs that a scheduler has forgotten: cancelled, or with a node that was lost.
     """
 
     already_done: int = 0
     done: int = 0
     failed: list[tuple[RunSpec, RunFailure]] = field(default_factory=list)
     left: int = 0
+    queued: int = 0
+    lost: int = 0
 
     def add(self, other: Outcome) -> None:
         """Adds what came of other runs."""
@@ -62,6 +68,8 @@ class Outcome:
         self.done += other.done
         self.failed += other.failed
         self.left += other.left
+        self.queued += other.queued
+        self.lost += other.lost
 
 
 def run_sweep(
@@ -92,6 +100,7 @@ def run_sweep(
     Returns:
         What happened to each run. Interrupting returns too, with `left` above zero: the first
         Ctrl-C (or SIGTERM, SIGUSR1) once the workers have saved checkpoints, the second at once.
+        Where jobs outlive this process, they go on, and count as `queued`.
 
     Raises:
         InputError: The plan cannot be carried out as asked, or the folder cannot be written.
@@ -109,9 +118,16 @@ def run_sweep(
             SweepFile.of(out, runs, command, plan.request).write(out)
         with attending(out), noted_interruption(wanted=executor.prompt) as interruption:
             sweep.submit(
-                open_runs, command=command, force=force, pack=pack, checkpoint_s=checkpoint_s
+                sweep.adopt(open_runs),
+                command=command,
+                force=force,
+                pack=pack,
+                checkpoint_s=checkpoint_s,
             )
-            sweep.watch(interruption, fail_fast=fail_fast)
+            if executor.detached:
+                sweep.stop()
+            else:
+                sweep.watch(interruption, fail_fast=fail_fast)
     except KeyboardInterrupt:
         sweep.stop()
     except OSError as error:
@@ -159,6 +175,20 @@ class _Sweep:
         self._jobs: dict[Path, Job] = {}
         self._stamps: dict[str, str | None] = {}
 
+    def adopt(self, runs: Iterable[RunSpec]) -> list[RunSpec]:
+        """Takes on the jobs that an earlier process submitted; returns the runs of no such job."""
+        wanted = {run.run_id: run for run in runs}
+        for path in self._executor.adopt():
+            try:
+                job = Job.read(path)
+            except InputError:  # completed just now
+                continue
+            if any(run.run_id in wanted for run in job.runs):
+                self._take(path, job)
+                for run in job.runs:
+                    wanted.pop(run.run_id, None)
+        return list(wanted.values())
+
     def submit(
         self,
         runs: Iterable[RunSpec],
@@ -171,6 +201,8 @@ class _Sweep:
         source, suite = self._plan.settings.source, self._plan.suite
         folder = self._plan.settings.folder
         root = artifacts.source_root(source, suite.name, folder)
+        estimates = Estimates(self._plan, self._out) if self._executor.packs else None
+        submitted: dict[Path, float] = {}
         for members in pack_runs(runs, pack):
             job = Job(
                 out=str(self._out.resolve()),
@@ -181,10 +213,16 @@ class _Sweep:
                 force=force,
                 checkpoint_s=checkpoint_s,
             )
-            self._jobs[job.write()] = job
-            for run in members:
-                self._stamps[run.run_id] = RunDirectory.of(self._out, run).outcome_stamp()
-        self._executor.submit(list(self._jobs))
+            path = job.write()
+            self._take(path, job)
+            submitted[path] = sum(map(estimates.seconds, members)) if estimates else 0.0
+        if submitted:
+            self._executor.submit(list(submitted), list(submitted.values()))
+
+    def _take(self, path: Path, job: Job) -> None:
+        self._jobs[path] = job
+        for run in job.runs:
+            self._stamps[run.run_id] = RunDirectory.of(self._out, run).outcome_stamp()
 
     def watch(self, interruption: Interruption, *, fail_fast: bool) -> None:
         while self._jobs:
@@ -195,6 +233,11 @@ class _Sweep:
 
     def _wind_down(self) -> None:
         """Lets workers save checkpoints, and counts what still came to an end."""
+        if self._executor.outlives:
+            if self._outcome.failed:
+                self._executor.cancel()
+            self.stop()
+            return
         self._observer.stopping()
         self._executor.stop()
         for event in self._executor.poll(0.0):
@@ -203,15 +246,20 @@ class _Sweep:
         self.stop()
 
     def stop(self) -> None:
-        """Stops workers; whatever they completed in the meantime counts."""
-        self._executor.cancel()
+        """Stops workers, unless they outlive this process; what they completed counts."""
+        if not self._executor.outlives:
+            self._executor.cancel()
         for path, job in self._jobs.items():
+            queued = self._executor.outlives and path.exists()
             for run in job.runs:
                 if RunDirectory.of(self._out, run).is_done and not job.force:
                     self._outcome.done += 1
+                elif queued:
+                    self._outcome.queued += 1
                 else:
                     self._outcome.left += 1
-            path.unlink(missing_ok=True)
+            if not queued:
+                path.unlink(missing_ok=True)
         self._jobs.clear()
 
     def _handle(self, event: JobEvent) -> None:
@@ -222,37 +270,26 @@ class _Sweep:
         if event.kind == "stopped":  # by somebody else: it goes on
             self._executor.submit([event.job])
             return
+        if event.kind == "died":
+            lines = event.detail.splitlines()
+            raise OSError(errno.EIO, f"{lines[0]} {lines[-1]}")
         for run in job.runs:
-            failure = self._failure(run, job, event)
-            if failure is None:
-                self._outcome.done += 1
-            else:
-                self._outcome.failed.append((run, failure))
-            self._observer.finished(run, failure)
+            directory = RunDirectory.of(self._out, run)
+            untouched = directory.outcome_stamp() == self._stamps[run.run_id]
+            if directory.is_done and not (job.force and untouched):
+                self._finished(run, None)
+            elif self._executor.outlives and untouched:
+                self._outcome.lost += 1
+            elif directory.failure_is_on_record:
+                self._finished(run, directory.read_failure())
+            else:  # it is another process's, which is not done with it
+                self._outcome.left += 1
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
 
-    def _failure(self, run: RunSpec, job: Job, event: JobEvent) -> RunFailure | None:
-        """Why a run of an ended job did not complete; `None` if it did."""
-        directory = RunDirectory.of(self._out, run)
-        untouched = directory.outcome_stamp() == self._stamps[run.run_id]
-        if event.kind == "died" and (untouched or not directory.has_outcome):
-            failure = _death_of(run, job, event.detail)
-            if not directory.is_done:
-                directory.fail(failure)
-            return failure
-        return None if directory.is_done else directory.read_failure()
-
-
-def _death_of(run: RunSpec, job: Job, detail: str) -> RunFailure:
-    first, _, last_words = detail.partition("\n")
-    return RunFailure(
-        run_id=run.run_id,
-        phase="worker",
-        error_type="WorkerDied",
-        message=first,
-        traceback=last_words,
-        failed_at=provenance.now(),
-        references=job.references,
-        provenance=provenance.describe(job.command, "cpu"),
-    )
+    def _finished(self, run: RunSpec, failure: RunFailure | None) -> None:
+        if failure is None:
+            self._outcome.done += 1
+        else:
+            self._outcome.failed.append((run, failure))
+        self._observer.finished(run, failure)

@@ -27,6 +27,7 @@ import numpy as np
 
 from imitbench.bench import artifacts, provenance
 from imitbench.bench.checkpoint import Checkpoints, Progress
+from imitbench.bench.deaths import after_death, attempt_of, is_settled
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
@@ -42,6 +43,8 @@ from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
+
+__all__ = ["after_death", "main", "make_learner", "run_job"]
 
 Phase = Literal["load", "setup", "train", "evaluate", "save"]
 
@@ -92,11 +95,11 @@ def _claim_and_run(
         if not claimed:
             return False
         done_by_other = wait and directory.outcome_stamp() != started_as
-        # What this very job began, or completed, before it was stopped is not forced again.
-        force = job.force and directory.last_job() != job.id
-        if not done_by_other and (force or not directory.is_done):
+        if not done_by_other and not is_settled(job, spec):
+            status = directory.last_status()
+            begun = status is not None and status.job == job.id
             try:
-                _Run(job, spec, directory, stop, learner_of).execute(afresh=force)
+                _Run(job, spec, directory, stop, learner_of).execute(afresh=job.force and not begun)
             except LeaseLostError as error:
                 print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
                 return False
@@ -113,11 +116,13 @@ class _Run:
     stop: StopRequest
     learner_of: LearnerOf
     progress: Progress = field(default_factory=Progress)
+    attempt: int = 1
     phase: Phase = "load"
 
     def execute(self, *, afresh: bool) -> None:
+        self.attempt = attempt_of(self.job, self.directory)
         self.directory.begin(self.spec, afresh=afresh)
-        with self.directory.log.open("w", buffering=1) as log, _output_to(log):
+        with self.directory.log.open("a", buffering=1) as log, _output_to(log):
             try:
                 result = self._run()
             except LeaseLostError:
@@ -302,6 +307,7 @@ class _Run:
                 host=socket.gethostname(),
                 updated_at=provenance.now(),
                 job=self.job.id,
+                attempt=self.attempt,
             )
         )
 

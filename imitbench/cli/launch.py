@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
     from imitbench.bench.sweep import Outcome
     from imitbench.executors.base import Executor
+    from imitbench.executors.slurm.executor import ArrayRequest
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Launch:
         force: Whether completed runs are done again.
         fail_fast: Whether the first failure stops the sweep.
         checkpoint_minutes: Between two checkpoints of a run.
+        slurm: How tasks are submitted with the executor `slurm`.
+        wait: Whether this process waits for tasks that were submitted.
         json: Whether the summary is one JSON document.
         quiet: Whether progress is not shown.
     """
@@ -40,12 +43,37 @@ class Launch:
     force: bool = False
     fail_fast: bool = False
     checkpoint_minutes: float = 10.0
+    slurm: ArrayRequest | None = None
+    wait: bool = True
     json: bool = False
     quiet: bool = False
 
 
+def array_request(
+    executor: str, profile: Path | None, min_task_minutes: float
+) -> ArrayRequest | None:
+    """What the options of SLURM say; `None` for another executor.
+
+    Raises:
+        InputError: They go with another executor, or the profile is wrong.
+    """
+    from imitbench.errors import InputError
+
+    if executor != "slurm":
+        if profile is not None:
+            raise InputError(f"--profile {profile}: goes with --executor slurm only")
+        return None
+    from imitbench.executors.slurm.executor import ArrayRequest
+    from imitbench.executors.slurm.profile import Profile, read_profile
+
+    return ArrayRequest(
+        profile=Profile() if profile is None else read_profile(profile),
+        min_task_s=60 * min_task_minutes,
+    )
+
+
 def launch(plan: Plan, how: Launch) -> None:
-    """Runs a plan to its end, collects, and prints a short table.
+    """Runs a plan to its end, or submits it; collects, and prints a short table.
 
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed.
@@ -67,7 +95,7 @@ def launch_all(plans: Sequence[Plan], how: Launch) -> None:
     _summarize(plans, how, outcome)
     if outcome.left:
         raise typer.Exit(130)
-    if outcome.failed:
+    if outcome.failed or outcome.lost:
         raise typer.Exit(1)
 
 
@@ -77,8 +105,8 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
     from imitbench.cli.provenance import typed_command
 
     pool = _executor(how)
-    # What the summary needs is loaded while the workers are busy. Not as a daemon: a process
-    # that ends in the middle of an import may crash.
+    # What the summary needs is loaded while the workers are busy. It is waited for in any case:
+    # a process that ends in the middle of an import may crash.
     loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
     loader.start()
     try:
@@ -94,13 +122,17 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
                 checkpoint_s=60 * how.checkpoint_minutes,
             )
     finally:
-        loader.join()  # some modules cannot be imported any more once the process ends
+        loader.join()
 
 
 def _executor(how: Launch) -> Executor:
     from imitbench.bench.sweep import WORKER
     from imitbench.executors.registry import make_executor
 
+    if how.slurm is not None:
+        from imitbench.executors.slurm.executor import SlurmExecutor
+
+        return SlurmExecutor(WORKER, how.out, how.slurm, wait=how.wait)
     return make_executor(how.executor, entry=WORKER, jobs=how.jobs)
 
 
@@ -129,6 +161,8 @@ def _summarize(plans: Sequence[Plan], how: Launch, outcome: Outcome) -> None:
             "done": outcome.done,
             "failed": [row.model_dump(mode="json") for row in failures],
             "left": outcome.left,
+            "queued": outcome.queued,
+            "lost": outcome.lost,
             "not_applicable": [vars(pair) for pair in not_applicable],
             "scores": [row.model_dump(mode="json") for row in scores],
         }
@@ -142,6 +176,17 @@ def _summarize(plans: Sequence[Plan], how: Launch, outcome: Outcome) -> None:
     if outcome.left:
         also = "" if how.force else f", and so does `{command_for(how.out, 'resume')}`"
         note(f"stopped with {outcome.left} runs left; the same command resumes{also}")
+    if outcome.lost:
+        note(
+            f"{outcome.lost} runs left the queue before they were complete (cancelled, or their "
+            "node was lost); the same command resumes"
+        )
+    if outcome.queued:
+        note(
+            f"{outcome.queued} runs are in the queue; follow them with "
+            f"`{command_for(how.out, 'status', '--watch')}`, stop them with "
+            f"`{command_for(how.out, 'cancel')}`"
+        )
     if not how.quiet:
         note(
             f"{outcome.done} done, {outcome.already_done} already there, "

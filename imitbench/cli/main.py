@@ -10,6 +10,7 @@ import typer
 from imitbench import __version__
 from imitbench.cli import (
     algos,
+    cancel,
     collect,
     demos,
     doctor,
@@ -39,6 +40,7 @@ app.command("run")(run.run)
 app.command("resume")(resume.resume)
 app.command("status")(status.status)
 app.command("logs")(logs.logs)
+app.command("cancel")(cancel.cancel)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
 app.command("sql")(sql.sql)

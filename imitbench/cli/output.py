@@ -60,6 +60,11 @@ def command_for(out: Path, *words: str) -> str:
     return shlex.join(["imitbench", *words, *place])
 
 
+def count(number: int, noun: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """Seconds as people say them: `8 s`, `3 min`, `2 h 05 min`."""
     if seconds < 90:

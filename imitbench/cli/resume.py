@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from imitbench.cli import options
-from imitbench.cli.launch import Launch, launch_all
+from imitbench.cli.launch import Launch, array_request, launch_all
+from imitbench.cli.plan_table import print_plans
 
 if TYPE_CHECKING:
     from imitbench.bench.request import LeftOut
@@ -17,6 +18,9 @@ def resume(
     out: options.Out = options.DEFAULT_OUT,
     jobs: options.Jobs = 1,
     executor: options.Executor = "local",
+    profile: options.Profile = None,
+    wait: options.Wait = False,
+    min_task_minutes: options.MinTaskMinutes = options.DEFAULT_MIN_TASK_MINUTES,
     dry_run: options.DryRun = False,
     fail_fast: options.FailFast = False,
     checkpoint_minutes: options.CheckpointMinutes = 10.0,
@@ -35,8 +39,18 @@ def resume(
     from imitbench.bench.request import plan_missing
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
-    from imitbench.cli.planned import print_plans
 
+    how = Launch(
+        out=out,
+        executor=executor,
+        jobs=jobs,
+        fail_fast=fail_fast,
+        checkpoint_minutes=checkpoint_minutes,
+        slurm=array_request(executor, profile, min_task_minutes),
+        wait=wait,
+        json=json,
+        quiet=quiet,
+    )
     missing = plan_missing(out, make_tell(quiet=quiet))
     for each in missing.left_out:
         note(_line(each))
@@ -46,20 +60,9 @@ def resume(
         elif not missing.left_out:
             note(f"nothing is missing in {out}")
     elif dry_run:
-        print_plans(missing.plans, out, jobs, json=json)
+        print_plans(missing.plans, how)
     else:
-        launch_all(
-            missing.plans,
-            Launch(
-                out=out,
-                executor=executor,
-                jobs=jobs,
-                fail_fast=fail_fast,
-                checkpoint_minutes=checkpoint_minutes,
-                json=json,
-                quiet=quiet,
-            ),
-        )
+        launch_all(missing.plans, how)
     if missing.left_out:
         raise typer.Exit(1)
 

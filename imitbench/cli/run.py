@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from imitbench.cli import options
-from imitbench.cli.launch import Launch, launch
+from imitbench.cli.launch import Launch, array_request, launch
+from imitbench.cli.plan_table import print_plans
 
 
 def run(
-    algo: options.Algorithms,
+    algo: options.Algo,
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = None,
     seeds: options.Seeds = "3",
@@ -20,12 +18,15 @@ def run(
     out: options.Out = options.DEFAULT_OUT,
     set_: options.Set = [],  # noqa: B006 (typer copies it)
     budget: options.Budget = "default",
-    n_demos: options.Demonstrations = None,
+    n_demos: options.NDemos = None,
     source: options.Source = "bundled",
     lock: options.NamedLock = None,
     executor: options.Executor = "local",
+    profile: options.Profile = None,
+    wait: options.Wait = False,
+    min_task_minutes: options.MinTaskMinutes = options.DEFAULT_MIN_TASK_MINUTES,
     dry_run: options.DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Do completed runs again.")] = False,
+    force: options.Force = False,
     fail_fast: options.FailFast = False,
     checkpoint_minutes: options.CheckpointMinutes = 10.0,
     json: options.Json = False,
@@ -41,7 +42,6 @@ def run(
     from imitbench.bench.plan import parse_overrides, parse_seeds
     from imitbench.bench.request import plan_request
     from imitbench.cli.hub_progress import make_tell
-    from imitbench.cli.planned import print_plans
     from imitbench.store.sweep_file import SweepRequest
 
     if lock is None and options.DEFAULT_LOCK.exists():
@@ -59,19 +59,19 @@ def run(
         folder=str(Path.cwd()),
     )
     plan = plan_request(request, make_tell(quiet=quiet))
-    if dry_run:
-        print_plans([plan], out, jobs, json=json)
-        return
-    launch(
-        plan,
-        Launch(
-            out=out,
-            executor=executor,
-            jobs=jobs,
-            force=force,
-            fail_fast=fail_fast,
-            checkpoint_minutes=checkpoint_minutes,
-            json=json,
-            quiet=quiet,
-        ),
+    how = Launch(
+        out=out,
+        executor=executor,
+        jobs=jobs,
+        force=force,
+        fail_fast=fail_fast,
+        checkpoint_minutes=checkpoint_minutes,
+        slurm=array_request(executor, profile, min_task_minutes),
+        wait=wait,
+        json=json,
+        quiet=quiet,
     )
+    if dry_run:
+        print_plans([plan], how)
+    else:
+        launch(plan, how)

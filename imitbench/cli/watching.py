@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
@@ -51,7 +52,20 @@ def watch_runs(survey: Survey, every_s: float) -> list[CellStatus]:
 
 def is_idle(survey: Survey, cells: Sequence[CellStatus]) -> bool:
     """Whether no run is at work, and none will be unless somebody asks for it."""
-    return not total(cells).counts["running"] and not survey.is_attended()
+    at_work = total(cells).counts["running"] or survey.is_attended()
+    return not at_work and not _is_queued(survey.out)
+
+
+def _is_queued(out: Path) -> bool:
+    """Whether a scheduler has tasks of a results folder; if it does not answer, it may have."""
+    from imitbench.executors.slurm.queue import SchedulerError
+    from imitbench.executors.slurm.submission import open_tasks, read_submissions
+
+    submissions = [each for each in read_submissions(out) if each.open_jobs()]
+    try:
+        return bool(submissions) and any(task.queued for task in open_tasks(submissions))
+    except SchedulerError:
+        return True
 
 
 def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:

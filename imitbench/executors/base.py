@@ -10,6 +10,9 @@ from pathlib import Path
 STOPPED = 75
 """Exit code of a worker that was asked to stop (SIGTERM, SIGUSR1) and can be resumed by giving
 its job to another one: EX_TEMPFAIL of sysexits.h."""
+RESTART = 76
+"""Exit code of a worker that asks for a fresh process to go on with the same job: what failed is
+on record, but has spoilt this process."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,10 @@ class JobEvent:
     Attributes:
         job: The job file.
         kind: `started`; `finished` (its runs say themselves how they went); `stopped` (the
-            worker was asked to stop, and the job can be submitted again); or `died` (the worker
-            went away in the middle).
-        detail: How the worker died, with its last words.
+            worker was asked to stop, and the job can be submitted again); `died` (the worker
+            went away in the middle, and not even that could be put on record); or `lost`
+            (whoever was to run it has forgotten it, for which its runs are not to blame).
+        detail: How the worker died (first line), its last words, and what else went wrong.
     """
 
     job: Path
@@ -37,16 +41,34 @@ class Executor(ABC):
 
     Attributes:
         prompt: Whether `poll` returns within its time, as where jobs run in other processes.
+        outlives: Whether submitted jobs go on when this process ends.
+        detached: Whether nobody is going to wait for them here.
+        packs: Whether it wants to know how long jobs take, to put short ones together.
     """
 
     prompt = True
+    outlives = False
+    detached = False
+    packs = False
 
     def __init__(self, entry: str) -> None:
         self.entry = entry
 
     @abstractmethod
-    def submit(self, jobs: Sequence[Path]) -> None:
-        """Accepts job files; they start in this order as room allows."""
+    def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
+        """Accepts job files; they start in this order as room allows.
+
+        Args:
+            jobs: The job files.
+            expected_s: About how many seconds each takes, for an executor that packs.
+        """
+
+    def adopt(self) -> list[Path]:
+        """Job files that an earlier process submitted, and that are still being looked after.
+
+        They are polled for like those that were submitted here.
+        """
+        return []
 
     @abstractmethod
     def poll(self, timeout: float) -> list[JobEvent]:

@@ -20,7 +20,7 @@ class InlineExecutor(Executor):
         self._waiting: deque[Path] = deque()
         self._announced = False
 
-    def submit(self, jobs: Sequence[Path]) -> None:
+    def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
         """Queues job files."""
         self._waiting.extend(jobs)
 

@@ -1,4 +1,4 @@
-"""Executors by name."""
+"""Executors of this machine, by name; that of SLURM needs more to be made."""
 
 from __future__ import annotations
 
@@ -27,5 +27,6 @@ def make_executor(name: str, *, entry: str, jobs: int) -> Executor:
         InputError: No such executor.
     """
     if name not in _EXECUTORS:
-        raise InputError(f"--executor {name}: no such executor; {did_you_mean(name, _EXECUTORS)}")
+        known = [*_EXECUTORS, "slurm"]
+        raise InputError(f"--executor {name}: no such executor; {did_you_mean(name, known)}")
     return _EXECUTORS[name](entry, jobs)

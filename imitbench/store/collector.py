@@ -128,8 +128,9 @@ def _revise(out: Path, scan: Scan, known: _Known | None) -> Collected:
                 pass  # damaged where only writing looks: it is derived, so start anew
         return _apply(out, scan, _Known({}, {}), afresh=True)
     except duckdb.Error as error:
+        # The end of the message says why.
         raise InputError(
-            f"{out / database.DATABASE_FILE}: cannot be written ({one_line(error, 400)})"  # its end says why
+            f"{out / database.DATABASE_FILE}: cannot be written ({one_line(error, 400)})"
         ) from error
 
 

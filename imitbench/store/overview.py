@@ -93,6 +93,9 @@ class Survey:
     Args:
         out: Results folder.
 
+    Attributes:
+        out: Likewise.
+
     Raises:
         InputError: There is no such folder.
     """
@@ -100,7 +103,7 @@ class Survey:
     def __init__(self, out: Path) -> None:
         if not out.is_dir():
             raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
-        self._out = out
+        self.out = out
         self._cells: dict[str, _Key] = {}
         self._seconds: dict[tuple[Path, float], float | None] = {}
 
@@ -113,7 +116,7 @@ class Survey:
         cells: dict[_Key, _Cell] = {}
         for path, key in self._runs():
             cell = cells.setdefault(key, _Cell())
-            directory = RunDirectory(self._out / path)
+            directory = RunDirectory(self.out / path)
             done_at = _done_at(directory)
             cell.counts["done" if done_at is not None else _state(directory)] += 1
             if done_at is not None:
@@ -123,25 +126,25 @@ class Survey:
 
     def is_attended(self) -> bool:
         """Whether somebody has runs done here: otherwise, open runs stay open."""
-        return is_attended(self._out)
+        return is_attended(self.out)
 
     def _runs(self) -> Iterator[tuple[str, _Key]]:
         """Paths and cells of all runs that were asked for or begun."""
         planned = {
             f"{cell.folder}/{run_id}": (cell.suite, cell.algo, cell.env)
-            for sweep in read_sweeps(self._out)
+            for sweep in read_sweeps(self.out)
             for cell in sweep.cells
             for run_id in cell.run_ids
         }
         yield from planned.items()
-        for path in run_directories(self._out):
+        for path in run_directories(self.out):
             if path not in planned and (key := self._key(path)) is not None:
                 yield path, key
 
     def _key(self, path: str) -> _Key | None:
         if path not in self._cells:
             try:
-                spec = RunDirectory(self._out / path).read_spec()
+                spec = RunDirectory(self.out / path).read_spec()
             except InputError:
                 return None
             self._cells[path] = (spec.suite, spec.algo_label, spec.environment.id)

@@ -34,6 +34,7 @@ class RunStatus(Record):
     Attributes:
         state: `interrupted` runs were asked to stop and go on from where they were.
         job: The job that the run was last part of.
+        attempt: Which attempt of that job this is, counted from 1.
     """
 
     state: State
@@ -42,6 +43,7 @@ class RunStatus(Record):
     host: str
     updated_at: str
     job: str = ""
+    attempt: int = 1
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,12 @@ class RunDirectory:
     @property
     def has_failed(self) -> bool:
         """Whether the run's last attempt failed."""
-        return not self.is_done and (self.path / "error.json").exists()
+        return not self.is_done and self.failure_is_on_record
+
+    @property
+    def failure_is_on_record(self) -> bool:
+        """Whether a failure is on record, be it of an attempt to do a completed run again."""
+        return (self.path / "error.json").exists()
 
     @property
     def has_outcome(self) -> bool:
@@ -179,12 +186,12 @@ class RunDirectory:
 
         Args:
             spec: What the run will do.
-            afresh: Whether its checkpoints are cleared, too.
+            afresh: Whether its checkpoints, its log and its status are cleared, too.
         """
         self._confirm_claim()
         kept = {"spec.json"}
         if not (afresh or self.is_done):
-            kept.add(self.checkpoints.name)
+            kept |= {self.checkpoints.name, self.log.name, "status.json"}
         self.path.mkdir(parents=True, exist_ok=True)
         # The result goes first: without it, whatever else remains counts for nothing.
         (self.path / "result.json").unlink(missing_ok=True)
@@ -203,10 +210,10 @@ class RunDirectory:
         """Replaces `status.json`."""
         self._write_record("status.json", status)
 
-    def last_job(self) -> str | None:
-        """The job that the run was last part of; `None` if that is unknown."""
+    def last_status(self) -> RunStatus | None:
+        """What `status.json` says; `None` if that is unknown."""
         try:
-            return self._read_record("status.json", RunStatus).job or None
+            return self._read_record("status.json", RunStatus)
         except InputError:
             return None
 

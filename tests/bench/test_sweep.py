@@ -16,7 +16,6 @@ from support.observer import Recorder
 
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
-from imitbench.executors.registry import make_executor
 from imitbench.policies.storage import load_policy
 from imitbench.store.run_dir import RunDirectory
 
@@ -185,41 +184,6 @@ def test_a_folder_that_cannot_be_written_is_told_first(tmp_path, plan_of, sweep)
     blocked.touch()
     with pytest.raises(InputError, match="choose another folder"):
         sweep(plan_of(), blocked / "out")
-
-
-def test_a_worker_that_dies_takes_only_its_run_along(tmp_path, plan_of, monkeypatch, sweep):
-    entry = tmp_path / "suicidal_worker.py"
-    entry.write_text(
-        "import os, signal, sys\n"
-        "from pathlib import Path\n"
-        "from imitbench.bench import worker\n"
-        "from imitbench.bench.job import Job\n"
-        "run_job = worker.run_job\n"
-        "def sometimes(job, stop):\n"
-        "    if job.runs[0].seed == 1:\n"
-        "        print('last words', file=sys.stderr, flush=True)\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    run_job(job, stop)\n"
-        "worker.run_job = sometimes\n"
-        "worker.main()\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    from imitbench.bench.sweep import run_sweep
-
-    plan = plan_of(seeds=range(4))
-    outcome = run_sweep(
-        plan,
-        make_executor("local", entry="suicidal_worker", jobs=1),
-        out=tmp_path / "out",
-        command="imitbench run",
-        observer=Recorder(),
-    )
-    assert outcome.done == 3
-    [(spec, failure)] = outcome.failed
-    assert spec.seed == 1
-    assert (failure.phase, failure.error_type) == ("worker", "WorkerDied")
-    assert "SIGKILL" in failure.message
-    assert "last words" in failure.traceback
 
 
 def run_command(out, *more, **options):

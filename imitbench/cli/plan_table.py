@@ -1,0 +1,76 @@
+"""What a plan will do and about how long it will take, without doing it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imitbench.bench.plan import Plan
+    from imitbench.cli.launch import Launch
+    from imitbench.executors.slurm.executor import ArrayRequest
+
+
+def print_plans(plans: Sequence[Plan], how: Launch) -> None:
+    """Shows each cell with the expected time of what is still to do."""
+    from imitbench.bench.cost import Estimates
+    from imitbench.cli.output import count, duration, note, print_json, print_table
+    from imitbench.store.run_dir import RunDirectory
+
+    cells: dict[tuple[str, str, str, str], dict[str, Any]] = defaultdict(
+        lambda: {"runs": 0, "done": 0, "seconds": 0.0}
+    )
+    ahead = []
+    for plan in plans:
+        estimates = Estimates(plan, how.out)
+        for spec in plan:
+            budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
+            cell = cells[spec.suite, spec.algo_label, spec.environment.id, budget]
+            cell["runs"] += 1
+            if RunDirectory.of(how.out, spec).is_done:
+                cell["done"] += 1
+            else:
+                ahead.append(estimates.seconds(spec))
+                cell["seconds"] += ahead[-1]
+    rows = [
+        {"algo": algo, "env": env, "budget": budget, **cell}
+        for (_, algo, env, budget), cell in cells.items()
+    ]
+    submission = None if how.slurm is None else _submission(how.slurm, ahead)
+    total = sum(ahead) / (how.jobs if submission is None else 1)
+    if how.json:
+        slurm = {} if submission is None else {"slurm": submission}
+        print_json({"cells": rows, "expected_seconds": total, **slurm})
+        return
+    print_table(
+        ["algorithm", "environment", "training", "runs", "done", "expected"],
+        [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
+    )
+    for pair in [pair for plan in plans for pair in plan.not_applicable]:
+        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
+    if submission is None:
+        note(f"expected time with --jobs {how.jobs}: about {duration(total)}")
+        return
+    print_table(["sbatch", ""], [list(pair) for pair in submission["sbatch"].items()])
+    arrays = submission["arrays"]
+    inside = "" if arrays is None else f" in {count(arrays, 'job array')}"
+    note(
+        f"{count(len(ahead), 'run')} as {count(submission['tasks'], 'task')}{inside}, about "
+        f"{duration(total)} of one core in all"
+    )
+
+
+def _submission(request: ArrayRequest, expected_s: Sequence[float]) -> dict[str, Any]:
+    """What the scheduler would be asked for."""
+    from imitbench.executors.slurm.executor import divide
+    from imitbench.executors.slurm.queue import is_available, max_array_size
+
+    tasks = len(divide(list(range(len(expected_s))), expected_s, request))
+    return {
+        "tasks": tasks,
+        # The cluster alone knows how large an array may be.
+        "arrays": -(-tasks // max_array_size()) if is_available() else None,
+        "sbatch": request.profile.sbatch_options(),
+    }

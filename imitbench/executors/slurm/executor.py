@@ -1,0 +1,190 @@
+"""Hands jobs to a SLURM cluster as arrays, and follows them there."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from imitbench.errors import InputError
+from imitbench.executors.base import Executor, JobEvent
+from imitbench.executors.slurm.packs import pack_tasks
+from imitbench.executors.slurm.profile import Profile
+from imitbench.executors.slurm.queue import SchedulerError, max_array_size, require_slurm
+from imitbench.executors.slurm.submission import (
+    Submission,
+    TaskArray,
+    cancel_submissions,
+    open_tasks,
+    read_submissions,
+)
+from imitbench.executors.slurm.task import SlurmTask
+
+_Job = TypeVar("_Job")
+_QUEUE_S = 3.0
+"""Seconds between two looks at the queue, which all users of a cluster share."""
+_FORGOTTEN_S = 10.0
+"""A task that the scheduler has forgotten may have ended well so long before that is seen here,
+over a network file system."""
+
+
+@dataclass(frozen=True)
+class ArrayRequest:
+    """How tasks are submitted.
+
+    Attributes:
+        profile: What each task asks for.
+        min_task_s: Short runs share a task until it takes about so many seconds.
+        max_memory: Bytes that a worker may use; unlimited if `None`.
+    """
+
+    profile: Profile
+    min_task_s: float = 300.0
+    max_memory: int | None = None
+
+
+def divide(
+    jobs: Sequence[_Job], expected_s: Sequence[float], request: ArrayRequest
+) -> list[list[_Job]]:
+    """Divides jobs among the tasks of a request, as `pack_tasks` does."""
+    return pack_tasks(
+        jobs,
+        expected_s,
+        least_s=request.min_task_s,
+        limit_s=60 * request.profile.minutes,
+        workers=request.profile.workers,
+    )
+
+
+class SlurmExecutor(Executor):
+    """Submits arrays of tasks; each serves one or more jobs.
+
+    Args:
+        entry: Module of the worker.
+        out: Results folder, on a file system that all nodes share.
+        request: How tasks are submitted.
+        wait: Whether somebody is going to poll until the end.
+
+    Raises:
+        InputError: There is no cluster to talk to.
+    """
+
+    outlives = True
+    packs = True
+
+    def __init__(self, entry: str, out: Path, request: ArrayRequest, *, wait: bool) -> None:
+        super().__init__(entry)
+        require_slurm()
+        self._out = out.resolve()
+        self._request = request
+        self.detached = not wait
+        self._submissions: list[Submission] = []
+        self._waiting: set[Path] = set()
+        self._running: set[Path] = set()
+        self._missing: dict[Path, float] = {}
+        self._looked = 0.0
+
+    def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
+        """Submits jobs as arrays.
+
+        Raises:
+            InputError: The scheduler refuses; arrays that it took before stay in the queue.
+        """
+        tasks = divide(jobs, expected_s, self._request)
+        submission = Submission.of(tasks, max_array_size())
+        submission.write(self._out)
+        self._submissions.append(submission)
+        self._waiting.update(jobs)
+        for number, array in enumerate(submission.arrays):
+            try:
+                self._submit_array(array, submission.folder(self._out))
+            except (InputError, RuntimeError) as error:  # submitit raises the latter
+                for job in submission.jobs_from(number):
+                    job.unlink(missing_ok=True)
+                raise InputError(
+                    f"--executor slurm: array {number + 1} of {len(submission.arrays)} was refused "
+                    f"({_last_line(error)}); mend the profile, then run the same command again: "
+                    "what is in the queue stays there"
+                ) from error
+
+    def adopt(self) -> list[Path]:
+        """Job files of earlier submissions whose tasks are still in the queue.
+
+        Raises:
+            SchedulerError: The scheduler does not answer.
+        """
+        submissions = list(read_submissions(self._out))
+        queued = [task for task in open_tasks(submissions) if task.queued is not None]
+        names = {task.array for task in queued}
+        self._submissions += [each for each in submissions if names & set(each.names)]
+        jobs = [job for task in queued for job in task.jobs]
+        self._waiting.update(jobs)
+        return jobs
+
+    def _submit_array(self, array: TaskArray, folder: Path) -> None:
+        import submitit
+
+        profile = self._request.profile
+        executor = submitit.SlurmExecutor(folder=folder, python=profile.python(sys.executable))
+        executor.update_parameters(job_name=array.name, **profile.parameters())
+        with executor.batch():
+            for jobs in array.tasks:
+                executor.submit(
+                    SlurmTask(
+                        entry=self.entry,
+                        jobs=jobs,
+                        workers=profile.workers,
+                        gpus=profile.gpus > 0,
+                        max_requeues=profile.max_requeues,
+                        max_memory=self._request.max_memory,
+                    )
+                )
+
+    def poll(self, timeout: float) -> list[JobEvent]:
+        """Events since the last call, seen from the job files and from the queue."""
+        time.sleep(timeout)
+        gone = sorted(job for job in self._waiting if not job.exists())
+        self._waiting.difference_update(gone)
+        events = [JobEvent(job, "finished") for job in gone]
+        if time.monotonic() - self._looked >= _QUEUE_S:
+            events += self._look_at_queue()
+            self._looked = time.monotonic()
+        return events
+
+    def _look_at_queue(self) -> list[JobEvent]:
+        try:
+            tasks = open_tasks(self._submissions)
+        except SchedulerError:
+            return []  # a scheduler that is restarted; jobs go on without it
+        events = []
+        now = time.monotonic()
+        for task in tasks:
+            jobs = [job for job in task.jobs if job in self._waiting]
+            if task.queued is None:
+                since = [self._missing.setdefault(job, now) for job in jobs]
+                if jobs and now - min(since) >= _FORGOTTEN_S:
+                    events += [JobEvent(job, "lost") for job in jobs]
+                    self._waiting.difference_update(jobs)
+                continue
+            for job in jobs:
+                self._missing.pop(job, None)
+            if task.queued.state == "RUNNING" and jobs and jobs[0] not in self._running:
+                self._running.add(jobs[0])
+                events.append(JobEvent(jobs[0], "started"))
+        return events
+
+    def cancel(self) -> None:
+        """Takes what was submitted out of the queue; runs keep their checkpoints."""
+        cancel_submissions(self._submissions)
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__

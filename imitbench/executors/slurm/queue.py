@@ -1,0 +1,128 @@
+"""The scheduler's queue, asked and told through SLURM's own commands."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from imitbench.errors import InputError
+
+_TIMEOUT_S = 60.0
+_DEFAULT_MAX_ARRAY = 1001  # SLURM's own default
+
+
+class SchedulerError(InputError):
+    """A command of SLURM's failed; says what it printed."""
+
+
+@dataclass(frozen=True)
+class QueuedTask:
+    """A task that is waiting or running.
+
+    Attributes:
+        array: Name of the job array that it belongs to.
+        index: Its index there.
+        job_id: What SLURM calls it, as in `1234_5`.
+        state: `PENDING`, `RUNNING` and so on.
+        reason: Why it waits, if it does.
+    """
+
+    array: str
+    index: int
+    job_id: str
+    state: str
+    reason: str
+
+
+def is_available() -> bool:
+    """Whether SLURM's commands are on the path."""
+    return all(shutil.which(command) for command in ("sbatch", "squeue", "scancel", "scontrol"))
+
+
+def require_slurm() -> None:
+    """Makes sure that this machine can talk to a cluster.
+
+    Raises:
+        InputError: It cannot.
+    """
+    if not is_available():
+        raise InputError(
+            "SLURM: sbatch, squeue, scancel and scontrol are not on the path; do this "
+            "on a login node of the cluster, or try `slurm/dev-cluster.sh start`"
+        )
+
+
+def queued_tasks(arrays: Sequence[str]) -> list[QueuedTask]:
+    """Tasks of these arrays that are still in the queue.
+
+    Args:
+        arrays: Names of job arrays.
+
+    Raises:
+        SchedulerError: The scheduler does not answer.
+    """
+    if not arrays:
+        return []
+    answer = _run(
+        *("squeue", "--noheader", "--array", f"--name={','.join(arrays)}"),
+        "--format=%j|%F|%K|%T|%r",
+    )
+    tasks = []
+    for line in answer.splitlines():
+        name, job, index, state, reason = line.strip().split("|", 4)
+        # A job that is no array has no index.
+        alone = not index.isdecimal()
+        job_id = job if alone else f"{job}_{index}"
+        tasks.append(QueuedTask(name, 0 if alone else int(index), job_id, state, reason))
+    return tasks
+
+
+def cancel_arrays(arrays: Sequence[str]) -> None:
+    """Takes arrays out of the queue; running tasks are asked to end, then killed.
+
+    Raises:
+        SchedulerError: The scheduler does not answer.
+    """
+    if arrays:
+        _run("scancel", f"--name={','.join(arrays)}")
+
+
+def requeue(job_id: str) -> None:
+    """Puts a running job back into the queue; one that was cancelled or preempted is left alone.
+
+    Raises:
+        SchedulerError: The scheduler does not answer, or refuses.
+    """
+    state = _run("squeue", "--noheader", f"--jobs={job_id}", "--format=%T").strip()
+    if state == "RUNNING":
+        _run("scontrol", "requeue", job_id)
+    else:
+        raise SchedulerError(f"job {job_id} is {state.lower() or 'gone'}")
+
+
+def max_array_size() -> int:
+    """Most tasks that an array may have.
+
+    Raises:
+        SchedulerError: The scheduler does not answer.
+    """
+    match = re.search(r"^MaxArraySize\s*=\s*(\d+)", _run("scontrol", "show", "config"), re.M)
+    return int(match[1]) if match else _DEFAULT_MAX_ARRAY
+
+
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
+        )
+    except subprocess.CalledProcessError as error:
+        words = " ".join(error.stderr.split()) or f"exit code {error.returncode}"
+        raise SchedulerError(f"{command[0]}: {words}") from error
+    except subprocess.TimeoutExpired as error:
+        raise SchedulerError(f"{command[0]}: no answer within {_TIMEOUT_S:.0f} s") from error
+    except OSError as error:
+        raise SchedulerError(f"{command[0]}: {error.strerror}") from error
+    return done.stdout

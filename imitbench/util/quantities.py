@@ -1,0 +1,78 @@
+"""Durations and sizes as people type them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from imitbench.errors import InputError
+
+_SECONDS = {"s": 1, "": 60, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_BYTES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
+
+
+def parse_duration(text: str, *, option: str) -> float:
+    """Reads a duration.
+
+    Args:
+        text: `45s`, `90m`, `2h`, `1d`, several of these in a row (`1h30m`), or a bare number of
+            minutes.
+        option: What to call it in messages, such as `--timeout`.
+
+    Returns:
+        Seconds, above zero.
+
+    Raises:
+        InputError: Not a duration.
+    """
+    parts = _QUANTITY.findall(text)
+    whole = re.fullmatch(rf"(?:\s*{_QUANTITY.pattern}\s*)+", text.strip(), re.IGNORECASE)
+    units = [unit.lower() for _, unit in parts]
+    # A number without a unit stands for minutes only when nothing stands beside it.
+    known = all(unit in _SECONDS for unit in units) and ("" not in units or len(units) == 1)
+    seconds = math.fsum(float(n) * _SECONDS[u.lower()] for n, u in parts) if known else 0.0
+    if whole is None or seconds <= 0:
+        raise InputError(
+            f"{option} {text}: must be a duration such as 45s, 90m, 1h30m or 2h; "
+            "a bare number is minutes"
+        )
+    return seconds
+
+
+def parse_size(text: str, *, option: str) -> int:
+    """Reads an amount of memory.
+
+    Args:
+        text: `800M`, `4G`, `1.5GiB`: powers of 1024, whatever the spelling.
+        option: What to call it in messages, such as `--max-mem`.
+
+    Returns:
+        Bytes, at least one MiB: a bare number is more likely a forgotten unit.
+
+    Raises:
+        InputError: Not a size.
+    """
+    match = _QUANTITY.fullmatch(text.strip())
+    unit = re.sub(r"I?B?$", "", match[2].upper()) if match else "?"
+    size = int(float(match[1]) * _BYTES[unit]) if match and unit in _BYTES else 0
+    if size < 2**20:
+        raise InputError(
+            f"{option} {text}: must be a size with its unit such as 800M or 4G, at least 1M"
+        )
+    return size
+
+
+def show_size(size: int) -> str:
+    """Bytes as people say them: `4.2 GiB`, `800 MiB`."""
+    if size >= 2**30:
+        return f"{size / 2**30:.1f} GiB"
+    return f"{size / 2**20:.0f} MiB"
+
+
+def show_duration(seconds: float) -> str:
+    """Seconds as `parse_duration` reads them back: `45s`, `90m`, `2h`."""
+    for unit in ("h", "m"):
+        if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
+            return f"{seconds / _SECONDS[unit]:g}{unit}"
+    return f"{seconds:g}s"

@@ -1,0 +1,119 @@
+"""Nodes are taken away, time runs out, processes die: runs go on, to the same numbers."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.slurm import logs, tell, wait_for, wait_for_checkpoint
+
+LONG = ("--algo", "bc", "--env", "Pendulum-v1", "--seeds", "1", "--budget", "full",
+        "--checkpoint-minutes", "0.01")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Results folder of a run that nothing happened to."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    subprocess.run([sys.executable, "-m", "imitbench", "run", *LONG], cwd=folder, check=True)
+    return folder / "runs"
+
+
+def assert_resumed(out):
+    [log] = Path(out).glob("*/*/*/*/log.txt")
+    assert "resumed after" in log.read_text()
+
+
+@pytest.mark.parametrize("number", ["TERM", "USR1", "USR2"])
+def test_a_task_that_is_asked_to_stop_saves_its_run_and_goes_back(
+    cluster, submit, scores, undisturbed, tmp_path, number
+):
+    submit(*LONG)
+    out = tmp_path / "runs"
+    wait_for_checkpoint(out)
+    tell("scancel", f"--signal={number}", cluster.job())
+    wait_for(lambda: "PENDING" in cluster.queue().values(), "the job to go back")
+    assert "going back into the queue" in logs(out)
+    [status] = out.glob("*/*/*/*/status.json")
+    assert json.loads(status.read_text())["state"] == "interrupted"
+    cluster.wait_until_empty()
+    assert_resumed(out)
+    assert scores(out) == scores(undisturbed)
+
+
+def test_a_lost_node_costs_only_what_came_after_the_last_checkpoint(
+    cluster, submit, scores, undisturbed, tmp_path
+):
+    submit(*LONG)
+    out = tmp_path / "runs"
+    wait_for_checkpoint(out)
+    for name in ("slurmd", "slurmstepd", "submitit.core._submit", "imitbench.bench.worker"):
+        subprocess.run(["pkill", "-9", "-f", name])
+    wait_for(lambda: "down" in tell("sinfo", "--noheader", "--format=%T"), "the node to be missed")
+    assert list(cluster.queue().values()) == ["PENDING"]
+    tell("slurmd", "-N", "devnode")
+    cluster.wait_until_empty()
+    assert_resumed(out)
+    assert scores(out) == scores(undisturbed)
+
+
+def test_a_time_limit_that_is_hit_costs_nothing(
+    cluster, submit, profile, scores, undisturbed, tmp_path
+):
+    # The scheduler may send its signal up to a minute early, that is, at once.
+    profile.write_text("time: '1'\nsignal_before_s: 45\n")
+    submit(*LONG)
+    out = tmp_path / "runs"
+    wait_for(lambda: "PENDING" in cluster.queue().values() and logs(out), "the time limit")
+    cluster.wait_until_empty()
+    assert scores(out) == scores(undisturbed)
+
+
+def test_a_task_goes_back_no_more_often_than_its_profile_says(cluster, submit, profile, tmp_path):
+    profile.write_text("max_requeues: 0\n")
+    submit(*LONG)
+    wait_for_checkpoint(tmp_path / "runs")
+    tell("scancel", "--signal=TERM", cluster.job())
+    wait_for(lambda: not cluster.queue(), "the queue to become empty")
+    assert "max_requeues" in logs(tmp_path / "runs")
+
+
+def test_a_worker_that_dies_is_a_failure_and_the_task_goes_on(
+    cluster, imitbench, profile, tmp_path
+):
+    out = tmp_path / "runs"
+    imitbench(
+        "run", *LONG, "--seeds", "2", "--executor", "slurm", "--profile", profile,
+        "--set", "hidden_size=8",
+    )  # fmt: skip
+    wait_for_checkpoint(out)
+    subprocess.run(["pkill", "-9", "-f", "imitbench.bench.worker"], check=True)
+    cluster.wait_until_empty()
+    query = "select seed, error_type, message from failures"
+    [failure] = json.loads(imitbench("sql", "--format", "json", query).out)
+    assert (failure["seed"], failure["error_type"]) == (0, "WorkerDied")
+    assert "SIGKILL" in failure["message"]
+    [score] = json.loads(imitbench("sql", "--format", "json", "select seed from scores").out)
+    assert score == {"seed": 1}
+
+
+def test_a_submitter_killed_at_any_moment_loses_and_doubles_nothing(
+    cluster, submit, imitbench, profile, tmp_path
+):
+    sweep = [
+        sys.executable, "-m", "imitbench", "run", "--algo", "random", "--env", "Pendulum-v1",
+        "--seeds", "4", "--budget", "quick", "--executor", "slurm", "--profile", str(profile),
+        "--min-task-minutes", "0",
+    ]  # fmt: skip
+    for after_s in (0.6, 0.9, 1.2, 1.5, 1.8):
+        submitter = subprocess.Popen(sweep, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        time.sleep(after_s)
+        submitter.kill()
+        submitter.wait()
+    answer = submit("--algo", "random", "--env", "Pendulum-v1", "--seeds", "4", "--budget", "quick",
+                    "--wait", "--json")  # fmt: skip
+    assert answer.code == 0, answer.err
+    rows = imitbench("sql", "--format", "json", "select count(*) n from runs").out
+    assert json.loads(rows) == [{"n": 4}]

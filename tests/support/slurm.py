@@ -1,0 +1,69 @@
+"""A real SLURM cluster of one node, and waiting for what happens on it."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "slurm" / "dev-cluster.sh"
+# A node that is gone is noticed soon, and no test waits for the scheduler.
+SETTINGS = ["SlurmdTimeout=5", "KillWait=5", "SchedulerParameters=sched_interval=1"]
+PATIENCE_S = 120.0
+
+
+class Cluster:
+    """Starts, stops and watches the cluster."""
+
+    def start(self, *settings):
+        subprocess.run([SCRIPT, "start", *SETTINGS, *settings], check=True, stdout=subprocess.PIPE)
+
+    def stop(self):
+        subprocess.run([SCRIPT, "stop"], check=True, stdout=subprocess.PIPE)
+
+    def queue(self):
+        """State of each job in the queue, by its id."""
+        answer = tell("squeue", "--noheader", "--array", "--format=%i|%T")
+        return dict(line.split("|") for line in answer.splitlines())
+
+    def job(self):
+        """Id of the only job."""
+        [job] = self.queue()
+        return job
+
+    def release(self):
+        """Lets jobs that were put back start at once; SLURM makes them wait for two minutes."""
+        for job, state in self.queue().items():
+            if state == "PENDING":
+                subprocess.run(
+                    ["scontrol", "update", f"JobId={job}", "StartTime=now"], capture_output=True
+                )
+
+    def wait_until_empty(self):
+        wait_for(lambda: self.release() or not self.queue(), "the queue to become empty")
+
+
+def tell(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s for {what}"
+        time.sleep(0.2)
+
+
+def wait_for_checkpoint(out):
+    """Waits until a run trains and has saved a checkpoint."""
+    wait_for(lambda: [*Path(out).glob("*/*/*/*/checkpoint/*.state")], "a checkpoint")
+    [status] = statuses(out)
+    assert (status["state"], status["phase"]) == ("running", "train")
+
+
+def statuses(out):
+    return [json.loads(path.read_text()) for path in Path(out).glob("*/*/*/*/status.json")]
+
+
+def logs(out):
+    """What the tasks of a results folder wrote to stderr."""
+    return "".join(path.read_text() for path in sorted(Path(out).glob(".slurm/*/*.err")))
