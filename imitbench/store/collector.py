@@ -128,7 +128,7 @@ def _revise(out: Path, scan: Scan, known: _Known | None) -> Collected:
                 pass  # damaged where only writing looks: it is derived, so start anew
         return _apply(out, scan, _Known({}, {}), afresh=True)
     except duckdb.Error as error:
-        why = one_line(error, 400)  # whose end says it
+        why = one_line(error, 500)  # whose end says it
         raise InputError(f"{out / database.DATABASE_FILE}: cannot be written ({why})") from error
 
 
