@@ -129,7 +129,7 @@ def _revise(out: Path, scan: Scan, known: _Known | None) -> Collected:
         return _apply(out, scan, _Known({}, {}), afresh=True)
     except duckdb.Error as error:
         raise InputError(
-            f"{out / database.DATABASE_FILE}: cannot be written ({one_line(error)})"
+            f"{out / database.DATABASE_FILE}: cannot be written ({one_line(error, 500)})"
         ) from error
 
 
