@@ -51,6 +51,29 @@ def test_cancelled_runs_keep_their_checkpoints(cluster, submit, imitbench, tmp_p
     assert scores("runs") == scores("twin")
 
 
+def test_what_was_cancelled_is_resumed_on_the_cluster(cluster, submit, imitbench, profile):
+    submit(*SMALL, "--env", "Pendulum-v1", "--seeds", "3")
+    imitbench("cancel")
+    wait_for(lambda: not cluster.queue(), "the queue to become empty")
+    resumed = imitbench(
+        "resume", "--executor", "slurm", "--profile", profile, "--wait", "--json"
+    )  # fmt: skip
+    assert resumed.code == 0, resumed.err
+    summary = json.loads(resumed.out)
+    assert summary["done"] + summary["already_done"] == 3
+    assert [cell["done"] for cell in json.loads(imitbench("status", "--json").out)] == [3]
+
+
+def test_logs_show_what_the_task_of_a_run_wrote(cluster, submit, imitbench, tmp_path):
+    submit(*LONG)
+    wait_for_checkpoint(tmp_path / "runs")
+    tell("scancel", "--signal=TERM", cluster.job())
+    [log] = tmp_path.glob("runs/*/*/*/*/log.txt")
+    wait_for(
+        lambda: "going back" in imitbench("logs", log.parent.name).out, "the task's last words"
+    )
+
+
 def test_arrays_are_no_larger_than_the_cluster_allows(whole_cluster, submit, tmp_path):
     whole_cluster.stop()
     whole_cluster.start("MaxArraySize=5")
