@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: quickstart install test test-all lint wheel clean
+.PHONY: quickstart install test test-all test-slurm lint wheel clean
 
 quickstart: install  ## from a clone to a report
 	$(BIN)/imitbench run --algo bc --suite classic --seeds 3 --jobs 2
@@ -21,7 +21,10 @@ test: install  ## the default test suite
 	$(BIN)/python -m pytest -n logical
 
 test-all: install  ## with the slow tests
-	$(BIN)/python -m pytest -n logical -m 'slow or not slow'
+	$(BIN)/python -m pytest -n logical -m 'not slurm'
+
+test-slurm: install  ## on a SLURM cluster of one node, which it starts: Debian, as root
+	$(BIN)/python -m pytest -m slurm
 
 lint: install
 	$(BIN)/ruff check .
