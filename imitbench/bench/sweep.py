@@ -290,8 +290,8 @@ class _Sweep:
             self._executor.submit([event.job])
             return
         if event.kind == "died":
-            lines = event.detail.splitlines()
-            raise OSError(errno.EIO, f"{lines[0]} {lines[-1]}")
+            how, *further = event.detail.splitlines()
+            raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
         for run in job.runs:
             directory = RunDirectory.of(self._out, run)
             untouched = directory.outcome_stamp() == self._stamps[run.run_id]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections import deque
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from pathlib import Path
 
 from imitbench.executors.base import STOPPED, Executor, JobEvent
@@ -38,11 +40,13 @@ class InlineExecutor(Executor):
             return [JobEvent(self._waiting[0], "started")]
         job = self._waiting.popleft()
         self._announced = False
-        code = importlib.import_module(self.entry).main([str(job)])
+        with redirect_stderr(io.StringIO()) as errors:  # as little as in a process of its own
+            code = importlib.import_module(self.entry).main([str(job)])
         if code == STOPPED:
             raise KeyboardInterrupt
         if code != 0:
-            return [JobEvent(job, "died", f"worker exited with code {code}")]
+            detail = f"worker exited with code {code}\n{errors.getvalue()}".rstrip()
+            return [JobEvent(job, "died", detail)]
         return [JobEvent(job, "finished")]
 
     def cancel(self) -> None:

@@ -47,9 +47,15 @@ def tiny_plan():
 
 
 class WorkerAlone:
-    """A worker does a job of one run, with a checkpoint after each batch."""
+    """A worker does a job of one run, with a checkpoint after each batch.
+
+    Going on is another job, for what failed in a job is not tried again in the same one.
+    """
 
     def prepare(self, out):
+        self._jobs = iter([self._write_job(out, name) for name in ("first.json", "second.json")])
+
+    def _write_job(self, out, name):
         job = Job(
             out=str(out),
             source_root=str(suite_directory("classic")),
@@ -58,10 +64,10 @@ class WorkerAlone:
             command="imitbench run",
             checkpoint_s=0.0,
         )
-        self._job = job.write().rename(out / "job.json")
+        return job.write().rename(out / name)
 
     def do(self, out):
-        return worker.main([str(self._job)])
+        return worker.main([str(next(self._jobs))])
 
     def results(self, out):
         return finished_runs(out)
