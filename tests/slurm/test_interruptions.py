@@ -60,15 +60,17 @@ def test_a_lost_node_costs_only_what_came_after_the_last_checkpoint(
 
 
 def test_a_time_limit_that_is_hit_costs_nothing(
-    cluster, submit, profile, scores, undisturbed, tmp_path
+    cluster, submit, imitbench, profile, scores, tmp_path
 ):
-    # The scheduler may send its signal up to a minute early, that is, at once.
-    profile.write_text("time: '1'\nsignal_before_s: 45\n")
-    submit(*LONG)
+    # The scheduler looks at the time every half a minute: the run must take longer than that.
+    profile.write_text("time: '1'\nsignal_before_s: 59\n")
+    longer = (*LONG, "--set", "hidden_size=400")
+    submit(*longer)
     out = tmp_path / "runs"
-    wait_for(lambda: "PENDING" in cluster.queue().values() and logs(out), "the time limit")
+    wait_for(lambda: "going back into the queue" in logs(out), "the time limit")
     cluster.wait_until_empty()
-    assert scores(out) == scores(undisturbed)
+    assert imitbench("run", *longer, "--out", "twin").code == 0
+    assert scores(out) == scores(tmp_path / "twin")
 
 
 def test_a_task_goes_back_no_more_often_than_its_profile_says(cluster, submit, profile, tmp_path):
