@@ -51,7 +51,7 @@ def test_whichever_call_fails_going_on_gives_the_same(trials, work, error, mode,
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["once", "stays"])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
-@pytest.mark.parametrize(("work", "step"), [("worker", 2), ("sweep", 6), ("collection", 2)])
+@pytest.mark.parametrize(("work", "step"), [("worker", 5), ("sweep", 15), ("collection", 4)])
 def test_whichever_of_many_calls_fails_going_on_gives_the_same(trials, work, step, error, mode):
     check_all(trials(work, error, mode, first=1, step=step), CALLS[work] // step)
 
@@ -95,5 +95,5 @@ def test_a_database_that_does_not_fit_leaves_the_old_one(disk):
 
 @pytest.mark.slow
 def test_a_disk_that_is_full_at_many_moments_is_enough_once_there_is_room(disk):
-    check_until_it_fits(fill(disk, "sweep", range(0, 400_000, 8192)))
-    check_until_it_fits(fill(disk, "collection", range(0, 8_000_000, 131_072)))
+    check_until_it_fits(fill(disk, "sweep", range(0, 400_000, 16_384)))
+    check_until_it_fits(fill(disk, "collection", range(0, 8_000_000, 262_144)))
