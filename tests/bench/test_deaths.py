@@ -158,7 +158,11 @@ def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
 
 
 @pytest.mark.parametrize(
-    "hang", ["time.sleep(60)", "ctypes.PyDLL(None).sleep(60)"], ids=["python", "c"]
+    "hang",
+    [
+        pytest.param("time.sleep(60)", id="python", marks=pytest.mark.slow),
+        pytest.param("ctypes.PyDLL(None).sleep(60)", id="c"),
+    ],
 )
 def test_what_gives_no_answer_is_killed_and_says_where_it_hung(plan_of, sweep_with, hang):
     plan = plan_of(seeds=[0, 1])

@@ -201,7 +201,10 @@ def uninterrupted(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("moment", [1.0, 3.5, 4.5])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(1.0, marks=pytest.mark.slow), 3.5, pytest.param(4.5, marks=pytest.mark.slow)],
+)
 def test_a_killed_sweep_is_completed_by_the_same_command(tmp_path, plan_of, uninterrupted, moment):
     victim = run_command(tmp_path, start_new_session=True)
     time.sleep(moment)
