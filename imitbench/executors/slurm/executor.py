@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -133,7 +135,8 @@ class SlurmExecutor(Executor):
         profile = self._request.profile
         executor = submitit.SlurmExecutor(folder=folder, python=profile.python(sys.executable))
         executor.update_parameters(job_name=array.name, **profile.parameters())
-        with executor.batch():
+        # What sbatch complains of comes with the error, and is told once.
+        with redirect_stderr(io.StringIO()), executor.batch():
             for jobs in array.tasks:
                 executor.submit(
                     SlurmTask(
