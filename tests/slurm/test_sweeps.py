@@ -120,7 +120,7 @@ def test_tasks_taken_out_of_the_queue_by_hand_are_told(cluster, submit, tmp_path
 def test_what_the_scheduler_refuses_is_told_in_one_line(cluster, submit, profile, tmp_path):
     profile.write_text("partition: nowhere\n")
     line = refusal(submit(*SMALL, "--seeds", "1", "--quiet"))
-    assert "invalid partition" in line
+    assert "Invalid partition" in line
     assert "nowhere" not in "".join(cluster.queue())
     assert not [*tmp_path.glob("runs/.jobs/*.json")]
 
