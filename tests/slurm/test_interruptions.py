@@ -64,7 +64,7 @@ def test_a_time_limit_that_is_hit_costs_nothing(
 ):
     # The scheduler looks at the time every half a minute: the run must take longer than that.
     profile.write_text("time: '1'\nsignal_before_s: 59\n")
-    longer = (*LONG, "--set", "hidden_size=400")
+    longer = (*LONG, "--set", "hidden_size=320")
     submit(*longer)
     out = tmp_path / "runs"
     wait_for(lambda: "going back into the queue" in logs(out), "the time limit")

@@ -8,7 +8,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[2] / "slurm" / "dev-cluster.sh"
 # A node that is gone is noticed soon, and no test waits for the scheduler.
 SETTINGS = ["SlurmdTimeout=5", "KillWait=5", "SchedulerParameters=sched_interval=1"]
-PATIENCE_S = 120.0
+PATIENCE_S = 400.0
 
 
 class Cluster:
