@@ -89,7 +89,6 @@ def test_a_hundred_kills_change_nothing(tmp_path, chaos):
     for number in range(100):
         parts = [[*sweep(seeds, "*", algorithms), "--jobs", 2] for seeds in ("0-5", "2-7")]
         out = tmp_path / f"out {number}" / "runs"
-        out.parent.mkdir()
         disturbed = chaos(out, [part[1:] for part in parts], seed=number, pause_s=1.5)
         disturbed.kill(100 - sum(kills.values()))
         disturbed.let_finish()

@@ -34,6 +34,7 @@ class Chaos:
     def __init__(self, out, commands, seed, pause_s):
         self.kills = Counter()
         self.complaints = []
+        out.mkdir(parents=True)  # the collector may be the first
         self._out = out
         self._rng = random.Random(seed)
         self._pause_s = pause_s
