@@ -46,5 +46,5 @@ def status(
     queued = queue_line(out)
     if queued is not None:
         note(queued)
-    if total(cells).open and is_idle(survey, cells):
+    elif total(cells).open and is_idle(survey, cells):
         note(f"nobody is at work on them: `{command_for(out, 'resume')}` goes on")
