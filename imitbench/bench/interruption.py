@@ -50,9 +50,5 @@ def noted_interruption(*, wanted: bool = True) -> Iterator[Interruption]:
     numbers = [signal.SIGINT, *stopping.SIGNALS]
     # A shell starts background jobs with Ctrl-C ignored, and so it stays.
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, interruption._note) for number in heard}
-    try:
+    with stopping.handled(heard, interruption._note):
         yield interruption
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

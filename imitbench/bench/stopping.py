@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -75,9 +75,21 @@ def noted_stop() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    previous = {number: signal.signal(number, request._note) for number in SIGNALS}
-    try:
+    with handled(SIGNALS, request._note):
         yield request
+
+
+@contextmanager
+def handled(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Within it, a handler hears these signals; whoever heard them before does so afterwards.
+
+    Only in the main thread.
+    """
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, earlier in previous.items():
+            signal.signal(number, earlier)
