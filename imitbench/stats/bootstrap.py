@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from imitbench.stats.aggregates import Statistic
 from imitbench.stats.intervals import Interval, IntervalMethod, influences, interval, no_interval
-from imitbench.stats.strata import FloatArray, Resamples, Scores, Strata
+from imitbench.stats.strata import FloatArray, Resamples, Scores, Strata, matched
 
 __all__ = [
     "CHUNK_ELEMENTS",
@@ -144,16 +144,13 @@ def bootstrap_differences(
         where only one has.
 
     Raises:
-        ValueError: As `stratified_bootstrap` does, or both are mappings with different keys.
+        ValueError: As `stratified_bootstrap` does, or environments differ.
 
     Source: as `stratified_bootstrap`; acceleration of several samples as in Davison and Hinkley
     1997, section 5.3.2.
     """
     check_options(replicates, level, method)
-    if isinstance(first, Mapping) and isinstance(second, Mapping) and set(first) != set(second):
-        apart = sorted(set(first) ^ set(second))
-        raise ValueError(f"second: not the environments of first; only one has {', '.join(apart)}")
-    one, other = Strata.of(first), Strata.of(second)
+    one, other = matched(first, second)
     points = {
         name: float(statistic(one)) - float(statistic(other))
         for name, statistic in statistics.items()
