@@ -167,7 +167,8 @@ def permutation(
     """Permutation test of the difference of means: what if labels meant nothing?
 
     Runs change sides within their environment. Under the hypothesis that both algorithms have
-    the same distribution of scores in each environment, p is exact whatever the distribution.
+    the same distribution of scores in each environment, p is exact whatever the distribution:
+    the share of relabelings whose difference, of either sign, is at least as large.
     All relabelings are counted where there are at most `EXACT_SPLITS`; else they are drawn, and
     the labels as they are count as one more, so that p is never 0.
 

@@ -29,7 +29,6 @@ def covers(interval: Interval, truth: float) -> bool:
     return interval.low <= truth <= interval.high
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_aggregates(method: IntervalMethod) -> None:
     generator = np.random.default_rng(1)
@@ -48,10 +47,9 @@ def test_aggregates(method: IntervalMethod) -> None:
         assert 0.93 <= count / EXPERIMENTS <= 0.97, name
 
 
-@pytest.mark.slow
 def test_probability_of_improvement_with_unequal_numbers_of_runs() -> None:
     generator = np.random.default_rng(2)
-    gaps = {"a": -0.5, "b": 0.0, "c": 0.5, "d": 0.8}
+    gaps = {"a": -0.2, "b": 0.6}
     truth = float(np.mean([NORMAL.cdf(gap / math.sqrt(2)) for gap in gaps.values()]))
     covered = 0
     for _ in range(EXPERIMENTS):
