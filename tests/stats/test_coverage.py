@@ -66,7 +66,7 @@ def test_bands_of_profiles_at_each_threshold() -> None:
     truth = np.array([1 - NORMAL.cdf(x) for x in thresholds])
     covered = np.zeros(3)
     for _ in range(EXPERIMENTS):
-        scores = generator.normal(size=(30, 4))
+        scores = generator.normal(size=(50, 3))
         band = performance_profile(scores, thresholds, replicates=REPLICATES, rng=generator)
         covered += (band.low <= truth) & (truth <= band.high)
     assert ((covered / EXPERIMENTS >= 0.93) & (covered / EXPERIMENTS <= 0.97)).all()
