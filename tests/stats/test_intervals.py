@@ -65,6 +65,14 @@ def test_influences_on_a_mean_are_deviations_from_it() -> None:
     np.testing.assert_allclose(second, np.array([-0.5, 0.5]) / 3)
 
 
+@pytest.mark.parametrize("score", [0.1, 0.7, 1.0, 1e6 / 3])
+def test_rounding_is_no_influence(score: float) -> None:
+    # The median is the mean of the second environment, whose runs are all equal.
+    scores = {"a": [-9.0, -8.0], "b": [score] * 7, "c": [1e6, 2e6, 4e6]}
+    for values in influences(Strata.of(scores), median):
+        np.testing.assert_array_equal(values, 0.0)
+
+
 @pytest.mark.parametrize("statistic", STATISTICS.values(), ids=STATISTICS)
 def test_equal_scores_give_an_interval_without_width(statistic: Statistic) -> None:
     scores = {"a": [0.3] * 4, "b": [0.9] * 3}
