@@ -27,6 +27,7 @@ EXACT_RUNS = 50
 """Up to how many runs or pairs the distribution of rank sums is computed exactly."""
 
 CHUNK_ELEMENTS = 1 << 18
+"""Relabeled runs held at a time, 2 MiB."""
 
 _NORMAL = NormalDist()
 
