@@ -37,16 +37,18 @@ def read_bounded(path: Path, limit: int, *, follow_link: bool = False) -> bytes:
     except OSError as error:
         reason = "is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise InputError(f"{path}: is not read ({reason})") from error
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{path}: is no ordinary file")
-        try:
-            content = stream.read(limit + 1)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(content) > limit:
-        raise InputError(f"{path}: has more than {limit} bytes, which no such file has")
-    return content
+        if status.st_size > limit:
+            raise InputError(f"{path}: has more than {limit} bytes, which no such file has")
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read(limit)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    finally:
+        os.close(descriptor)
 
 
 def parse_json(content: bytes, where: str) -> Any:
