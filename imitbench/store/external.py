@@ -8,28 +8,23 @@ table `external` of the database is derived; own runs live elsewhere, and never 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
-import pyarrow as pa
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from imitbench.errors import InputError
-from imitbench.store.records import Record, canonical_digest
+from imitbench.store.records import Record
+from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX
 from imitbench.util.files import atomic_write_text
 from imitbench.util.text_line import one_line
 
-FOLDER = "external"
-SUFFIX = ".jsonl"
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 MAX_RUNS = 200_000
 _MAX_BYTES = 2**30
-_RUN_ID_LENGTH = 16
 
 Tool = Literal["sacred", "csv", "rliable"]
 Status = Literal["completed", "interrupted", "killed", "failed", "running", "duplicate", "unusable"]
@@ -244,7 +239,7 @@ def check_name(name: str) -> str:
 
 def external_path(out: Path, name: str) -> Path:
     """The file of an import in a results folder."""
-    return out / FOLDER / f"{name}{SUFFIX}"
+    return out / EXTERNAL_FOLDER / f"{name}{EXTERNAL_SUFFIX}"
 
 
 def write_external(
@@ -343,35 +338,3 @@ def what_is_wrong(error: ValidationError) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-_COLUMNS: dict[str, pa.DataType] = {
-    **dict.fromkeys(("run_id", "name", "tool"), pa.string()),
-    **dict.fromkeys(ExternalRun.model_fields, pa.string()),
-    **dict.fromkeys(("seed", "n_demos", "episodes", "env_steps", "expert_episodes"), pa.int64()),
-    "all_demos": pa.bool_(),
-    **dict.fromkeys(
-        (
-            "raw_return", "return_std", "score", "score_deterministic", "mean_length", "wall_s",
-            "expert_return", "expert_std", "reference_random", "reference_expert",
-        ),
-        pa.float64(),
-    ),
-}  # fmt: skip
-
-
-def external_table(header: ExternalHeader, runs: Sequence[ExternalRun]) -> pa.Table:
-    """Rows of table `external`."""
-    rows: list[dict[str, Any]] = []
-    for run in runs:
-        row = run.model_dump()
-        identity = canonical_digest([header.name, run.model_dump(mode="json")])
-        row |= {
-            "run_id": identity[:_RUN_ID_LENGTH],
-            "name": header.name,
-            "tool": header.tool,
-            "score": run.any_score,
-            "provenance": json.dumps(run.provenance, sort_keys=True),
-        }
-        rows.append(row)
-    return pa.Table.from_pylist(rows, schema=pa.schema(list(_COLUMNS.items())))

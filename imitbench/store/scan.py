@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from imitbench.store.external import FOLDER as EXTERNAL
-from imitbench.store.external import SUFFIX
-
+EXTERNAL_FOLDER = "external"
+EXTERNAL_SUFFIX = ".jsonl"
 LEVELS = ("suite", "algorithm", "environment", "run")
 # What a row of the database is made of: the outcome, and the files that stand beside it.
 _OUTCOMES = ("result.json", "error.json")
@@ -67,20 +66,20 @@ def is_external(path: str) -> bool:
 
 def _external_files(out: Path, closed: dict[str, str]) -> Iterator[str]:
     try:
-        with os.scandir(out / EXTERNAL) as entries:
+        with os.scandir(out / EXTERNAL_FOLDER) as entries:
             names = sorted(
                 each.name
                 for each in entries
-                if each.name.endswith(SUFFIX)
+                if each.name.endswith(EXTERNAL_SUFFIX)
                 and each.name[0] != "."
                 and each.is_file(follow_symlinks=False)
             )
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        closed[EXTERNAL] = str(error.strerror)
+        closed[EXTERNAL_FOLDER] = str(error.strerror)
         return
-    yield from (f"{EXTERNAL}/{name}" for name in names)
+    yield from (f"{EXTERNAL_FOLDER}/{name}" for name in names)
 
 
 def run_directories(out: Path, closed: dict[str, str] | None = None) -> Iterator[str]:
