@@ -6,7 +6,7 @@ from imitbench.cli import options
 
 
 def collect(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -> None:
-    """Bring finished and failed runs into the database.
+    """Bring finished and failed runs, and imported results, into the database.
 
     Runs by itself at the end of `imitbench run` and before `report` and `sql`; doing it twice
     changes nothing. Directories that cannot be read are left out, named with the reason, and

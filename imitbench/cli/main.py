@@ -15,6 +15,7 @@ from imitbench.cli import (
     demos,
     doctor,
     experts,
+    import_,
     logs,
     prefetch,
     report,
@@ -49,6 +50,7 @@ app.add_typer(suites.app, name="suites")
 app.add_typer(experts.app, name="experts")
 app.add_typer(demos.app, name="demos")
 app.add_typer(results.app, name="results")
+app.add_typer(import_.app, name="import")
 app.command("prefetch")(prefetch.prefetch)
 app.command("verify-resume")(verify_resume.verify_resume)
 app.command("doctor")(doctor.doctor)

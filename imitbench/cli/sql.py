@@ -27,7 +27,8 @@ def sql(
 ) -> None:
     """Ask the results database; nothing can be changed.
 
-    Tables: runs, curves, episodes, failures. Views: scores, latest, quarantine, "references".
+    Tables: runs, curves, measures, episodes, failures, external. Views: scores, latest,
+    external_scores, quarantine, "references".
 
     Example: imitbench sql "select algo, avg(score) from scores group by algo"
     """

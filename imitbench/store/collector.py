@@ -1,8 +1,8 @@
-"""Brings run directories into the database; running it twice changes nothing."""
+"""Brings run directories and imported results into the database; twice changes nothing more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from imitbench.errors import InputError
 from imitbench.store import database
+from imitbench.store.external import read_external
+from imitbench.store.external_rows import external_table
 from imitbench.store.run_rows import RunRows, arrow_tables, read_rows
-from imitbench.store.scan import Scan, content_stamp, scan_outcomes
+from imitbench.store.scan import Scan, content_stamp, is_external, scan_outcomes
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
@@ -31,10 +33,10 @@ _THREADS = 8
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A directory that is left out because it cannot be read.
+    """A directory, or a file of imported results, that is left out because it cannot be read.
 
     Attributes:
-        path: The directory, below the results folder.
+        path: It, below the results folder.
         reason: What is wrong with which of its files, in one line.
     """
 
@@ -47,9 +49,9 @@ class Collected:
     """What one collection did.
 
     Attributes:
-        added: Runs that are new or changed.
-        removed: Runs whose directories are gone.
-        quarantined: Directories that are left out. They are read again when a file changes.
+        added: Own runs that are new or changed.
+        removed: Own runs whose directories are gone.
+        quarantined: What are left out. They are read again when a file changes.
     """
 
     added: int
@@ -58,7 +60,7 @@ class Collected:
 
 
 def collect(out: Path, *, wait_s: float = database.WAIT_S) -> Collected:
-    """Makes the database of a results folder agree with its run directories.
+    """Makes the database of a results folder agree with what lies in the folder.
 
     Args:
         out: Results folder.
@@ -154,31 +156,36 @@ def _quarantined(problems: dict[str, str], scan: Scan) -> list[Quarantined]:
 
 @dataclass(frozen=True)
 class _Read:
-    """A directory that was read: rows, or what is wrong."""
+    """What was read of a run directory or a file of imported results, or what is wrong."""
 
     path: str
     stamp: str
-    rows: RunRows | None
-    problem: str | None
+    problem: str | None = None
+    rows: RunRows | None = None
+    external: pa.Table | None = None
 
 
 def _read(out: Path, scan: Scan, path: str) -> _Read | None:
-    """Reads a directory; `None` if it changed meanwhile, so that it is read next time."""
-    rows, problem = None, None
-    try:
-        rows = read_rows(out, path)
-    except InputError as error:
-        problem = str(error).replace(f"{out / path}/", "")
+    """Reads one; `None` if it changed meanwhile, so that it is read next time."""
     stamp = scan.stamps[path]
     try:
-        changed = content_stamp(out / path) != stamp
+        if is_external(path):
+            read = _Read(path, stamp, external=external_table(*read_external(out / path)))
+        else:
+            read = _Read(path, stamp, rows=read_rows(out, path))
+    except InputError as error:
+        place = str(out / path)
+        problem = str(error).replace(f"{place}/", "").removeprefix(f"{place}: ")
+        read = _Read(path, stamp, problem)
+    try:
+        changed = content_stamp(out, path) != stamp
     except OSError:
         changed = True
-    return None if changed else _Read(path, stamp, rows, problem)
+    return None if changed else read
 
 
 def _read_all(out: Path, paths: Sequence[str], scan: Scan) -> Iterator[list[_Read]]:
-    """Reads directories batch by batch, the next one while the caller works on this one."""
+    """Reads them batch by batch, the next one while the caller works on this one."""
     todo = iter(paths)
     with ThreadPoolExecutor(_THREADS) as pool:
 
@@ -206,7 +213,8 @@ def _remove(connection: DuckDBPyConnection, gone: Sequence[str], changed: Sequen
             f"DELETE FROM {table} WHERE run_id IN "
             "(SELECT run_id FROM ingested SEMI JOIN stale USING (path) WHERE run_id IS NOT NULL)"
         )
-    connection.execute("DELETE FROM ingested WHERE path IN (SELECT path FROM stale)")
+    for table in ("external", "ingested"):
+        connection.execute(f"DELETE FROM {table} WHERE path IN (SELECT path FROM stale)")
     # DuckDB checks a primary key against rows deleted in the same transaction as well.
     connection.commit()
     connection.unregister("gone")
@@ -214,8 +222,15 @@ def _remove(connection: DuckDBPyConnection, gone: Sequence[str], changed: Sequen
     return int(removed)
 
 
-def _insert(connection: DuckDBPyConnection, batch: Iterable[_Read]) -> None:
+def _insert(connection: DuckDBPyConnection, batch: Sequence[_Read]) -> None:
     tables = arrow_tables([read.rows for read in batch if read.rows is not None])
+    imported = [
+        read.external.append_column("path", pa.array([read.path] * len(read.external), pa.string()))
+        for read in batch
+        if read.external is not None
+    ]
+    if imported:
+        tables["external"] = pa.concat_tables(imported)
     tables["ingested"] = pa.Table.from_pylist(
         [
             {

@@ -1,6 +1,7 @@
 """The DuckDB database: schema, access, and typed reading.
 
-The database is derived: it can be deleted at any time and is rebuilt from the run directories.
+The database is derived: it can be deleted at any time and is rebuilt from the run directories
+and the files of imported results.
 One process at a time revises a copy of it, which then takes its place in one step: the file that
 others read is never written to.
 """
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 import duckdb
 
 from imitbench.errors import InputError
+from imitbench.store.external import ExternalScoreRow
 from imitbench.store.records import FailureRow, MeasureRow, Record, ReferenceRow, ScoreRow
 from imitbench.util.files import fsync_directory
 from imitbench.util.text_line import one_line
@@ -36,7 +38,7 @@ _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -63,6 +65,18 @@ CREATE TABLE failures (
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE
 );
+CREATE TABLE external (
+    run_id VARCHAR PRIMARY KEY, name VARCHAR, tool VARCHAR, path VARCHAR, place VARCHAR,
+    status VARCHAR, reason VARCHAR,
+    suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
+    budget VARCHAR, n_demos BIGINT, all_demos BOOLEAN, source VARCHAR, config VARCHAR,
+    raw_return DOUBLE, return_std DOUBLE, score DOUBLE, score_deterministic DOUBLE,
+    episodes BIGINT, mean_length DOUBLE, env_steps BIGINT, wall_s DOUBLE,
+    started_at VARCHAR, finished_at VARCHAR,
+    expert_return DOUBLE, expert_std DOUBLE, expert_episodes BIGINT,
+    reference_random DOUBLE, reference_expert DOUBLE, reference_version VARCHAR,
+    provenance VARCHAR
+);
 CREATE TABLE ingested (
     path VARCHAR PRIMARY KEY, stamp VARCHAR NOT NULL, run_id VARCHAR UNIQUE, problem VARCHAR
 );
@@ -82,6 +96,11 @@ CREATE VIEW scores AS
                AS score_deterministic,
            mean_length, env_steps, wall_s, finished_at
     FROM runs;
+CREATE VIEW external_scores AS
+    SELECT run_id, name, tool, suite, env, algo, seed, budget, n_demos, all_demos, source, config,
+           raw_return, score, score_deterministic, mean_length, episodes, env_steps, wall_s,
+           finished_at, reference_version
+    FROM external WHERE status = 'completed';
 CREATE VIEW latest AS
     SELECT * FROM scores
     QUALIFY row_number() OVER (
@@ -283,6 +302,11 @@ def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:
 def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:
     """The references of every environment that was run."""
     return _read(connection, ReferenceRow, '"references"', "suite, env, version")
+
+
+def read_external_scores(connection: DuckDBPyConnection) -> list[ExternalScoreRow]:
+    """Completed runs that were imported from other tools; they are never among the scores."""
+    return _read(connection, ExternalScoreRow, "external_scores", f"name, {_RUN_ORDER}")
 
 
 def _read(connection: DuckDBPyConnection, kind: type[_Row], source: str, order: str) -> list[_Row]:

@@ -1,12 +1,18 @@
-"""Finds the run directories of a results folder, and tells which of them have changed."""
+"""Finds what the database of a results folder is made of, and tells what of it has changed.
+
+That is the run directories, and the files of imported results.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+EXTERNAL_FOLDER = "external"
+EXTERNAL_SUFFIX = ".jsonl"
 LEVELS = ("suite", "algorithm", "environment", "run")
 # What a row of the database is made of: the outcome, and the files that stand beside it.
 _OUTCOMES = ("result.json", "error.json")
@@ -18,8 +24,9 @@ class Scan:
     """What a walk through a results folder found.
 
     Attributes:
-        stamps: For each run directory with an outcome, by its path below the results folder, a
-            text that changes whenever a file of it is replaced or written to.
+        stamps: For each run directory with an outcome, and each file of imported results, by its
+            path below the results folder, a text that changes whenever a file of it is replaced
+            or written to.
         closed: Folders that could not be listed, with the reason.
     """
 
@@ -32,24 +39,47 @@ class Scan:
 
 
 def scan_outcomes(out: Path) -> Scan:
-    """Walks a results folder for runs that completed or failed.
+    """Walks a results folder for runs that completed or failed, and for imported results.
 
     Args:
         out: Results folder.
 
     Returns:
-        What there is, in the order of the paths.
+        What there is, each kind in the order of the paths.
     """
     found = Scan()
-    for path in run_directories(out, found.closed):
+    for path in chain(run_directories(out, found.closed), _external_files(out, found.closed)):
         try:
-            stamp = content_stamp(out / path)
+            stamp = content_stamp(out, path)
         except OSError as error:
             found.closed[path] = str(error.strerror)
         else:
             if stamp is not None:
                 found.stamps[path] = stamp
     return found
+
+
+def is_external(path: str) -> bool:
+    """Whether a path below the results folder is that of a file of imported results."""
+    return path.count("/") == 1
+
+
+def _external_files(out: Path, closed: dict[str, str]) -> Iterator[str]:
+    try:
+        with os.scandir(out / EXTERNAL_FOLDER) as entries:
+            names = sorted(
+                each.name
+                for each in entries
+                if each.name.endswith(EXTERNAL_SUFFIX)
+                and each.name[0] != "."
+                and each.is_file(follow_symlinks=False)
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        closed[EXTERNAL_FOLDER] = str(error.strerror)
+        return
+    yield from (f"{EXTERNAL_FOLDER}/{name}" for name in names)
 
 
 def run_directories(out: Path, closed: dict[str, str] | None = None) -> Iterator[str]:
@@ -81,11 +111,12 @@ def _below(root: str, prefix: str, levels: int, closed: dict[str, str]) -> Itera
             yield from _below(root, path, levels - 1, closed)
 
 
-def content_stamp(directory: Path) -> str | None:
+def content_stamp(out: Path, path: str) -> str | None:
     """Changes whenever a file that the database is made of is replaced or written to.
 
     Args:
-        directory: Run directory.
+        out: Results folder.
+        path: Run directory or file of imported results, below it.
 
     Returns:
         The stamp; `None` while the run has no outcome.
@@ -93,7 +124,9 @@ def content_stamp(directory: Path) -> str | None:
     Raises:
         OSError: The folder cannot be looked into.
     """
-    folder = str(directory)
+    folder = f"{out}/{path}"
+    if is_external(path):
+        return _file_stamp(folder)
     for name in _OUTCOMES:
         outcome = _file_stamp(f"{folder}/{name}")
         if outcome is not None:

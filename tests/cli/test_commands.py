@@ -47,7 +47,8 @@ def test_help_imports_nothing_heavy():
         ["run"], ["status"], ["collect"], ["report"], ["sql"], ["algos"], ["suites"],
         ["suites", "show"], ["suites", "measure"], ["experts", "list"], ["experts", "train"],
         ["experts", "eval"], ["experts", "convert"], ["demos", "list"], ["demos", "collect"],
-        ["demos", "show"], ["doctor"],
+        ["demos", "show"], ["doctor"], ["import", "sacred"], ["import", "csv"],
+        ["import", "rliable"],
     ],
     ids=" ".join,
 )  # fmt: skip

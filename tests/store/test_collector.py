@@ -15,7 +15,7 @@ from imitbench.store.collector import Collected, collect
 
 TABLES = (
     "runs", "curves", "measures", "episodes", "failures", "quarantine", '"references"', "scores",
-    "latest",
+    "latest", "external", "external_scores",
 )  # fmt: skip
 
 

@@ -1,0 +1,214 @@
+"""`imitbench import`: results of other tools, kept apart from own runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.store.external import External
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Import results of other tools; they are kept apart from own runs.",
+)
+
+_Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Label of the import [its source's].")
+]
+_Suite = Annotated[
+    str | None,
+    typer.Option("--suite", metavar="NAME", help="Suite whose references turn returns to scores."),
+]
+_Force = Annotated[bool, typer.Option("--force", help="Replace other results of this name.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what is there; write nothing.")]
+_MAX_TOLD = 20
+
+
+@app.command("sacred")
+def import_sacred_runs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder with Sacred's run folders.")
+    ],
+    out: options.Out = options.DEFAULT_OUT,
+    name: _Name = None,
+    suite: _Suite = None,
+    force: _Force = False,
+    dry_run: _DryRun = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Import runs of the reference library's scripts, which Sacred has observed.
+
+    Runs that were interrupted, killed or failed are recorded as such. Exits with 1 if there are
+    runs that cannot be used.
+
+    Example: imitbench import sacred output/sacred --name imitation-1.0
+    """
+    from imitbench.store.importers.sacred_runs import import_sacred
+
+    _record(import_sacred(folder), folder, out, name, suite, force, dry_run, json=json, quiet=quiet)
+
+
+@app.command("csv")
+def import_table(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV table, one row per run.")],
+    out: options.Out = options.DEFAULT_OUT,
+    name: _Name = None,
+    suite: _Suite = None,
+    force: _Force = False,
+    dry_run: _DryRun = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Import a table with columns algo, env, seed and raw_return or score.
+
+    What `imitbench sql --format csv "select * from scores"` prints is one, too. Every wrong line
+    is told, and then nothing is imported.
+
+    Example: imitbench import csv published.csv --suite classic
+    """
+    from imitbench.cli.output import note
+    from imitbench.store.importers.long_table import WrongLinesError, import_csv
+
+    try:
+        results = import_csv(file)
+    except WrongLinesError as error:
+        for problem in error.problems:
+            note(f"{file}, {problem}")
+        raise
+    _record(results, file, out, name, suite, force, dry_run, json=json, quiet=quiet)
+
+
+@app.command("rliable")
+def import_arrays(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="npz or JSON, runs by tasks per algorithm.")
+    ],
+    out: options.Out = options.DEFAULT_OUT,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="ID", help="A task's name; once per column, in order."),
+    ] = None,
+    name: _Name = None,
+    force: _Force = False,
+    dry_run: _DryRun = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Import normalized scores as rliable takes them: an array of runs by tasks per algorithm.
+
+    Example: imitbench import rliable scores.npz --env Ant-v4 --env Hopper-v4
+    """
+    from imitbench.store.importers.rliable_scores import import_rliable
+
+    results = import_rliable(file, tasks=env or [])
+    _record(results, file, out, name, None, force, dry_run, json=json, quiet=quiet)
+
+
+def _record(
+    results: External,
+    source: Path,
+    out: Path,
+    name: str | None,
+    suite: str | None,
+    force: bool,
+    dry_run: bool,
+    *,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Writes what an importer found, and tells."""
+    from imitbench import __version__
+    from imitbench.cli.output import print_json
+    from imitbench.store.external import check_name, default_name, external_path, write_external
+
+    label = default_name(source) if name is None else check_name(name)
+    if suite is not None:
+        from imitbench.cards.catalog import load_suite
+        from imitbench.store.importers.suite_references import with_references
+
+        results = with_references(results, load_suite(suite))
+    written = not dry_run and write_external(results, out, label, version=__version__, force=force)
+    path = external_path(out, label)
+    if json:
+        print_json(_document(results, label, path, written))
+    elif not quiet:
+        _tell(results, label, path, written, dry_run)
+    if results.counts.get("unusable"):
+        raise typer.Exit(1)
+
+
+def _document(results: External, label: str, path: Path, written: bool) -> dict[str, Any]:
+    from imitbench.store.external import STATUSES
+
+    counts = results.counts
+    return {
+        "name": label,
+        "tool": results.tool,
+        "file": str(path),
+        "written": written,
+        "counts": {status: counts.get(status, 0) for status in STATUSES},
+        "cells": _cells(results),
+        "not_completed": [
+            {
+                "place": run.place,
+                "status": run.status,
+                "reason": run.reason,
+                "algo": run.algo,
+                "env": run.env,
+                "seed": run.seed,
+            }
+            for run in results.runs
+            if run.status != "completed"
+        ],
+        "notes": results.notes,
+    }
+
+
+def _cells(results: External) -> list[dict[str, Any]]:
+    """Algorithms by environment: how many runs completed, and their means."""
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in results.runs:
+        key = (run.algo or "", run.env or "")
+        cell = cells.setdefault(
+            key, {"algo": run.algo, "env": run.env, "completed": 0, "other": 0, "all": []}
+        )
+        cell["completed" if run.status == "completed" else "other"] += 1
+        if run.status == "completed":
+            cell["all"].append(run)
+    for cell in cells.values():
+        done = cell.pop("all")
+        cell["mean_return"] = _mean([run.raw_return for run in done])
+        cell["mean_score"] = _mean([run.any_score for run in done])
+    return [cells[key] for key in sorted(cells)]
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _tell(results: External, label: str, path: Path, written: bool, dry_run: bool) -> None:
+    from imitbench.cli.output import note, print_table
+
+    print_table(
+        ["algorithm", "environment", "completed", "other", "mean return", "mean score"],
+        [list(cell.values()) for cell in _cells(results)],
+    )
+    others = [run for run in results.runs if run.status != "completed"]
+    for run in others[:_MAX_TOLD]:
+        what = f" ({run.algo} on {run.env}, seed {run.seed})" if run.algo and run.env else ""
+        note(f"{run.status}: {run.place}{what}: {run.reason}")
+    if len(others) > _MAX_TOLD:
+        note(f"… and {len(others) - _MAX_TOLD} more; --json names all")
+    for each in results.notes:
+        note(f"note: {each}")
+    told = ", ".join(f"{number} {status}" for status, number in results.counts.items())
+    done = "would be written" if dry_run else "written" if written else "says that already"
+    note(f"{label}: {told}; {path} {done}")

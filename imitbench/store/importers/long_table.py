@@ -1,0 +1,222 @@
+"""Results in a CSV table with one row per run.
+
+Columns are found by name, in any order; `algo` (or `algorithm`), `env` (or `environment`) and
+`raw_return` (or `return`) or `score` are needed, and `COLUMNS` are understood. What
+`imitbench sql --format csv` prints of `scores` and of `failures` is such a table. An empty cell
+says nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from imitbench.errors import InputError, did_you_mean
+from imitbench.store.external import MAX_RUNS, External, ExternalRun, what_is_wrong
+from imitbench.store.importers.untrusted import content_digest, read_bounded, visible
+from imitbench.util.text_line import one_line
+
+_MAX_BYTES = 256 * 2**20
+_MAX_PROBLEMS = 20
+_ALIASES = {"algorithm": "algo", "environment": "env", "return": "raw_return"}
+_TEXTS = (
+    "algo", "env", "suite", "budget", "source", "config", "started_at", "finished_at",
+    "reference_version",
+)  # fmt: skip
+_WHOLE = ("seed", "n_demos", "episodes", "env_steps", "expert_episodes")
+_NUMBERS = (
+    "raw_return", "return_std", "score", "score_deterministic", "mean_length", "wall_s",
+    "expert_return", "expert_std", "reference_random", "reference_expert",
+)  # fmt: skip
+_FLAGS = {"true": True, "false": False}
+# A table may say of a run that it did not complete; the rest follows from what it is.
+_SAYABLE = ("completed", "interrupted", "killed", "failed")
+# Columns of our own tables that have no place of their own, and go into the provenance.
+_PROVENANCE = ("run_id", "uses_reward", "phase")
+COLUMNS = (
+    *_TEXTS, *_WHOLE, *_NUMBERS, "all_demos", "status", "reason", "error_type", "message",
+    *_PROVENANCE,
+)  # fmt: skip
+"""Columns that are understood."""
+
+_SAME_RUN = ("suite", "env", "algo", "seed", "budget", "n_demos", "source", "config")
+
+
+class WrongLinesError(InputError):
+    """Lines of a table are wrong, and nothing was imported.
+
+    Attributes:
+        problems: What is wrong, each with its line number.
+    """
+
+    def __init__(self, message: str, problems: list[str]) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+def import_csv(path: Path) -> External:
+    """Reads a table.
+
+    Args:
+        path: CSV file in UTF-8, separated by commas, with a header line.
+
+    Returns:
+        A run for each row, in the order of the file.
+
+    Raises:
+        WrongLinesError: Rows are malformed, or two rows are about the same run; all of them are
+            told.
+        InputError: The file as a whole is unfit.
+    """
+    content = read_bounded(path, _MAX_BYTES, follow_link=True)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}, line {line}: is not UTF-8; save the table as UTF-8") from error
+    rows = _rows(text, path)
+    _, header = next(rows, (1, []))
+    columns = _columns(header, path)
+    runs: list[ExternalRun] = []
+    problems: list[str] = []
+    seen: dict[tuple[Any, ...], str] = {}
+    for line, cells in rows:
+        if not any(cell.strip() for cell in cells):
+            continue
+        try:
+            run = _run(columns, cells, line)
+            _refuse_second(run, seen)
+            runs.append(run)
+        except ValidationError as error:
+            problems.append(f"line {line}: {what_is_wrong(error)}")
+        except ValueError as error:
+            problems.append(f"line {line}: {one_line(error, 400)}")
+        if len(runs) + len(problems) > MAX_RUNS:
+            raise InputError(f"{path}: more than {MAX_RUNS} rows; import it in parts")
+    if problems:
+        _refuse(path, problems)
+    if not runs:
+        raise InputError(f"{path}: has no rows below its header")
+    source = visible(path.name)
+    return External("csv", source, {source: content_digest(content)}, runs, _notes(columns, runs))
+
+
+def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the number of their first line."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path}, line {line}: is no CSV ({one_line(error)})") from error
+
+
+def _columns(header: list[str], path: Path) -> list[str]:
+    names = [name.strip().lower() for name in header]
+    columns = [_ALIASES.get(name, name) for name in names]
+    if len(columns) == 1 and any(mark in columns[0] for mark in ";\t"):
+        raise InputError(f"{path}, line 1: cells must be separated by commas")
+    twice = sorted({name for name in columns if name and columns.count(name) > 1})
+    if twice:
+        raise InputError(f"{path}, line 1: two columns are {one_line(twice[0])!r}")
+    needed = [name for name in ("algo", "env") if name not in columns]
+    if not {"raw_return", "score", "status", "error_type"} & set(columns):
+        needed.append("raw_return or score")
+    if needed:
+        raise InputError(
+            f"{path}, line 1: column {needed[0]} is missing; it has "
+            f"{one_line(', '.join(names), 300) or 'nothing'}"
+        )
+    return columns
+
+
+def _run(columns: list[str], cells: list[str], line: int) -> ExternalRun:
+    if len(cells) != len(columns):
+        raise ValueError(f"{len(cells)} cells, and the header has {len(columns)}")
+    row = {
+        name: cell.strip()
+        for name, cell in zip(columns, cells, strict=True)
+        if name in COLUMNS and cell.strip()
+    }
+    values: dict[str, Any] = {name: row[name] for name in _TEXTS if name in row}
+    values |= {name: _whole(name, row[name]) for name in _WHOLE if name in row}
+    values |= {name: _number(name, row[name]) for name in _NUMBERS if name in row}
+    if "all_demos" in row:
+        values["all_demos"] = _flag("all_demos", row["all_demos"])
+    said = {name: one_line(row[name], 2000) for name in _PROVENANCE if name in row}
+    return ExternalRun(place=f"line {line}", provenance=said, **_status(row), **values)
+
+
+def _status(row: dict[str, str]) -> dict[str, Any]:
+    word = row.get("status", "failed" if "error_type" in row else "completed").lower()
+    if word not in _SAYABLE:
+        raise ValueError(f"status {one_line(word)!r}: {did_you_mean(word, _SAYABLE)}")
+    if word == "completed":
+        return {"status": word}
+    told = ": ".join(row[name] for name in ("error_type", "message") if name in row)
+    return {"status": word, "reason": one_line(row.get("reason") or told or "says no reason", 500)}
+
+
+def _number(name: str, cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise ValueError(f"{name}: {one_line(cell, 60)!r} is no number") from None
+
+
+def _whole(name: str, cell: str) -> int:
+    try:
+        return int(cell)
+    except ValueError:
+        pass
+    try:
+        number = float(cell)  # such as 1e6 and 10000.0
+        if number == int(number):
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{name}: {one_line(cell, 60)!r} is no whole number")
+
+
+def _flag(name: str, cell: str) -> bool:
+    if cell.lower() not in _FLAGS:
+        raise ValueError(f"{name}: {one_line(cell, 60)!r} is neither true nor false")
+    return _FLAGS[cell.lower()]
+
+
+def _refuse_second(run: ExternalRun, seen: dict[tuple[Any, ...], str]) -> None:
+    if run.status != "completed" or run.seed is None:
+        return
+    key = tuple(getattr(run, name) for name in _SAME_RUN)
+    first = seen.setdefault(key, run.place)
+    if first != run.place:
+        raise ValueError(
+            f"the same run as {first} ({one_line(run.algo)} on {one_line(run.env)}, seed "
+            f"{run.seed}); tell variants apart in column config"
+        )
+
+
+def _refuse(path: Path, problems: list[str]) -> None:
+    told = problems[:_MAX_PROBLEMS]
+    if len(problems) > len(told):
+        told.append(f"… and {len(problems) - len(told)} more lines")
+    lines = "1 line is" if len(problems) == 1 else f"{len(problems)} lines are"
+    raise WrongLinesError(f"{path}: {lines} wrong, nothing was imported; {problems[0]}", told)
+
+
+def _notes(columns: list[str], runs: list[ExternalRun]) -> list[str]:
+    notes = []
+    foreign = [name for name in columns if name not in COLUMNS]
+    if foreign:
+        notes.append(one_line(f"columns left out: {', '.join(n or '(no name)' for n in foreign)}"))
+    unseeded = sum(run.status == "completed" and run.seed is None for run in runs)
+    if unseeded:
+        notes.append(f"{unseeded} rows say no seed: each counts as a run of its own")
+    return notes
