@@ -86,6 +86,27 @@ def interquartile_mean(scores: Scores) -> FloatArray:
     return _weighted_interquartile_mean(strata)
 
 
+def optimality_gap(scores: Scores, *, target: float = 1.0) -> FloatArray:
+    """By how much runs fall short of a target on average; the lower the better.
+
+    What a run scores beyond the target does not make up for what others fall short.
+
+    Ragged data: the mean over environments of each one's mean shortfall, so all weigh the same.
+
+    Args:
+        scores: Scores by environment.
+        target: Score that counts as solved; 1 is the expert's.
+
+    Returns:
+        Shape (...), float64; 0 where all runs reach the target.
+
+    Source: `aggregate_optimality_gap` of Agarwal et al. 2021.
+    """
+    strata = Strata.of(scores)
+    capped = Strata(np.minimum(strata.values, target), strata.sizes)
+    return np.asarray(target - capped.means().mean(axis=-1))
+
+
 def _weighted_interquartile_mean(strata: Strata) -> FloatArray:
     """The ragged case of `interquartile_mean`; correct, if slower, for equal counts too."""
     environments = len(strata.sizes)

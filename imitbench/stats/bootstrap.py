@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from imitbench.stats.aggregates import Statistic
-from imitbench.stats.strata import FloatArray, Resamples, Scores, Strata
+from imitbench.stats.intervals import Interval, IntervalMethod, influences, interval, no_interval
+from imitbench.stats.strata import FloatArray, Resamples, Scores, Strata, matched
+
+__all__ = [
+    "CHUNK_ELEMENTS",
+    "Interval",
+    "IntervalMethod",
+    "bootstrap_differences",
+    "check_options",
+    "resampled",
+    "resampled_indices",
+    "resamples",
+    "stratified_bootstrap",
+    "stratified_bootstraps",
+]
 
 CHUNK_ELEMENTS = 1 << 14
 """Scores drawn at a time: 128 KiB per buffer, so that all temporaries stay in the cache."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A point estimate with its percentile-bootstrap interval.
-
-    Attributes:
-        point: Statistic of the full sample.
-        low: Lower end at `level`; NaN where no interval can be computed.
-        high: Upper end at `level`; NaN likewise.
-        level: Coverage, in (0, 1).
-    """
-
-    point: float
-    low: float
-    high: float
-    level: float = 0.95
-
-    @property
-    def known(self) -> bool:
-        """Whether there is an interval, not the point alone."""
-        return not (math.isnan(self.low) or math.isnan(self.high))
 
 
 def stratified_bootstrap(
@@ -43,6 +34,7 @@ def stratified_bootstrap(
     *,
     replicates: int = 50_000,
     level: float = 0.95,
+    method: IntervalMethod = "percentile",
     rng: np.random.Generator,
 ) -> Interval:
     """Resamples runs within each environment and recomputes a statistic.
@@ -52,22 +44,30 @@ def stratified_bootstrap(
         statistic: For example `imitbench.stats.aggregates.interquartile_mean`.
         replicates: Number of resamples.
         level: Coverage of the interval, in (0, 1).
+        method: `percentile`, or `bca`, which corrects for bias and skewness; see
+            `imitbench.stats.intervals.interval`, also for when the latter falls back.
         rng: Source of the resamples.
 
     Returns:
-        The statistic and the central percentile interval of its resampled values. Where every
-        environment has a single run nothing can be resampled: `low` and `high` are NaN. Where
-        only some have one, those add no spread, and the interval is too narrow.
+        The statistic and the interval of its resampled values. Where every environment has a
+        single run nothing can be resampled: `low` and `high` are NaN. Where only some have one,
+        those add no spread, and the interval is too narrow. Where all scores of each environment
+        are equal, both ends are the point: no spread was seen, which is not the same as none.
 
     Raises:
-        ValueError: `scores` are unusable (see `Strata.of`), `replicates` is not positive or
-            `level` is not inside (0, 1).
+        ValueError: `scores` are unusable (see `Strata.of`), `replicates` is not positive,
+            `level` is not inside (0, 1) or `method` is unknown.
 
     Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
-    Precipice", section 4.1; percentile interval of Efron 1979.
+    Precipice", section 4.1; percentile interval of Efron 1979, BCa of Efron 1987.
     """
     intervals = stratified_bootstraps(
-        scores, {"statistic": statistic}, replicates=replicates, level=level, rng=rng
+        scores,
+        {"statistic": statistic},
+        replicates=replicates,
+        level=level,
+        method=method,
+        rng=rng,
     )
     return intervals["statistic"]
 
@@ -78,6 +78,7 @@ def stratified_bootstraps(
     *,
     replicates: int = 50_000,
     level: float = 0.95,
+    method: IntervalMethod = "percentile",
     rng: np.random.Generator,
 ) -> dict[str, Interval]:
     """Bootstraps several statistics on the same resamples, which are drawn once.
@@ -87,6 +88,7 @@ def stratified_bootstraps(
         statistics: Statistics by name.
         replicates: Number of resamples.
         level: Coverage of the intervals, in (0, 1).
+        method: As `stratified_bootstrap`.
         rng: Source of the resamples.
 
     Returns:
@@ -97,14 +99,107 @@ def stratified_bootstraps(
 
     Source: as `stratified_bootstrap`.
     """
+    check_options(replicates, level, method)
+    strata = Strata.of(scores)
+    points = {name: float(statistic(strata)) for name, statistic in statistics.items()}
+    if max(strata.sizes) == 1:
+        return {name: no_interval(point, level, method) for name, point in points.items()}
+    estimates = resampled(strata, statistics, replicates, rng)
+    return {
+        name: interval(
+            points[name],
+            estimates[name],
+            level,
+            influences(strata, statistic) if method == "bca" else None,
+        )
+        for name, statistic in statistics.items()
+    }
+
+
+def bootstrap_differences(
+    first: Scores,
+    second: Scores,
+    statistics: Mapping[str, Statistic],
+    *,
+    replicates: int = 50_000,
+    level: float = 0.95,
+    method: IntervalMethod = "percentile",
+    rng: np.random.Generator,
+) -> dict[str, Interval]:
+    """By how much one algorithm's statistics exceed another's; runs are resampled independently.
+
+    Args:
+        first: Scores of one algorithm by environment.
+        second: Scores of the other. Both need the same environments for the difference to mean
+            anything; see `imitbench.stats.cells.compared`. Run counts may differ.
+        statistics: Statistics by name.
+        replicates: Number of resamples.
+        level: Coverage of the intervals, in (0, 1).
+        method: As `stratified_bootstrap`.
+        rng: Source of the resamples: those of `first` are all drawn before those of `second`.
+
+    Returns:
+        An interval per name of statistic(first) - statistic(second): positive where the first
+        is higher. Unknown where neither algorithm has two runs in any environment; too narrow
+        where only one has.
+
+    Raises:
+        ValueError: As `stratified_bootstrap` does, or environments differ.
+
+    Source: as `stratified_bootstrap`; acceleration of several samples as in Davison and Hinkley
+    1997, section 5.3.2.
+    """
+    check_options(replicates, level, method)
+    one, other = matched(first, second)
+    points = {
+        name: float(statistic(one)) - float(statistic(other))
+        for name, statistic in statistics.items()
+    }
+    if max(one.sizes + other.sizes) == 1:
+        return {name: no_interval(point, level, method) for name, point in points.items()}
+    ours = resampled(one, statistics, replicates, rng)
+    theirs = resampled(other, statistics, replicates, rng)
+    found = {}
+    for name, statistic in statistics.items():
+        skew = None
+        if method == "bca":
+            opposite = [-values for values in influences(other, statistic)]
+            skew = [*influences(one, statistic), *opposite]
+        found[name] = interval(points[name], ours[name] - theirs[name], level, skew)
+    return found
+
+
+def check_options(replicates: int, level: float, method: str = "percentile") -> None:
+    """Refuses options that no bootstrap can be made with.
+
+    Raises:
+        ValueError: One is out of range; it is named.
+    """
     if replicates < 1:
         raise ValueError(f"replicates must be at least 1, not {replicates}")
     if not 0 < level < 1:
         raise ValueError(f"level must lie inside (0, 1), not {level}")
-    strata = Strata.of(scores)
-    points = {name: float(statistic(strata)) for name, statistic in statistics.items()}
-    if max(strata.sizes) == 1:
-        return {name: Interval(point, math.nan, math.nan, level) for name, point in points.items()}
+    if method not in ("percentile", "bca"):
+        raise ValueError(f"method must be 'percentile' or 'bca', not {method!r}")
+
+
+def resampled(
+    strata: Strata,
+    statistics: Mapping[str, Statistic],
+    replicates: int,
+    rng: np.random.Generator,
+) -> dict[str, FloatArray]:
+    """Statistics of resamples, drawn chunk by chunk.
+
+    Args:
+        strata: One sample, values of shape (runs,).
+        statistics: Statistics by name.
+        replicates: Number of resamples.
+        rng: See `resamples`.
+
+    Returns:
+        By name, shape (replicates,): the i-th numbers of all come from the same resample.
+    """
     estimates = {name: np.empty(replicates) for name in statistics}
     done = 0
     for chunk in resamples(strata, replicates, rng):
@@ -112,12 +207,7 @@ def stratified_bootstraps(
         for name, statistic in statistics.items():
             estimates[name][done:after] = statistic(chunk)
         done = after
-    ends = ((1 - level) / 2, (1 + level) / 2)
-    lows_highs = {name: np.quantile(values, ends) for name, values in estimates.items()}
-    return {
-        name: Interval(point, float(lows_highs[name][0]), float(lows_highs[name][1]), level)
-        for name, point in points.items()
-    }
+    return estimates
 
 
 def resamples(
@@ -142,23 +232,54 @@ def resamples(
 
     Source: the stratified bootstrap of Agarwal et al. 2021, section 4.1.
     """
-    runs = strata.values.size
-    rows = min(replicates, max(1, chunk_elements // runs))
-    sizes = np.repeat(np.asarray(strata.sizes, dtype=np.float64), strata.sizes)
-    starts = np.repeat(strata.starts, strata.sizes)
     order = np.argsort(strata.values)
     rank = np.empty_like(order)
-    rank[order] = np.arange(runs)
+    rank[order] = np.arange(order.size)
     sample = strata.values[order], strata.weights[order]
+    for index, values in _draws(strata.sizes, replicates, rng, chunk_elements):
+        np.take(strata.values, index, out=values, mode="clip")
+        drawn = rank.take(index, mode="clip")
+        yield Resamples(values, strata.sizes, drawn, sample)
+
+
+def resampled_indices(
+    sizes: tuple[int, ...],
+    replicates: int,
+    rng: np.random.Generator,
+    *,
+    chunk_elements: int = CHUNK_ELEMENTS,
+) -> Iterator[npt.NDArray[np.intp]]:
+    """Draws which runs stand in each place, for data of more than one number per run.
+
+    Args:
+        sizes: Runs of each stratum.
+        replicates: Number of resamples in all.
+        rng: As for `resamples`, of which these are the indices.
+        chunk_elements: As for `resamples`.
+
+    Yields:
+        Indices of shape (replicates in this chunk, runs), each inside its own stratum; valid
+        until the next are asked for.
+    """
+    for index, _ in _draws(sizes, replicates, rng, chunk_elements):
+        yield index
+
+
+def _draws(
+    sizes: tuple[int, ...], replicates: int, rng: np.random.Generator, chunk_elements: int
+) -> Iterator[tuple[npt.NDArray[np.intp], FloatArray]]:
+    """Indices of resampled runs, each with a buffer of the same shape to be overwritten."""
+    runs = sum(sizes)
+    rows = min(replicates, max(1, chunk_elements // runs))
+    counts = np.repeat(np.asarray(sizes, dtype=np.float64), sizes)
+    starts = np.repeat(np.cumsum((0, *sizes[:-1])), sizes)
     uniform: FloatArray = np.empty((rows, runs))
-    indices, drawn = np.empty((2, rows, runs), dtype=np.intp)
+    indices = np.empty((rows, runs), dtype=np.intp)
     for first in range(0, replicates, rows):
         count = min(rows, replicates - first)
         draw, index = uniform[:count], indices[:count]
         rng.random(out=draw)
-        draw *= sizes  # rounds to below n_e for every n_e, as uniform numbers end at 1 - 2**-53
+        draw *= counts  # rounds to below n_e for every n_e, as uniform numbers end at 1 - 2**-53
         np.copyto(index, draw, casting="unsafe")
         index += starts
-        np.take(strata.values, index, out=draw, mode="clip")
-        np.take(rank, index, out=drawn[:count], mode="clip")
-        yield Resamples(draw, strata.sizes, drawn[:count], sample)
+        yield index, draw

@@ -78,6 +78,10 @@ class Strata:
         sums: FloatArray = np.add.reduceat(self.values, self.starts, axis=-1)
         return sums / np.asarray(self.sizes, dtype=np.float64)
 
+    def columns(self) -> list[FloatArray]:
+        """Scores of each environment, each of shape (..., runs of it)."""
+        return np.split(self.values, self.starts[1:], axis=-1)
+
     @property
     def weights(self) -> FloatArray:
         """Weight of each run where environments weigh 1 each, shape (runs,)."""
@@ -121,3 +125,28 @@ class Resamples(Strata):
 
 Scores: TypeAlias = Strata | Mapping[str, npt.ArrayLike] | FloatArray
 """What aggregates accept; see `Strata.of`."""
+
+
+def matched(first: Scores, second: Scores) -> tuple[Strata, Strata]:
+    """Groups the scores of two algorithms on the same environments.
+
+    Args:
+        first: Scores of one algorithm, see `Strata.of`.
+        second: Scores of another. Run counts may differ.
+
+    Returns:
+        Both, environment by environment in the same order.
+
+    Raises:
+        ValueError: Scores are unusable, or those of different environments: see
+            `imitbench.stats.cells.compared`, which restricts them to the common ones.
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping) and set(first) != set(second):
+        apart = sorted(set(first) ^ set(second))
+        raise ValueError(f"second: not the environments of first; only one has {', '.join(apart)}")
+    one, other = Strata.of(first), Strata.of(second)
+    if len(one.sizes) != len(other.sizes):
+        raise ValueError(
+            f"second: has {len(other.sizes)} environments, but first has {len(one.sizes)}"
+        )
+    return one, other

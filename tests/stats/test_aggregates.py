@@ -9,14 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import metrics
 
-from imitbench.stats.aggregates import Statistic, interquartile_mean, mean, median
+from imitbench.stats.aggregates import (
+    Statistic,
+    interquartile_mean,
+    mean,
+    median,
+    optimality_gap,
+)
 from imitbench.stats.strata import FloatArray, Scores, Strata
 
 AGGREGATES: list[Callable[[Scores], FloatArray]] = [mean, median, interquartile_mean]
+# The optimality gap moves with its target, not with scores alone.
 PAIRS = [
     (mean, metrics.aggregate_mean),
     (median, metrics.aggregate_median),
     (interquartile_mean, metrics.aggregate_iqm),
+    (optimality_gap, metrics.aggregate_optimality_gap),
 ]
 SCORES = st.floats(-10, 10).map(lambda x: round(x, 4))
 RAGGED = st.dictionaries(
@@ -56,6 +64,34 @@ def test_a_run_at_the_cut_counts_in_part() -> None:
     assert float(interquartile_mean(scores)) == pytest.approx(expected, rel=1e-12)
 
 
+def test_runs_beyond_the_target_do_not_make_up_for_others() -> None:
+    scores = {"a": [0.5, 1.5], "b": [1.0, 3.0, 0.4]}
+    assert float(optimality_gap(scores)) == pytest.approx((0.25 + 0.2) / 2)
+    assert float(optimality_gap(scores, target=2.0)) == pytest.approx((1.0 + 2.6 / 3) / 2)
+
+
+@settings(deadline=None)
+@given(scores=RAGGED, shift=st.floats(-5, 5), scale=st.floats(0.1, 10))
+def test_the_gap_scales_with_its_target(
+    scores: dict[str, list[float]], shift: float, scale: float
+) -> None:
+    moved = {name: np.array(runs) * scale + shift for name, runs in scores.items()}
+    expected = float(optimality_gap(scores)) * scale
+    found = float(optimality_gap(moved, target=scale + shift))
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("aggregate", [mean, median, optimality_gap])
+@settings(deadline=None)
+@given(scores=RAGGED, times=st.integers(2, 4))
+def test_replicating_the_runs_of_an_environment_changes_nothing(
+    aggregate: Callable[[Scores], FloatArray], scores: dict[str, list[float]], times: int
+) -> None:
+    first = min(scores)
+    replicated = {**scores, first: scores[first] * times}
+    assert float(aggregate(replicated)) == pytest.approx(float(aggregate(scores)), abs=1e-9)
+
+
 def test_many_different_seed_counts_do_not_overflow() -> None:
     scores = {f"env{n}": np.linspace(0, 1, n + 1) for n in range(1, 60)}
     assert float(interquartile_mean(scores)) == pytest.approx(0.5, abs=1e-9)
@@ -68,7 +104,7 @@ def test_environments_weigh_the_same_however_many_seeds_they_have() -> None:
     assert float(interquartile_mean(scores)) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("aggregate", [*AGGREGATES, optimality_gap])
 @settings(deadline=None)
 @given(scores=RAGGED)
 def test_the_order_of_runs_and_environments_does_not_matter(
@@ -110,7 +146,7 @@ def test_the_iqm_ignores_outliers_that_move_the_mean() -> None:
     assert float(mean(wild)) > 1e4
 
 
-@pytest.mark.parametrize("aggregate", AGGREGATES)
+@pytest.mark.parametrize("aggregate", [*AGGREGATES, optimality_gap])
 @pytest.mark.parametrize("sizes", [(4, 4, 4), (2, 3, 5)])
 def test_a_batch_gives_one_value_per_sample(
     aggregate: Callable[[Scores], FloatArray], sizes: tuple[int, ...]

@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import library, metrics
 
-from imitbench.stats.aggregates import Statistic, interquartile_mean, mean, median
+from imitbench.stats.aggregates import (
+    Statistic,
+    interquartile_mean,
+    mean,
+    median,
+    optimality_gap,
+)
 from imitbench.stats.bootstrap import (
     Interval,
+    IntervalMethod,
+    bootstrap_differences,
     resamples,
     stratified_bootstrap,
     stratified_bootstraps,
@@ -38,14 +46,17 @@ def test_intervals_agree_with_rliable_within_monte_carlo_error() -> None:
                 metrics.aggregate_mean(scores),
                 metrics.aggregate_median(scores),
                 metrics.aggregate_iqm(scores),
+                metrics.aggregate_optimality_gap(scores),
             ]
         )
 
     replicates = 4000
+    np.random.seed(0)  # noqa: NPY002 - rliable draws from here, whatever random_state says
     points, ends = library.get_interval_estimates(
         {"x": matrix}, aggregates, reps=replicates, random_state=np.random.RandomState(0)
     )
-    ours = stratified_bootstraps(matrix, STATISTICS, replicates=replicates, rng=rng())
+    statistics = {**STATISTICS, "gap": optimality_gap}
+    ours = stratified_bootstraps(matrix, statistics, replicates=replicates, rng=rng())
     # rliable's intervals have the shape (2, statistics): row 0 holds the lower ends.
     for column, interval in enumerate(ours.values()):
         assert interval.point == pytest.approx(points["x"][column], rel=1e-12)
@@ -189,6 +200,46 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
         interval = stratified_bootstrap(scores, mean, replicates=400, rng=generator)
         covered += interval.low <= 0.0 <= interval.high
     assert 0.90 <= covered / trials <= 0.97
+
+
+def test_a_difference_is_positive_where_the_first_is_higher() -> None:
+    new, old = {"a": [0.8, 0.9, 1.0], "b": [0.7, 0.9]}, {"a": [0.1, 0.3], "b": [0.2, 0.2, 0.5]}
+    found = bootstrap_differences(new, old, STATISTICS, replicates=500, rng=rng())
+    for name, statistic in STATISTICS.items():
+        interval = found[name]
+        assert interval.point == pytest.approx(float(statistic(new)) - float(statistic(old)))
+        assert 0 < interval.low <= interval.point <= interval.high
+    back = bootstrap_differences(old, new, STATISTICS, replicates=500, rng=rng())
+    assert back["mean"].high < 0
+
+
+def test_the_distribution_of_a_difference_can_be_enumerated() -> None:
+    # {0, 1} less {0, 1}, means of two draws each: -1 with 1/16, -1/2 with 1/4, 0 with 3/8, ...
+    pair = {"a": [0.0, 1.0]}
+    for level, end in ((0.95, 1.0), (0.8, 0.5), (0.3, 0.0)):
+        found = bootstrap_differences(pair, pair, {"mean": mean}, level=level, rng=rng())["mean"]
+        assert (found.low, found.point, found.high) == (-end, 0.0, end)
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_a_difference_from_one_certain_run_is_the_interval_moved(method: IntervalMethod) -> None:
+    scores = {"a": rng(1).exponential(size=8)}
+    alone = stratified_bootstrap(scores, mean, method=method, replicates=999, rng=rng())
+    less = bootstrap_differences(
+        scores, {"a": [0.25]}, {"mean": mean}, method=method, replicates=999, rng=rng()
+    )["mean"]
+    assert (less.low, less.high) == pytest.approx((alone.low - 0.25, alone.high - 0.25))
+    assert less.method == method
+
+
+def test_differences_need_the_same_environments_and_more_than_single_runs() -> None:
+    with pytest.raises(ValueError, match="only one has b, c"):
+        bootstrap_differences({"a": [1], "b": [1]}, {"a": [1], "c": [1]}, STATISTICS, rng=rng())
+    with pytest.raises(ValueError, match="has 3 environments, but first has 2"):
+        bootstrap_differences(np.ones((2, 2)), np.ones((2, 3)), STATISTICS, rng=rng())
+    found = bootstrap_differences({"a": [0.75]}, {"a": [0.25]}, {"mean": mean}, rng=rng())["mean"]
+    assert found.point == 0.5
+    assert not found.known
 
 
 @pytest.mark.parametrize(

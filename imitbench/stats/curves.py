@@ -1,0 +1,174 @@
+"""Sample efficiency: an aggregate of scores at each step of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.stats.aggregates import Statistic, interquartile_mean
+from imitbench.stats.bands import Band, percentile_band
+from imitbench.stats.bootstrap import check_options, resampled_indices
+from imitbench.stats.strata import FloatArray, Resamples, Strata
+
+
+@dataclass(frozen=True, eq=False)
+class RunCurve:
+    """Scores of one run while it trained.
+
+    Attributes:
+        steps: When it was evaluated, strictly ascending, shape (evaluations,): environment steps,
+            demonstrations, or shares of the budget where budgets differ by environment.
+        scores: Its scores then, shape (evaluations,).
+
+    Raises:
+        ValueError: The two do not fit, are empty or not finite, or steps do not ascend.
+    """
+
+    steps: FloatArray
+    scores: FloatArray
+
+    def __post_init__(self) -> None:
+        steps, scores = (np.asarray(each, dtype=np.float64) for each in (self.steps, self.scores))
+        if steps.ndim != 1 or not steps.size or steps.shape != scores.shape:
+            raise ValueError(
+                "steps and scores need the same shape (evaluations,), at least one, "
+                f"not {steps.shape} and {scores.shape}"
+            )
+        if not (np.isfinite(steps).all() and np.isfinite(scores).all()):
+            raise ValueError("steps and scores must be finite")
+        if (np.diff(steps) <= 0).any():
+            raise ValueError("steps must be strictly ascending")
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "scores", scores)
+
+
+Curves = Mapping[str, Sequence[RunCurve]]
+"""Curves of the runs of one algorithm, by environment."""
+
+
+def shared_range(*curves: Curves) -> tuple[float, float]:
+    """The steps at which every run has scores or lies between two that it has.
+
+    Args:
+        *curves: Curves of one algorithm or of several.
+
+    Returns:
+        The latest first and the earliest last step; the former is the greater where some runs
+        ended before others began.
+
+    Raises:
+        ValueError: There are no runs.
+    """
+    runs = [run for algorithm in curves for env in algorithm.values() for run in env]
+    if not runs:
+        raise ValueError("curves: no runs")
+    return max(float(run.steps[0]) for run in runs), min(float(run.steps[-1]) for run in runs)
+
+
+def common_steps(*curves: Curves, count: int = 51) -> FloatArray:
+    """Evenly spaced steps over the shared range.
+
+    Args:
+        *curves: Curves of one algorithm or of several.
+        count: Number of steps; a single one is the last.
+
+    Returns:
+        Shape (count,), or (1,) where the range is a single step.
+
+    Raises:
+        ValueError: There are no runs, or no shared range, or `count` is not positive.
+    """
+    first, last = shared_range(*curves)
+    if first > last:
+        raise ValueError(f"curves: no shared steps, as a run ends at {last:g}, others at {first:g}")
+    if count < 1:
+        raise ValueError(f"count must be at least 1, not {count}")
+    return np.array([last]) if first == last or count == 1 else np.linspace(first, last, count)
+
+
+def sample_efficiency(
+    curves: Curves,
+    steps: npt.ArrayLike,
+    *,
+    statistic: Statistic = interquartile_mean,
+    replicates: int = 50_000,
+    level: float = 0.95,
+    rng: np.random.Generator,
+) -> Band:
+    """An aggregate over runs and environments at each step, with a pointwise bootstrap band.
+
+    Each run is interpolated linearly to the steps, and never extrapolated. Runs are resampled as
+    wholes, within each environment.
+
+    Args:
+        curves: Runs by environment; their number may differ, as may when they were evaluated.
+        steps: Where to aggregate, ascending, inside `shared_range(curves)`, shape (steps,).
+        statistic: How scores are aggregated at each step.
+        replicates: Number of resamples.
+        level: Coverage at each step, in (0, 1).
+        rng: Source of the resamples.
+
+    Returns:
+        The band, with steps as `at`; it does not depend on the order of runs and environments.
+        Ends are NaN where every environment has a single run.
+
+    Raises:
+        ValueError: An environment has no runs, steps do not ascend or are outside the range that
+            all runs have, `replicates` is not positive or `level` is not inside (0, 1).
+
+    Source: the sample-efficiency curves of Agarwal et al. 2021, section 4.3.
+    """
+    check_options(replicates, level)
+    at = np.asarray(steps, dtype=np.float64)
+    if at.ndim != 1 or not at.size or not np.isfinite(at).all() or (np.diff(at) <= 0).any():
+        raise ValueError("steps: need ascending finite numbers, shape (steps,)")
+    scores, sizes = _interpolated(curves, at)
+    values = np.asarray(statistic(Strata(scores, sizes)))
+    if max(sizes) == 1:
+        unknown = np.full(at.shape, np.nan)
+        return Band(at, values, unknown, unknown.copy(), level)
+    weights = Strata(scores, sizes).weights
+    orders = np.argsort(scores, axis=1)
+    ranks = np.argsort(orders, axis=1)
+
+    def compute(index: npt.NDArray[np.intp], part: slice) -> FloatArray:
+        found: FloatArray = np.empty((len(index), part.stop - part.start))
+        for column, step in enumerate(range(part.start, part.stop)):
+            order, now = orders[step], scores[step]
+            chunk = Resamples(
+                now.take(index), sizes, ranks[step].take(index), (now[order], weights[order])
+            )
+            found[:, column] = statistic(chunk)
+        return found
+
+    return percentile_band(
+        at,
+        values,
+        lambda generator: resampled_indices(sizes, replicates, generator),
+        compute,
+        replicates=replicates,
+        level=level,
+        rng=rng,
+    )
+
+
+def _interpolated(curves: Curves, at: FloatArray) -> tuple[FloatArray, tuple[int, ...]]:
+    """Scores of all runs at the steps, shape (steps, runs), and the runs of each environment."""
+    if not curves:
+        raise ValueError("curves: no environments")
+    columns = []
+    for env in sorted(curves):
+        if not curves[env]:
+            raise ValueError(f"curves: {env} has no runs")
+        first, last = shared_range({env: curves[env]})
+        if at[0] < first or at[-1] > last:
+            raise ValueError(
+                f"steps: reach from {at[0]:g} to {at[-1]:g}, but runs on {env} share "
+                f"{first:g} to {last:g} only"
+            )
+        runs = np.stack([np.interp(at, run.steps, run.scores) for run in curves[env]], axis=1)
+        columns.append(runs[:, np.lexsort(runs)])
+    return np.concatenate(columns, axis=1), tuple(column.shape[1] for column in columns)

@@ -1,0 +1,135 @@
+"""How many more seeds would decide a comparison."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from imitbench.stats.significance import standard_error, variances, welch
+from imitbench.stats.strata import FloatArray, Scores, matched
+
+Outlook: TypeAlias = Literal["decided", "estimated", "no effect", "too many", "unknown spread"]
+"""What an estimate of seeds rests on, or why there is none."""
+
+
+@dataclass(frozen=True)
+class SeedEstimate:
+    """About how many more seeds would decide between two algorithms.
+
+    Attributes:
+        more: Seeds to add to both algorithms on each environment; 0 where the data decide
+            already, `None` where no number can be given.
+        outlook: `decided`: Welch's test rejects equality at `significance`. `estimated`: `more`
+            is an estimate. `no effect`: means are equal, so that no number of seeds is in
+            sight. `too many`: more than `most` would be needed. `unknown spread`: a cell has a
+            single run, or no cell shows any spread.
+        effect: Difference of means over environments, first less second, in the data.
+        standard_error: Of the effect, with the seeds there are; NaN where unknown.
+        power: Probability to decide with `more` seeds added, if the true effect and spread are
+            those of the data; `None` where `more` is not an estimate.
+        significance: Level of the two-sided test.
+        target: Power that was asked for.
+        most: Greatest number of seeds looked at.
+    """
+
+    more: int | None
+    outlook: Outlook
+    effect: float
+    standard_error: float
+    power: float | None
+    significance: float
+    target: float
+    most: int
+
+
+def seeds_to_decide(
+    first: Scores,
+    second: Scores,
+    *,
+    significance: float = 0.05,
+    target: float = 0.8,
+    most: int = 1000,
+) -> SeedEstimate:
+    """Estimates the seeds after which Welch's test would probably tell two algorithms apart.
+
+    Takes effect and variances from the data as if they were true, and finds the least number of
+    seeds, added to both algorithms on each environment, with which the two-sided test has the
+    power asked for (noncentral t distribution, degrees of freedom by Welch and Satterthwaite).
+
+    It is for planning, and as rough as the pilot is small: with five seeds the effect may be off
+    by its own size, and where methods are equal the estimate follows the noise. Looking again
+    after each added seed and stopping at the first p below the level finds differences that are
+    not there more often than the level says: fix the number first.
+
+    Args:
+        first: Scores by environment.
+        second: Scores on the same environments; run counts may differ.
+        significance: Level of the two-sided test, in (0, 1).
+        target: Power to reach, in (0, 1).
+        most: Greatest number of seeds to add.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ValueError: Scores are unusable, those of other environments, or an option is out of
+            range.
+
+    Source: Cohen 1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 2; for
+    reinforcement learning Colas et al. 2018, "How Many Random Seeds?".
+    """
+    for name, value in (("significance", significance), ("target", target)):
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie inside (0, 1), not {value}")
+    if most < 1:
+        raise ValueError(f"most must be at least 1, not {most}")
+    now = welch(first, second, level=1 - significance)
+
+    def answer(outlook: Outlook, more: int | None, power: float | None = None) -> SeedEstimate:
+        return SeedEstimate(
+            more=more,
+            outlook=outlook,
+            effect=now.difference,
+            standard_error=now.standard_error,
+            power=power,
+            significance=significance,
+            target=target,
+            most=most,
+        )
+
+    if math.isnan(now.standard_error):
+        return answer("unknown spread", None)
+    if now.difference == 0:
+        return answer("no effect", None)
+    if now.standard_error == 0:
+        return answer("unknown spread", None)
+    if now.p_value <= significance:
+        return answer("decided", 0)
+    one, other = matched(first, second)
+    spread = variances(first, second)
+    sizes = np.array(one.sizes + other.sizes, dtype=np.float64)
+
+    def power(more: int) -> float:
+        return _power(now.difference, spread, sizes + more, significance)
+
+    if not power(most) >= target:
+        return answer("too many", None)
+    low, high = 0, most  # power(low) is below the target, or low is 0; power(high) is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle) >= target else (middle, high)
+    return answer("estimated", high, power(high))
+
+
+def _power(effect: float, spread: FloatArray, sizes: FloatArray, significance: float) -> float:
+    """Probability that Welch's test finds the effect, with its sign, if it and variances are so."""
+    from scipy.special import nctdtr, stdtrit
+
+    error, degrees = standard_error(spread, sizes)
+    critical = float(stdtrit(degrees, 1 - significance / 2))
+    away = abs(effect) / error
+    missed = float(nctdtr(degrees, away, critical))
+    return 1.0 if math.isnan(missed) else 1 - missed  # not a number only where power is certain

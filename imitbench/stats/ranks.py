@@ -1,0 +1,130 @@
+"""How sure a ranking is: the probability of each rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from imitbench.stats.aggregates import Statistic, interquartile_mean
+from imitbench.stats.bootstrap import check_options, resampled
+from imitbench.stats.cells import Coverage, Table, compared, require_common
+from imitbench.stats.strata import FloatArray, Strata
+
+
+@dataclass(frozen=True)
+class AlgorithmRanks:
+    """How often one algorithm takes each rank among resamples.
+
+    Attributes:
+        algorithm: Its name.
+        point: Its statistic in the full sample.
+        probabilities: Of the ranks 1 (best), 2, ... in this order; they sum to 1.
+        mean_rank: Their mean, 1 where it always is best.
+    """
+
+    algorithm: str
+    point: float
+    probabilities: tuple[float, ...]
+    mean_rank: float
+
+
+@dataclass(frozen=True)
+class RankDistribution:
+    """The ranks of all algorithms.
+
+    Attributes:
+        ranks: One per algorithm, in the order given. For each rank, too, probabilities sum to 1.
+        coverage: Environments that they were compared over, and missing cells.
+        resampled: Whether some algorithm has several runs in some environment; without, the
+            probabilities are those of one ranking and say nothing about its sureness.
+    """
+
+    ranks: tuple[AlgorithmRanks, ...]
+    coverage: Coverage
+    resampled: bool
+
+    def of(self, algorithm: str) -> AlgorithmRanks:
+        """The ranks of one algorithm.
+
+        Raises:
+            KeyError: It was not ranked.
+        """
+        for each in self.ranks:
+            if each.algorithm == algorithm:
+                return each
+        raise KeyError(algorithm)
+
+
+def rank_distribution(
+    table: Table,
+    *,
+    statistic: Statistic = interquartile_mean,
+    higher_is_better: bool = True,
+    replicates: int = 50_000,
+    rng: np.random.Generator,
+) -> RankDistribution:
+    """Ranks algorithms anew in each resample of their runs.
+
+    Runs are resampled within each environment, for each algorithm independently. Algorithms that
+    tie share the ranks that they take up: two at the top have ranks 1 and 2 with 1/2 each.
+    Ranks depend on who takes part, and a small sure difference makes as sure a rank as a large
+    one. For the ranks on one environment, pass the cells of that environment only.
+
+    Args:
+        table: Scores by algorithm and environment; run counts may differ.
+        statistic: What they are ranked by.
+        higher_is_better: False for `optimality_gap`.
+        replicates: Number of resamples.
+        rng: Source of the resamples, algorithm after algorithm.
+
+    Returns:
+        The distribution, over the environments that all have.
+
+    Raises:
+        ValueError: Scores are unusable (see `Strata.of`), no environment has scores of all
+            algorithms, or `replicates` is not positive.
+
+    Source: Agarwal et al. 2021, appendix on ranks; there per environment, here of the aggregate.
+    """
+    check_options(replicates, 0.5)
+    restricted, over = compared(table)
+    require_common(over)
+    samples = [Strata.of(cells) for cells in restricted.values()]
+    points = [float(statistic(sample)) for sample in samples]
+    several = max(max(sample.sizes) for sample in samples) > 1
+    if several:
+        named = {"statistic": statistic}
+        drawn = [resampled(sample, named, replicates, rng)["statistic"] for sample in samples]
+        estimates = np.stack(drawn)
+    else:
+        estimates = np.array(points)[:, None]
+    shares = _shares(estimates if higher_is_better else -estimates)
+    places = np.arange(1, len(samples) + 1)
+    ranks = tuple(
+        AlgorithmRanks(name, point, tuple(row.tolist()), float(row @ places))
+        for name, point, row in zip(table, points, shares, strict=True)
+    )
+    return RankDistribution(ranks, over, several)
+
+
+def _shares(estimates: FloatArray) -> FloatArray:
+    """How often each algorithm takes each rank, shape (algorithms, ranks), rank 1 first.
+
+    Args:
+        estimates: Shape (algorithms, replicates), the higher the better.
+    """
+    # Ties differ by rounding, as sums are taken in different orders.
+    scale = float(np.abs(estimates).max()) or 1.0
+    rounded = np.round(estimates / scale, 12)
+    many, replicates = rounded.shape
+    shares = np.zeros((many, many))
+    for row, own in zip(shares, rounded, strict=True):
+        better = (rounded > own).sum(axis=0)
+        tied = (rounded == own).sum(axis=0)
+        counts = np.bincount(better * (many + 1) + tied, minlength=many * (many + 1))
+        for first, by_ties in enumerate(counts.reshape(many, many + 1)):
+            for ties in np.flatnonzero(by_ties):
+                row[first : first + ties] += by_ties[ties] / ties
+    probabilities: FloatArray = shares / replicates
+    return probabilities
