@@ -12,11 +12,19 @@ EMPTY = (
     "No results: there is neither a completed nor a failed run here. `imitbench run` makes some."
 )
 SCORE_DIGITS = 3
+MESSAGE_LENGTH = 300
+"""Characters of an error message that are shown; the database holds all of it."""
 
 
 def one_line(text: str) -> str:
     """Makes foreign text safe to print: one line, without control or formatting characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def message(text: str) -> str:
+    """An error message on one line, not too long."""
+    line = one_line(text)
+    return line if len(line) <= MESSAGE_LENGTH else line[:MESSAGE_LENGTH] + "…"
 
 
 def fixed(value: float | None, digits: int) -> str:
