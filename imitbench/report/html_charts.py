@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.markup import Markup, join, tag
+from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import Section
 from imitbench.stats.bands import Band
 from imitbench.stats.intervals import Interval
@@ -162,5 +162,5 @@ def _grid(
 
 def legend(names: Iterable[str], colors: Mapping[str, int]) -> Markup:
     """Which color stands for which algorithm."""
-    entries = [tag("li", tag("span", class_=f"spot c{colors[name]}"), name) for name in names]
+    entries = [tag("li", named(name, "spotted", f"c{colors[name]}")) for name in names]
     return tag("ul", *entries, class_="legend")

@@ -7,7 +7,8 @@ import math
 from imitbench.report import text
 from imitbench.report.comparison import Comparison
 from imitbench.report.html_charts import legend, profile_chart
-from imitbench.report.markup import Markup, join, tag
+from imitbench.report.html_tables import captioned
+from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import Report, Section
 from imitbench.stats.improvement import Improvement
 
@@ -20,10 +21,10 @@ def score_matrix(section: Section, place: int) -> Markup:
     Each environment links to where it is drilled into.
     """
     head = [tag("th", "Environment", scope="col")]
-    head += [tag("th", result.algorithm, scope="col") for result in section.algorithms]
+    head += [tag("th", named(result.algorithm), scope="col") for result in section.algorithms]
     rows = []
     for number, environment in enumerate(section.environments):
-        link = tag("a", environment, href=f"#s{place}-e{number}")
+        link = tag("a", named(environment), href=f"#s{place}-e{number}")
         row = [tag("th", link, scope="row")]
         for result in section.algorithms:
             cell = result.cells[number]
@@ -38,7 +39,7 @@ def score_matrix(section: Section, place: int) -> Markup:
     )
     whole = tag(
         "table",
-        tag("caption", caption),
+        captioned(caption),
         tag("thead", tag("tr", *head)),
         tag("tbody", *rows),
         class_="matrix",
@@ -79,10 +80,10 @@ def improvements(comparison: Comparison, report: Report) -> Markup:
     matrix = comparison.improvement
     assert matrix is not None
     head = [tag("th", "Row better than column", scope="col")]
-    head += [tag("th", name, scope="col") for name in matrix.algorithms]
+    head += [tag("th", named(name), scope="col") for name in matrix.algorithms]
     rows = []
     for first in matrix.algorithms:
-        row = [tag("th", first, scope="row")]
+        row = [tag("th", named(first), scope="row")]
         for second in matrix.algorithms:
             if first == second:
                 row.append(tag("td", "–", class_="self"))
@@ -98,7 +99,7 @@ def improvements(comparison: Comparison, report: Report) -> Markup:
     )
     whole = tag(
         "table",
-        tag("caption", caption),
+        captioned(caption),
         tag("thead", tag("tr", *head)),
         tag("tbody", *rows),
         class_="matrix pairs",
@@ -112,12 +113,12 @@ def _pair(pair: Improvement) -> Markup:
     if not math.isfinite(seen.point):
         return tag("td", text.NOTHING, title="no environment has runs of both")
     decided = seen.known and not seen.low <= 0.5 <= seen.high
-    ends = f"[{seen.low:.2f}, {seen.high:.2f}]" if seen.known else f"[{text.NOTHING}]"
+    ends = f"[{text.fixed(seen.low, 2)}, {text.fixed(seen.high, 2)}]" if seen.known else f"[{text.NOTHING}]"
     over = len(pair.coverage.environments)
     return tag(
         "td",
-        tag("strong" if decided else "span", f"{seen.point:.2f}"),
-        " ",
+        tag("strong" if decided else "span", text.fixed(seen.point, 2)),
+        Markup("<br>"),
         tag("span", ends, class_="ends"),
         class_=shade(seen.point),
         title=f"over {over} environment{'' if over == 1 else 's'}",

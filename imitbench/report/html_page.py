@@ -15,7 +15,7 @@ from imitbench.report.comparison import Comparison, compare_section
 from imitbench.report.html_charts import COLORS, Scale
 from imitbench.report.html_data import data_element, published
 from imitbench.report.html_tables import Column, Entry
-from imitbench.report.markup import Markup, join, tag
+from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import ANCHORS, Report, Section
 from imitbench.store.run_details import Details
 
@@ -52,7 +52,7 @@ def render_html(report: Report, details: Details | None = None) -> str:
     style, script = _asset("report.css"), _script()
     body = join(
         tag("a", "Skip to the results", href="#results", class_="skip"),
-        _header(report),
+        _header(report, bool(known.runs)),
         tag("main", *main, id="results"),
         tag("footer", tag("p", f"Made by imitbench {__version__}. {_sentence(report)}")),
         tag("dialog", id="run", aria_labelledby="run-title"),
@@ -110,13 +110,13 @@ def _sentence(report: Report) -> str:
     return protocol[0].upper() + protocol[1:] + "."
 
 
-def _header(report: Report) -> Markup:
+def _header(report: Report, has_provenance: bool) -> Markup:
     links = [
         tag("a", section.title, href=f"#s{place}") for place, section in enumerate(report.sections)
     ]
     if report.failures:
         links.append(tag("a", "Failed runs", href="#failures"))
-    if report.sections:
+    if has_provenance:
         links.append(tag("a", "Provenance", href="#provenance"))
     themes = [
         tag("option", label, value=value)
@@ -224,7 +224,7 @@ def _drill(place: int, number: int, section: Section) -> Markup:
     runs = sum(row.env == environment for row in section.runs)
     failed = sum(result.cells[number].failures for result in section.algorithms)
     said = f"{runs} run{'' if runs == 1 else 's'}"
-    parts: list[str] = [tag("span", environment, class_="name"), " ", tag("span", said, class_="ends")]
+    parts: list[str] = [named(environment), " ", tag("span", said, class_="ends")]
     if failed:
         parts += [" ", tag("span", f"{failed} failed", class_="bad")]
     content = tag(

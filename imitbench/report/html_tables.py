@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from imitbench.report import text
 from imitbench.report.html_charts import Scale, axis, strip
-from imitbench.report.markup import Markup, join, tag
+from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import AlgorithmResult, Cell, Report, Section
 from imitbench.stats.intervals import Interval
@@ -76,12 +76,17 @@ def table(
     ]
     whole = tag(
         "table",
-        tag("caption", caption),
+        captioned(caption),
         tag("thead", tag("tr", *head)),
         tag("tbody", *body),
         class_=f"sortable {classes}".strip(),
     )
     return tag("div", whole, class_="scroll", role="region", aria_label=label, tabindex="0")
+
+
+def captioned(said: str) -> Markup:
+    """A caption that stays in view where the table is scrolled."""
+    return tag("caption", tag("span", said))
 
 
 def _cell(column: Column, entry: Entry, naming: bool) -> Markup:
@@ -101,9 +106,9 @@ def conditions(section: Section, report: Report) -> str:
 
 def name_of(result: AlgorithmResult, color: int | None) -> Markup:
     """An algorithm's name, with a spot of its color."""
-    spot = tag("span", class_=f"spot c{color}") if color is not None else Markup("")
+    name = named(result.algorithm, "spotted", "" if color is None else f"c{color}")
     mark = tag("span", "uses reward", class_="mark") if result.uses_reward else Markup("")
-    return join(spot, tag("span", result.algorithm, class_="name"), mark)
+    return join(name, mark)
 
 
 def aggregates(
@@ -196,7 +201,7 @@ def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
 def _cell_row(result: AlgorithmResult, cell: Cell, color: int | None) -> list[Entry]:
     is_reference = cell.kind == "reference"
     return [
-        Entry(cell.environment),
+        Entry(named(cell.environment), cell.environment),
         Entry(_labelled(result, is_reference, color), result.algorithm),
         Entry("reference", None) if is_reference else Entry(str(cell.seeds), float(cell.seeds)),
         Entry(text.raw_spread(cell), finite(cell.raw_mean)),
@@ -223,8 +228,8 @@ def measured(section: Section, report: Report) -> Markup:
     ]
     rows = [
         [
-            Entry(row.environment),
-            Entry(row.algorithm),
+            Entry(named(row.environment), row.environment),
+            Entry(named(row.algorithm), row.algorithm),
             Entry(row.measure),
             Entry(str(row.runs), float(row.runs)),
             Entry(text.measured_spread(row), finite(row.mean)),
@@ -253,7 +258,7 @@ def references(section: Section) -> Markup:
     ]
     rows = [
         [
-            Entry(row.env),
+            Entry(named(row.env), row.env),
             Entry(row.version),
             Entry(text.raw(row.random), finite(row.random)),
             Entry(text.raw(row.expert), finite(row.expert)),
@@ -279,8 +284,8 @@ def failures(rows: Sequence[FailureRow]) -> Markup:
     found = [
         [
             Entry(row.suite),
-            Entry(row.env),
-            Entry(row.algo),
+            Entry(named(row.env), row.env),
+            Entry(named(row.algo), row.algo),
             Entry(str(row.seed), float(row.seed)),
             Entry(row.phase),
             Entry(row.error_type),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import html
+import re
 
-from imitbench.report import text
+
+LONGEST_NAME = 40
+"""Characters of a name that is kept on one line."""
 
 
 class Markup(str):
@@ -20,12 +23,14 @@ def escape(value: str) -> Markup:
         value: Any text, or markup, which stays as it is.
 
     Returns:
-        One line, without control or formatting characters.
+        The text with spaces for control and formatting characters.
     """
-    return value if isinstance(value, Markup) else Markup(html.escape(text.one_line(value)))
+    if isinstance(value, Markup):
+        return value
+    return Markup(html.escape("".join(c if c.isprintable() else " " for c in value)))
 
 
-def tag(name: str, *children: str, **attributes: str | float | bool | None) -> Markup:
+def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -> Markup:
     """Builds an element.
 
     Args:
@@ -52,8 +57,21 @@ def join(*children: str) -> Markup:
     return Markup("".join(escape(child) for child in children))
 
 
+def named(name: str, *classes: str) -> Markup:
+    """A name, on one line where there is room and it is no longer than names are.
+
+    Args:
+        name: The name.
+        *classes: Further CSS classes.
+    """
+    parts = [piece for part in _BREAKS.split(name) for piece in (part, Markup("<wbr>"))]
+    long = ["long"] if len(name) > LONGEST_NAME else []
+    return tag("span", *parts[:-1], class_=" ".join(["name", *long, *classes]))
+
+
 def _number(value: str | float) -> str:
     return format(value, ".6g") if isinstance(value, float) else str(value)
 
 
+_BREAKS = re.compile(r"(?<=[_/])")
 _VOID = {"br", "input", "link", "meta"}

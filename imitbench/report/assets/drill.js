@@ -15,10 +15,6 @@ function unitOf(runs) {
   return unit === "env_steps" ? "environment steps" : unit === "batches" ? "batches" : "training steps";
 }
 
-function spot(algorithm) {
-  return h("span", { class: `spot ${colorOf(algorithm)}` });
-}
-
 function firstMetric(metrics) {
   const wanted = ["return", "score", "reward", "loss"];
   for (const word of wanted) {
@@ -68,7 +64,7 @@ function curvesPart(environment, groups) {
         event.currentTarget.setAttribute("aria-pressed", String(!off.has(algorithm)));
         redraw();
       },
-    }, spot(algorithm), algorithm.name)));
+    }, named(algorithm))));
     const curves = present.flatMap((group) => group.curves);
     const most = Math.max(...curves.map((curve) => curve.points));
     const kept = Math.max(...curves.map((curve) => curve.steps.length));
@@ -101,8 +97,7 @@ function runTable(environment, runs) {
       const content = value(run);
       const attributes = { class: number && "number", "data-key": content };
       if (place === 0) {
-        const name = h("span", { class: "name" }, content);
-        return h("th", { scope: "row", ...attributes }, spot(data.algorithms[run.algorithm]), name);
+        return h("th", { scope: "row", ...attributes }, named(data.algorithms[run.algorithm]));
       }
       return h("td", attributes, show(content));
     });
@@ -115,12 +110,12 @@ function runTable(environment, runs) {
   const protocols = new Set(runs.filter((run) => run.spec).map((run) => run.spec.protocol.episodes));
   const episodes = protocols.size === 1 ? `${[...protocols][0]} episodes of the stochastic policy. ` : "";
   const caption = `One row for each run; raw returns are means over ${episodes || "evaluation episodes. "}References, ${references.join("; ") || "not recorded"}.`;
-  const table = h("table", { class: "sortable runs" }, h("caption", {}, caption), h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
+  const table = h("table", { class: "sortable runs" }, h("caption", {}, h("span", {}, caption)), h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...rows));
   makeSortable(table);
   return h("div", { class: "scroll", role: "region", "aria-label": `Runs on ${environment.name}`, tabindex: 0 }, table);
 }
 
-function described_list(entries) {
+function factList(entries) {
   const rows = entries.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h("dl", {}, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]));
 }
@@ -134,7 +129,7 @@ function openRun(environment, run) {
   const name = data.algorithms[run.algorithm].name;
   const parts = [
     h("h2", { id: "run-title" }, `${name} on ${environment.name}, seed ${run.seed}`),
-    described_list([
+    factList([
       ["Run", run.id],
       ["Raw return", `${rawText(run.raw)}${run.spread == null ? "" : ` ± ${rawText(run.spread)} over episodes`}`],
       ["Score", fixed(run.score, 3)],
@@ -157,7 +152,7 @@ function openRun(environment, run) {
       ["Provenance", data.origins[run.origin]],
     ];
     for (const [title, record] of sections)
-      if (record && Object.keys(record).length) parts.push(h("h3", {}, title), described_list(flat(record)));
+      if (record && Object.keys(record).length) parts.push(h("h3", {}, title), factList(flat(record)));
   }
   const close = h("button", { type: "button", class: "close", onclick: () => dialog.close() }, "Close");
   dialog.replaceChildren(h("div", {}, close, ...parts));

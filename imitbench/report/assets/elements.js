@@ -42,3 +42,10 @@ function short(value) {
 function colorOf(algorithm) {
   return algorithm.color === null ? "" : `c${algorithm.color}`;
 }
+
+// An algorithm's name with a spot of its color; long names may break, at underscores first.
+function named({ name, color }) {
+  const classes = `name spotted ${name.length > 40 ? "long" : ""} ${colorOf({ color })}`;
+  const parts = name.split(/(?<=[_/])/).flatMap((part, place) => (place ? [h("wbr"), part] : [part]));
+  return h("span", { class: classes }, ...parts);
+}
