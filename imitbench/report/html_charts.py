@@ -14,9 +14,6 @@ from imitbench.report.model import Section
 from imitbench.stats.bands import Band
 from imitbench.stats.intervals import Interval
 
-COLORS = 10
-"""Colors of the style sheet; further algorithms share them."""
-
 _MARGIN = 0.04
 _WIDTH, _HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 46
@@ -142,9 +139,7 @@ def _points(pairs: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
 
 
-def _grid(
-    scale: Scale, x: Callable[[float], float], y: Callable[[float], float]
-) -> list[Markup]:
+def _grid(scale: Scale, x: Callable[[float], float], y: Callable[[float], float]) -> list[Markup]:
     """Lines, numbers and names of both axes."""
     left, right, bottom = x(scale.low), x(scale.high), y(0.0)
     parts = []

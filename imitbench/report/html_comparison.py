@@ -113,7 +113,11 @@ def _pair(pair: Improvement) -> Markup:
     if not math.isfinite(seen.point):
         return tag("td", text.NOTHING, title="no environment has runs of both")
     decided = seen.known and not seen.low <= 0.5 <= seen.high
-    ends = f"[{text.fixed(seen.low, 2)}, {text.fixed(seen.high, 2)}]" if seen.known else f"[{text.NOTHING}]"
+    ends = (
+        f"[{text.fixed(seen.low, 2)}, {text.fixed(seen.high, 2)}]"
+        if seen.known
+        else f"[{text.NOTHING}]"
+    )
     over = len(pair.coverage.environments)
     return tag(
         "td",

@@ -12,11 +12,12 @@ from importlib.resources import files
 from imitbench import __version__
 from imitbench.report import html_comparison, html_tables, text
 from imitbench.report.comparison import Comparison, compare_section
-from imitbench.report.html_charts import COLORS, Scale
+from imitbench.report.html_charts import Scale
 from imitbench.report.html_data import data_element, published
 from imitbench.report.html_tables import Column, Entry
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import ANCHORS, Report, Section
+from imitbench.report.palette import color_numbers
 from imitbench.store.run_details import Details
 
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "charts.js", "drill.js", "start.js")
@@ -36,7 +37,7 @@ def render_html(report: Report, details: Details | None = None) -> str:
         HTML with everything inside. Names and messages from runs stay text.
     """
     known = details if details is not None else Details()
-    colors = algorithm_colors(report)
+    colors = color_numbers(report)
     comparisons = [compare_section(section, report.method) for section in report.sections]
     main: list[Markup] = []
     if not report.sections:
@@ -71,12 +72,6 @@ def render_html(report: Report, details: Details | None = None) -> str:
     )
     page = tag("html", tag("head", head), tag("body", body), lang="en")
     return f"<!doctype html>\n{page}\n"
-
-
-def algorithm_colors(report: Report) -> dict[str, int]:
-    """A color for each algorithm, the same in all sections; anchors have none."""
-    names = {result.algorithm for section in report.sections for result in section.algorithms}
-    return {name: place % COLORS for place, name in enumerate(sorted(names - set(ANCHORS)))}
 
 
 def _asset(name: str) -> str:
@@ -122,9 +117,7 @@ def _header(report: Report, has_provenance: bool) -> Markup:
         tag("option", label, value=value)
         for value, label in (("", "System"), ("light", "Light"), ("dark", "Dark"))
     ]
-    picker = tag(
-        "label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme"
-    )
+    picker = tag("label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme")
     runs = {row.run_id for section in report.sections for row in section.runs}
     algorithms = {
         result.algorithm for section in report.sections for result in section.algorithms
@@ -211,9 +204,7 @@ def _notes(section: Section) -> Markup:
 
 def _filter(target: str) -> Markup:
     """A field that the script brings to life; without it, there is none."""
-    field = tag(
-        "input", type="search", data_filter=target, placeholder="environment or algorithm"
-    )
+    field = tag("input", type="search", data_filter=target, placeholder="environment or algorithm")
     count = tag("output", aria_live="polite")
     return tag("p", tag("label", "Filter ", field), " ", count, class_="filter", hidden=True)
 
@@ -241,9 +232,7 @@ def _drill(place: int, number: int, section: Section) -> Markup:
 def _provenance(details: Details) -> Markup:
     """Versions, hardware and commands, and how many runs each stands for."""
     counts: Counter[str] = Counter(
-        json.dumps(
-            {**published(run.provenance), "device": run.spec.device}, sort_keys=True
-        )
+        json.dumps({**published(run.provenance), "device": run.spec.device}, sort_keys=True)
         for run in details.runs.values()
     )
     columns = [

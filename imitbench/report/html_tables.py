@@ -71,7 +71,10 @@ def table(
         for column in columns
     ]
     body = [
-        tag("tr", *(_cell(c, e, p < names) for p, (c, e) in enumerate(zip(columns, row, strict=True))))
+        tag(
+            "tr",
+            *(_cell(c, e, p < names) for p, (c, e) in enumerate(zip(columns, row, strict=True))),
+        )
         for row in rows
     ]
     whole = tag(
@@ -111,9 +114,7 @@ def name_of(result: AlgorithmResult, color: int | None) -> Markup:
     return join(name, mark)
 
 
-def aggregates(
-    section: Section, report: Report, colors: dict[str, int], scale: Scale
-) -> Markup:
+def aggregates(section: Section, report: Report, colors: dict[str, int], scale: Scale) -> Markup:
     """One row for each algorithm, with its interval drawn."""
     columns = [
         Column("Algorithm"),
@@ -192,8 +193,7 @@ def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
         for result in section.algorithms
     ]
     caption = (
-        "Raw return: mean ± sample standard deviation over seeds. "
-        f"{conditions(section, report)}"
+        f"Raw return: mean ± sample standard deviation over seeds. {conditions(section, report)}"
     )
     return table(columns, rows, label="By environment", caption=caption, classes="cells", names=2)
 
