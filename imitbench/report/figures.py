@@ -20,9 +20,10 @@ from imitbench.store.run_details import Curve, Details
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 GRAY = "#7a8594"
-LONGEST = 32
+LONGEST = 40
 PANEL = 2.3
 """Height of a panel of curves, in inches."""
 
@@ -111,17 +112,15 @@ def curves(
         axes.set_title(_name(environment), fontsize=8.5)
         axes.tick_params(labelsize=7.5)
         axes.set_xlabel("training step", fontsize=8)
-    for axes in grid[len(found) :]:
-        axes.remove()
+    spare = grid[len(found) :]
+    for axes in spare:
+        axes.set_axis_off()
     grid[0].set_ylabel(_name(metric), fontsize=8)
-    labels = [_name(name) for name in handles]
-    figure.legend(
-        list(handles.values()), labels, loc="outside lower center", ncols=4, frameon=False
-    )
+    _legend(spare[0] if len(spare) else grid[0], list(handles.values()), list(handles))
     return figure
 
 
-def _curves(axes: Axes, members: Sequence[Curve], color: str) -> object:
+def _curves(axes: Axes, members: Sequence[Curve], color: str) -> Line2D:
     """Draws the runs of one algorithm and their mean; returns what stands for them."""
     runs = []
     for curve in members:
@@ -131,8 +130,8 @@ def _curves(axes: Axes, members: Sequence[Curve], color: str) -> object:
             runs.append(RunCurve(steps[usable], values[usable]))
     known = len(runs) > 1 and shared_range({"": runs})[0] <= shared_range({"": runs})[1]
     for run in runs:
-        style = {"lw": 0.7, "alpha": 0.35} if known else {"lw": 1.6}
-        axes.plot(run.steps, run.scores, color=color, **style)
+        width, alpha = (0.7, 0.35) if known else (1.6, 1.0)
+        axes.plot(run.steps, run.scores, color=color, linewidth=width, alpha=alpha)
     at = common_steps({"": runs}, count=101) if known else np.array([])
     mean = [np.interp(at, run.steps, run.scores) for run in runs] if known else [at]
     (handle,) = axes.plot(at, np.mean(mean, axis=0), color=color, linewidth=1.8)
@@ -146,8 +145,8 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def _legend(axes: Axes, handles: Sequence[object], names: Sequence[str]) -> None:
-    axes.legend(handles, [_name(name) for name in names], frameon=False, fontsize=8)
+def _legend(axes: Axes, handles: Sequence[Line2D], names: Sequence[str]) -> None:
+    axes.legend(handles, [_name(name) for name in names], frameon=False, fontsize=7.5)
 
 
 def _name(value: str) -> str:

@@ -86,7 +86,7 @@ def improvements(comparison: Comparison, report: Report) -> Markup:
         row = [tag("th", named(first), scope="row")]
         for second in matrix.algorithms:
             if first == second:
-                row.append(tag("td", "–", class_="self"))
+                row.append(tag("td", "—", class_="self"))
             else:
                 row.append(_pair(matrix.of(first, second)))
         rows.append(tag("tr", *row))

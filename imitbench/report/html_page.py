@@ -6,8 +6,8 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 from imitbench import __version__
 from imitbench.report import html_comparison, html_tables, text
@@ -176,7 +176,7 @@ def _section(
         *(_drill(place, number, section) for number in range(len(section.environments))),
     ]
     if section.measured:
-        parts += [tag("h3", "Further measurements"), html_tables.measured(section, report)]
+        parts += [tag("h3", "Further measurements"), html_tables.measured(section)]
     if section.references:
         parts += [tag("h3", "References"), html_tables.references(section)]
     return _block(f"s{place}", _heading(place, section), *parts)
@@ -256,9 +256,9 @@ def _provenance(details: Details) -> Markup:
     return _block("provenance", heading, block)
 
 
-def _origin(origin: Mapping[str, str | None], count: int) -> list[Entry]:
+def _origin(origin: dict[str, Any], count: int) -> list[Entry]:
     packages = origin["packages"]
-    versions = [f"{name} {version}" for name, version in sorted(dict(packages or {}).items())]
+    versions = [f"{name} {version}" for name, version in sorted(packages.items())]
     hardware = f"{origin['cpu']}{', ' + origin['gpu'] if origin['gpu'] else ''}"
     return [
         Entry(str(count), float(count)),

@@ -1,4 +1,4 @@
-"""Tables of the HTML report: each sortable, scrollable, and with the conditions it was made under."""
+"""Tables of the HTML report: sortable, scrollable, each with how its numbers were made."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def measured(section: Section, report: Report) -> Markup:
+def measured(section: Section) -> Markup:
     """What methods measured beside returns, controls included."""
     columns = [
         Column("Environment"),

@@ -40,13 +40,13 @@ _NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
 
 
 def render_latex(report: Report) -> str:
-    """Writes the report as LaTeX.
+    r"""Writes the report as LaTeX.
 
     Args:
         report: What to say.
 
     Returns:
-        A file for `\\input`, ending in a newline, which names the packages that it needs. Names
+        A file for `\input`, ending in a newline, which names the packages that it needs. Names
         and messages from runs stay text: nothing in them is read as a command.
     """
     blocks = [PREAMBLE]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 
-
 LONGEST_NAME = 40
 """Characters of a name that is kept on one line."""
 

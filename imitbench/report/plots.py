@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from imitbench.errors import InputError
 from imitbench.report import figures, text
@@ -27,7 +28,7 @@ DPI = 160
 WIDTH = 7.2
 """Inches."""
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     # Names from runs are text: a dollar sign in one begins no formula.
     "text.parse_math": False,
     "text.usetex": False,
@@ -66,7 +67,8 @@ def write_plots(report: Report, details: Details, folder: Path, kind: Kind) -> l
 
     For each section: `intervals`, `profiles` and `improvement` where there is something to
     compare, and `curve-…` for each metric of the learning curves, with a panel for each
-    environment. The same results give the same files.
+    environment. Files are named by suite, or by all that a section's runs share where a suite
+    has several sections. The same results give the same files.
 
     Args:
         report: What to draw.
@@ -81,12 +83,17 @@ def write_plots(report: Report, details: Details, folder: Path, kind: Kind) -> l
         InputError: matplotlib is not installed, there is nothing to draw, or the folder cannot
             be written.
     """
-    _require_matplotlib()
+    require_matplotlib()
     if not report.sections:
         raise InputError(f"nothing to draw. {text.EMPTY}")
     paths = []
     with _styled():
-        stems = _stems([section.title for section in report.sections])
+        suites = [section.suite for section in report.sections]
+        stems = _stems(
+            suites
+            if len(set(suites)) == len(suites)
+            else [section.title for section in report.sections]
+        )
         for section, stem in zip(report.sections, stems, strict=True):
             plots = list(_plots(section, report, details))
             for plot, name in zip(plots, _stems([plot.name for plot in plots]), strict=True):
@@ -102,7 +109,12 @@ def write_plots(report: Report, details: Details, folder: Path, kind: Kind) -> l
     return paths
 
 
-def _require_matplotlib() -> None:
+def require_matplotlib() -> None:
+    """Refuses to go on without matplotlib.
+
+    Raises:
+        InputError: It is not installed.
+    """
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -156,8 +168,8 @@ def _plots(section: Section, report: Report, details: Details) -> Iterator[_Plot
     for metric in sorted(metrics):
         yield _Plot(
             f"curve-{metric}",
-            "Thin lines: single runs; thick lines: their mean.",
-            lambda metric=metric: figures.curves(section, details, metric, colors, WIDTH),
+            f"Thin lines: single runs; thick lines: their mean. Seeds: {_seeds(section)}.",
+            partial(figures.curves, section, details, metric, colors, WIDTH),
         )
 
 
@@ -167,13 +179,17 @@ def _seeds(section: Section) -> str:
 
 
 def _rendered(plot: _Plot, section: Section, kind: Kind) -> bytes:
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     figure = plot.draw()
     width, height = figure.get_size_inches()
     lines = textwrap.wrap(text.one_line(plot.caption), int(width * 17))
     below = 0.16 * len(lines) + 0.12
     total = height + below + 0.3
     figure.set_size_inches(width, total)
-    figure.get_layout_engine().set(rect=(0, below / total, 1, 1 - (below + 0.3) / total))
+    layout = figure.get_layout_engine()
+    assert isinstance(layout, ConstrainedLayoutEngine)
+    layout.set(rect=(0, below / total, 1, 1 - (below + 0.3) / total))
     figure.text(0.012, 1 - 0.22 / total, _line(section.title), fontsize=10, fontweight="bold")
     figure.text(0.012, 0.08 / total, "\n".join(lines), fontsize=7, color="0.35", va="bottom")
     buffer = io.BytesIO()

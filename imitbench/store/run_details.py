@@ -86,14 +86,34 @@ def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS
         f"SELECT {columns} FROM runs WHERE run_id IN (SELECT run_id FROM latest) ORDER BY run_id"
     ).fetchall()
     runs = {
-        run_id: RunDetail(
-            *numbers,
-            RunSpec.model_validate_json(spec),
-            Provenance.model_validate_json(provenance),
+        row[0]: RunDetail(
+            *row[1:6],
+            spec=RunSpec.model_validate_json(row[6]),
+            provenance=Provenance.model_validate_json(row[7]),
         )
-        for run_id, *numbers, spec, provenance in rows
+        for row in rows
     }
     return Details(runs, _read_curves(connection, max_points))
+
+
+def read_episodes(connection: DuckDBPyConnection, suite: str | None = None) -> int | None:
+    """Evaluation episodes of each of the runs that `imitbench.store.database.read_scores` gives.
+
+    Args:
+        connection: The database.
+        suite: Only runs of this suite.
+
+    Returns:
+        Their number; `None` if it differs between runs, or there are none.
+    """
+    rows = connection.execute(
+        """
+        SELECT DISTINCT json_extract(spec, '$.protocol.episodes')::INTEGER
+        FROM runs WHERE run_id IN (SELECT run_id FROM latest) AND suite = coalesce(?, suite)
+        """,
+        [suite],
+    ).fetchall()
+    return int(rows[0][0]) if len(rows) == 1 else None
 
 
 def _read_curves(connection: DuckDBPyConnection, max_points: int) -> dict[str, dict[str, Curve]]:
@@ -111,10 +131,11 @@ def _read_curves(connection: DuckDBPyConnection, max_points: int) -> dict[str, d
             FROM ({_SERIES})
             WINDOW each AS (PARTITION BY run_id, metric ORDER BY step)
         )
-        WHERE n <= ? OR place = 0 OR (place * (? - 1)) // (n - 1) > ((place - 1) * (? - 1)) // (n - 1)
+        WHERE n <= $keep OR place = 0
+           OR place * ($keep - 1) // (n - 1) > (place - 1) * ($keep - 1) // (n - 1)
         GROUP BY run_id, metric ORDER BY run_id, metric
         """,
-        [keep, keep, keep],
+        {"keep": keep},
     ).fetchall()
     curves: dict[str, dict[str, Curve]] = {}
     for run_id, metric, steps, values, points in rows:

@@ -1,4 +1,4 @@
-"""A results folder as a small benchmark leaves it, for reports to show: curves, failures and all."""
+"""A results folder as a small benchmark leaves it: learning curves, failures and all."""
 
 import numpy as np
 
