@@ -86,12 +86,25 @@ def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS
         f"SELECT {columns} FROM runs WHERE run_id IN (SELECT run_id FROM latest) ORDER BY run_id"
     ).fetchall()
     runs = {
-        row[0]: RunDetail(
-            *row[1:6],
-            spec=RunSpec.model_validate_json(row[6]),
-            provenance=Provenance.model_validate_json(row[7]),
+        run_id: RunDetail(
+            deterministic_return=deterministic_return,
+            return_std=return_std,
+            termination_rate=termination_rate,
+            train_s=train_s,
+            started_at=started_at,
+            spec=RunSpec.model_validate_json(spec),
+            provenance=Provenance.model_validate_json(provenance),
         )
-        for row in rows
+        for (
+            run_id,
+            deterministic_return,
+            return_std,
+            termination_rate,
+            train_s,
+            started_at,
+            spec,
+            provenance,
+        ) in rows
     }
     return Details(runs, _read_curves(connection, max_points))
 
