@@ -1,5 +1,6 @@
 """A real Chromium, if this machine has one."""
 
+import os
 import shutil
 from contextlib import contextmanager
 
@@ -9,11 +10,14 @@ CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-st
 
 
 def chromium():
-    """Path of Chromium; the test is skipped where there is none."""
+    """Path of Chromium; without it tests are skipped, unless they are asked for."""
     for name in CANDIDATES:
         if path := shutil.which(name):
             return path
-    pytest.skip(f"no Chromium: none of {', '.join(CANDIDATES)} on the path")
+    reason = f"no Chromium: none of {', '.join(CANDIDATES)} on the path"
+    if os.environ.get("IMITBENCH_REQUIRE_BROWSER"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @contextmanager
