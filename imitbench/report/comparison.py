@@ -12,7 +12,7 @@ from imitbench.stats.cells import compared
 from imitbench.stats.improvement import ImprovementMatrix, improvement_matrix
 from imitbench.stats.profiles import performance_profile
 
-THRESHOLDS = 61
+THRESHOLDS = 121
 _WIDEST = (-0.5, 1.5)
 
 

@@ -15,7 +15,7 @@ from imitbench.stats.improvement import Improvement
 SHADES = 10
 
 
-def score_matrix(section: Section, place: int) -> Markup:
+def score_matrix(section: Section, report: Report, place: int) -> Markup:
     """Mean scores at a glance, environments down and algorithms across, shaded from 0 to 1.
 
     Each environment links to where it is drilled into.
@@ -35,7 +35,7 @@ def score_matrix(section: Section, place: int) -> Markup:
         rows.append(tag("tr", *row))
     caption = (
         "Mean score of each algorithm on each environment: 0 is the random reference, 1 the "
-        f"expert; {text.reference_versions(section)}. Environments lead to their runs and curves."
+        f"expert. Environments lead to their runs and curves. {_basis(section, report)}"
     )
     whole = tag(
         "table",
@@ -49,6 +49,10 @@ def score_matrix(section: Section, place: int) -> Markup:
     )
 
 
+def _basis(section: Section, report: Report) -> str:
+    return f"Seeds: {text.all_seeds(section)}. {text.conditions(section, report)}"
+
+
 def shade(value: float | None) -> str | None:
     """CSS class of a share: `h0` for 0 and below to `h10` for 1 and above."""
     if value is None or not math.isfinite(value):
@@ -56,14 +60,15 @@ def shade(value: float | None) -> str | None:
     return f"h{round(SHADES * min(1.0, max(0.0, value)))}"
 
 
-def profiles(comparison: Comparison, report: Report, colors: dict[str, int]) -> Markup:
+def profiles(
+    comparison: Comparison, section: Section, report: Report, colors: dict[str, int]
+) -> Markup:
     """Performance profiles, with what they are."""
     over = len(comparison.environments)
     caption = (
         f"Share of runs that score above τ, over the {over} environment{'' if over == 1 else 's'} "
         "that all of these algorithms have runs on, which weigh equally; failed runs are not "
-        f"among them. Bands: pointwise {report.method.level:.0%} stratified bootstrap percentile "
-        f"intervals, {report.method.replicates} replicates, seed {report.method.seed}."
+        f"among them. Bands are pointwise. {_basis(section, report)}"
     )
     chart = tag("div", profile_chart(comparison.profiles, colors), class_="scroll", tabindex="0",
                 role="region", aria_label="Performance profiles")  # fmt: skip
@@ -75,7 +80,7 @@ def profiles(comparison: Comparison, report: Report, colors: dict[str, int]) -> 
     )
 
 
-def improvements(comparison: Comparison, report: Report) -> Markup:
+def improvements(comparison: Comparison, section: Section, report: Report) -> Markup:
     """Probabilities of improvement of all pairs."""
     matrix = comparison.improvement
     assert matrix is not None
@@ -93,9 +98,8 @@ def improvements(comparison: Comparison, report: Report) -> Markup:
     caption = (
         "Probability that a run of the row's algorithm scores above a run of the column's, ties "
         "counting half, averaged over the environments that the two share; failed runs are not "
-        f"counted. {report.method.level:.0%} stratified bootstrap percentile intervals, "
-        f"{report.method.replicates} replicates, seed {report.method.seed}, each for its pair "
-        "alone; bold where 0.5 is outside."
+        "counted. Each interval is for its pair alone; bold where 0.5 is outside. "
+        f"{_basis(section, report)}"
     )
     whole = tag(
         "table",

@@ -158,14 +158,14 @@ def _section(
     """Everything on the runs of one suite that may be compared."""
     scale = Scale.of(section)
     parts = [_notes(section), html_tables.aggregates(section, report, colors, scale)]
-    parts += [tag("h3", "Scores at a glance"), html_comparison.score_matrix(section, place)]
+    parts += [tag("h3", "Scores at a glance"), html_comparison.score_matrix(section, report, place)]
     if comparison is not None and (comparison.profiles or comparison.improvement):
         sides = []
         if comparison.profiles:
-            chart = html_comparison.profiles(comparison, report, colors)
+            chart = html_comparison.profiles(comparison, section, report, colors)
             sides.append(tag("div", tag("h3", "Performance profiles"), chart))
         if comparison.improvement is not None:
-            pairs = html_comparison.improvements(comparison, report)
+            pairs = html_comparison.improvements(comparison, section, report)
             sides.append(tag("div", tag("h3", "Probability of improvement"), pairs))
         parts.append(tag("div", *sides, class_="pair"))
     parts += [

@@ -102,11 +102,6 @@ def _cell(column: Column, entry: Entry, naming: bool) -> Markup:
     return tag("td", entry.content, **attributes)
 
 
-def conditions(section: Section, report: Report) -> str:
-    """Under which conditions the numbers of a section were made."""
-    return f"{text.protocol(report)}; {text.reference_versions(section)}."
-
-
 def name_of(result: AlgorithmResult, color: int | None) -> Markup:
     """An algorithm's name, with a spot of its color."""
     name = named(result.algorithm, "spotted", "" if color is None else f"c{color}")
@@ -143,7 +138,7 @@ def aggregates(section: Section, report: Report, colors: dict[str, int], scale: 
     level = f"{report.method.level:.0%}"
     caption = (
         f"Dot and bar: IQM and its {level} interval; tick: mean. Seeds are per environment. "
-        f"{conditions(section, report)}"
+        f"{text.conditions(section, report)}"
     )
     return table(columns, rows, label="All environments", caption=caption, classes="overview")
 
@@ -192,9 +187,8 @@ def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
         for position in range(len(section.environments))
         for result in section.algorithms
     ]
-    caption = (
-        f"Raw return: mean ± sample standard deviation over seeds. {conditions(section, report)}"
-    )
+    made = text.conditions(section, report)
+    caption = f"Raw return: mean ± sample standard deviation over seeds. {made}"
     return table(columns, rows, label="By environment", caption=caption, classes="cells", names=2)
 
 

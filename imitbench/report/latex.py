@@ -98,12 +98,7 @@ def _aggregates(section: Section, report: Report, place: int) -> str:
         for result in section.algorithms
     ]
     caption = f"{section.title}. All environments; seeds are per environment. "
-    return _float(header, rows, 1, caption + _conditions(section, report), f"aggregate-{place}")
-
-
-def _conditions(section: Section, report: Report) -> str:
-    protocol = text.protocol(report)
-    return f"{protocol[0].upper()}{protocol[1:]}; {text.reference_versions(section)}."
+    return _float(header, rows, 1, caption + text.conditions(section, report), f"aggregate-{place}")
 
 
 def _label(result: AlgorithmResult, is_reference: bool) -> str:
@@ -133,7 +128,7 @@ def _cells(section: Section, report: Report, place: int) -> str:
         f"{section.title}. By environment; raw return: mean ± sample standard deviation over "
         "seeds; det.: deterministic policy. "
     )
-    return _long(header, groups, 2, caption + _conditions(section, report), f"cells-{place}")
+    return _long(header, groups, 2, caption + text.conditions(section, report), f"cells-{place}")
 
 
 def _cell(result: AlgorithmResult, cell: Cell, *, first: bool) -> tuple[str, ...]:

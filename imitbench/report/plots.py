@@ -144,8 +144,8 @@ def _stems(titles: list[str]) -> list[str]:
 
 def _plots(section: Section, report: Report, details: Details) -> Iterator[_Plot]:
     colors = figures.algorithm_colors(report)
-    conditions = f"{text.protocol(report)}; {text.reference_versions(section)}."
-    bars = f"Dot and bar: IQM and its interval; tick: mean. Seeds: {_seeds(section)}. "
+    conditions = text.conditions(section, report)
+    bars = f"Dot and bar: IQM and its interval; tick: mean. Seeds: {text.all_seeds(section)}. "
     yield _Plot("intervals", bars + conditions, lambda: figures.intervals(section, colors, WIDTH))
     comparison = compare_section(section, report.method)
     if comparison is not None and comparison.profiles:
@@ -153,7 +153,7 @@ def _plots(section: Section, report: Report, details: Details) -> Iterator[_Plot
         said = f"Share of runs above each score, over {over} common environments, with bands. "
         yield _Plot(
             "profiles",
-            f"{said}Seeds: {_seeds(section)}. {conditions}",
+            f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
             lambda: figures.profiles(comparison, colors, WIDTH),
         )
     if comparison is not None and comparison.improvement is not None:
@@ -161,21 +161,16 @@ def _plots(section: Section, report: Report, details: Details) -> Iterator[_Plot
         said = "Probability that a run of the first scores above one of the second, ties half. "
         yield _Plot(
             "improvement",
-            f"{said}Seeds: {_seeds(section)}. {conditions}",
+            f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
             lambda: figures.improvement(matrix, WIDTH),
         )
     metrics = {metric for row in section.runs for metric in details.curves.get(row.run_id, {})}
     for metric in sorted(metrics):
         yield _Plot(
             f"curve-{metric}",
-            f"Thin lines: single runs; thick lines: their mean. Seeds: {_seeds(section)}.",
+            f"Thin lines: single runs; thick lines: their mean. Seeds: {text.all_seeds(section)}.",
             partial(figures.curves, section, details, metric, colors, WIDTH),
         )
-
-
-def _seeds(section: Section) -> str:
-    ranges = {text.seeds(result) for result in section.algorithms if result.kind == "run"}
-    return ", ".join(sorted(ranges)) or "none"
 
 
 def _rendered(plot: _Plot, section: Section, kind: Kind) -> bytes:

@@ -86,6 +86,18 @@ def seeds(result: AlgorithmResult) -> str:
     return str(fewest) if fewest == most else f"{fewest}-{most}"
 
 
+def all_seeds(section: Section) -> str:
+    """Seeds per environment of what was run: `5`, or `4-5, 10` where algorithms differ."""
+    counts = {result.seeds: seeds(result) for result in section.algorithms if result.kind == "run"}
+    return ", ".join(counts[each] for each in sorted(counts)) or "none"
+
+
+def conditions(section: Section, report: Report) -> str:
+    """How the numbers of a section were made, as a sentence."""
+    sentence = f"{protocol(report)}; {reference_versions(section)}."
+    return sentence[0].upper() + sentence[1:]
+
+
 def label(result: AlgorithmResult) -> str:
     """An algorithm's name, marked if it learns from what others may not see."""
     return f"{result.algorithm} (uses reward)" if result.uses_reward else result.algorithm

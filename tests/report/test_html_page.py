@@ -112,7 +112,7 @@ def test_every_score_table_says_how_it_was_made(report):
     page = render_html(report)
     captions = re.findall(r"<caption><span>(.*?)</span></caption>", page)
     scores = [caption for caption in captions if "50 episodes, stochastic policy" in caption]
-    assert len(scores) == 2
+    assert len(scores) == 4
     for caption in scores:
         assert "2000 replicates, seed 0; references version 1.0" in caption
 

@@ -15,10 +15,11 @@ function unitOf(runs) {
   return unit === "env_steps" ? "environment steps" : unit === "batches" ? "batches" : "training steps";
 }
 
+// What tells most about progress.
 function firstMetric(metrics) {
-  const wanted = ["return", "score", "reward", "loss"];
-  for (const word of wanted) {
-    const found = metrics.find((index) => data.metrics[index].includes(word));
+  const wanted = [/return/, /score/, /reward/, /(^|\/)loss$/, /loss/];
+  for (const pattern of wanted) {
+    const found = metrics.find((index) => pattern.test(data.metrics[index]));
     if (found !== undefined) return found;
   }
   return metrics[0];
