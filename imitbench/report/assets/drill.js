@@ -171,10 +171,11 @@ function drill(box) {
   const groups = grouped(runs);
   const [chart] = fitted("runs", (width) => runChart(width, environment.name, groups, (run) => openRun(environment, run)));
   box.replaceChildren(
-    h("h4", {}, "Single runs"),
+    h("h4", {}, "Scores of single runs"),
     chart,
-    runTable(environment, runs),
     h("h4", {}, "Learning curves"),
     curvesPart(environment, groups),
+    h("h4", {}, "All runs"),
+    runTable(environment, runs),
   );
 }

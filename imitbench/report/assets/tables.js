@@ -1,4 +1,5 @@
 // Tables that are sorted by their headings, and filtered by a field above them.
+// Rows without a key, such as those of references, come last either way.
 function keyOf(row, column, number) {
   const key = row.cells[column].dataset.key;
   if (key === undefined || key === "") return null;
