@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GRAY = "#7a8594"
 LONGEST = 40
+LEGEND_COLUMNS = 4
 PANEL = 2.3
 """Height of a panel of curves, in inches."""
 
@@ -63,7 +64,7 @@ def profiles(comparison: Comparison, colors: Mapping[str, str], width: float) ->
             axes.fill_between(band.at, band.low, band.high, color=colors[name], alpha=0.15, lw=0)
         handles += axes.plot(band.at, band.values, color=colors[name], linewidth=1.8)
     axes.set(xlabel="score τ", ylabel="share of runs above τ", ylim=(-0.02, 1.02))
-    _legend(axes, handles, list(comparison.profiles))
+    _legend(figure, handles, list(comparison.profiles))
     return figure
 
 
@@ -112,11 +113,10 @@ def curves(
         axes.set_title(_name(environment), fontsize=8.5)
         axes.tick_params(labelsize=7.5)
         axes.set_xlabel("training step", fontsize=8)
-    spare = grid[len(found) :]
-    for axes in spare:
+    for axes in grid[len(found) :]:
         axes.set_axis_off()
     grid[0].set_ylabel(_name(metric), fontsize=8)
-    _legend(spare[0] if len(spare) else grid[0], list(handles.values()), list(handles))
+    _legend(figure, list(handles.values()), list(handles))
     return figure
 
 
@@ -145,8 +145,12 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def _legend(axes: Axes, handles: Sequence[Line2D], names: Sequence[str]) -> None:
-    axes.legend(handles, [_name(name) for name in names], frameon=False, fontsize=7.5)
+def _legend(figure: Figure, handles: Sequence[Line2D], names: Sequence[str]) -> None:
+    """Says which line is whose; whoever adds the caption makes room for it."""
+    labels = [_name(name) for name in names]
+    figure.legend(
+        handles, labels, loc="lower left", ncols=LEGEND_COLUMNS, frameon=False, fontsize=7.5
+    )
 
 
 def _name(value: str) -> str:

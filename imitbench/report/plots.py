@@ -174,17 +174,22 @@ def _plots(section: Section, report: Report, details: Details) -> Iterator[_Plot
 
 
 def _rendered(plot: _Plot, section: Section, kind: Kind) -> bytes:
+    """Draws a figure with its title above, and its legend and its caption below."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure = plot.draw()
     width, height = figure.get_size_inches()
     lines = textwrap.wrap(text.one_line(plot.caption), int(width * 17))
-    below = 0.16 * len(lines) + 0.12
+    caption = 0.16 * len(lines) + 0.12
+    entries = sum(len(legend.get_texts()) for legend in figure.legends)
+    below = caption + 0.2 * -(-entries // figures.LEGEND_COLUMNS)
     total = height + below + 0.3
     figure.set_size_inches(width, total)
     layout = figure.get_layout_engine()
     assert isinstance(layout, ConstrainedLayoutEngine)
     layout.set(rect=(0, below / total, 1, 1 - (below + 0.3) / total))
+    for legend in figure.legends:
+        legend.set_bbox_to_anchor((0.0, (caption - 0.05) / total))
     figure.text(0.012, 1 - 0.22 / total, _line(section.title), fontsize=10, fontweight="bold")
     figure.text(0.012, 0.08 / total, "\n".join(lines), fontsize=7, color="0.35", va="bottom")
     buffer = io.BytesIO()
