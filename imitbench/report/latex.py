@@ -235,6 +235,8 @@ def _long(
         body += [r"  \midrule"] if place else []
         body += [f"  {_row(row)}" for row in group]
     lines = [
+        r"\begingroup",
+        r"\setlength{\LTcapwidth}{\linewidth}",
         rf"\begin{{longtable}}{{{layout or _layout(header, names)}}}",
         rf"  \caption{{{escape(caption)}}}\label{{tab:imitbench-{label}}}\\",
         r"  \toprule",
@@ -245,6 +247,7 @@ def _long(
         r"  \endfoot",
         *body,
         r"\end{longtable}",
+        r"\endgroup",
     ]
     return "\n".join(lines)
 

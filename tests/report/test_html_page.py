@@ -6,6 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,15 @@ def test_scripts_build_pages_from_text_alone():
     for name in SCRIPTS:
         script = (ASSETS / name).read_text(encoding="utf-8")
         assert not FORBIDDEN.search(script)
+
+
+def test_wheels_have_what_pages_are_made_of():
+    tomllib = pytest.importorskip("tomllib")
+    root = Path(__file__).resolve().parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    globs = project["tool"]["setuptools"]["package-data"]["imitbench.report"]
+    shipped = {path.name for glob in globs for path in (root / "imitbench/report").glob(glob)}
+    assert shipped == {path.name for path in ASSETS.iterdir()}
 
 
 def test_the_style_sheet_has_the_palette():

@@ -12,7 +12,7 @@ COMMANDS = {
     "textbackslash", "textasciitilde", "textasciicircum", "textless", "textgreater", "textbar",
     "textquotedbl", "ldots", "pm", "tau", "begin", "end", "centering", "caption", "label",
     "toprule", "midrule", "bottomrule", "endhead", "endfoot", "item", "linewidth", "input",
-    "usepackage",
+    "usepackage", "begingroup", "endgroup", "setlength", "LTcapwidth",
 }  # fmt: skip
 
 
