@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options, resampled_indices
 from imitbench.stats.cells import Cells, Coverage, Table, compared
@@ -161,9 +162,9 @@ def improvement_matrix(
     if pairs and layout.sizes:
         done = 0
         for sums in layout.resampled_sums(replicates, rng):
-            after = done + len(sums)
-            with np.errstate(invalid="ignore"):
-                estimates[:, done:after] = sums[:, firsts, seconds].T / common[:, None]
+            after = done + sums.shape[-1]
+            with np.errstate(invalid="ignore"):  # pairs without a common environment
+                np.divide(sums[firsts, seconds], common[:, None], out=estimates[:, done:after])
             done = after
     found = []
     for pair, over, drawn in zip(pairs, overs, estimates, strict=True):
@@ -181,15 +182,34 @@ def _over(table: Table, first: str, second: str) -> Coverage:
     return compared({name: table[name] for name in (first, second)})[1]
 
 
-def _share(first: object, second: object) -> float:
-    """How many pairs of runs the first wins, of one environment."""
-    return float(_wins(np.asarray(first, float), np.asarray(second, float)).mean())
+def _share(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
+    """How many pairs of runs the first wins, of one environment; ties count half."""
+    signs = np.sign(np.asarray(first, dtype=np.float64)[:, None] - np.asarray(second))
+    return float((signs.mean() + 1) / 2)
 
 
-def _wins(first: FloatArray, second: FloatArray) -> FloatArray:
-    """1 where the run of a row beats that of a column, 1/2 where they tie, else 0."""
-    wins: FloatArray = (np.sign(first[:, None] - second) + 1) / 2
-    return wins
+@dataclass(frozen=True, eq=False)
+class _Contest:
+    """One algorithm against all later ones, on one environment.
+
+    Attributes:
+        row: Its place among the algorithms.
+        own: Where its runs stand among all runs, in ascending order of their scores.
+        rest: Where those of the others stand.
+        lower: How many of its runs score less than each of theirs, and how many no more, each of
+            shape (runs of the others,).
+        columns: Places of the others among the algorithms.
+        starts: Where the runs of each of them begin within `rest`.
+        pairs: Pairs of runs with each of them, shape (others, 1).
+    """
+
+    row: int
+    own: slice
+    rest: slice
+    lower: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
+    columns: list[int]
+    starts: npt.NDArray[np.intp]
+    pairs: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,38 +219,48 @@ class _Layout:
     Attributes:
         algorithms: In the order given.
         sizes: Runs of each cell.
-        blocks: For each environment: where its runs begin, the algorithms that it has, where
-            each of these begins within it, and the wins of each of its runs over each other,
-            divided by the number of pairs of their cells.
+        contests: What is compared.
     """
 
     algorithms: tuple[str, ...]
     sizes: tuple[int, ...]
-    blocks: tuple[tuple[int, tuple[int, ...], tuple[int, ...], FloatArray], ...]
+    contests: tuple[_Contest, ...]
 
     @classmethod
     def of(cls, table: Table) -> _Layout:
         algorithms = tuple(table)
         sizes: list[int] = []
-        blocks = []
+        contests = []
         for env in sorted({env for cells in table.values() for env in cells}):
             has = [i for i, name in enumerate(algorithms) if np.size(table[name].get(env, ()))]
             cells = [Strata.of({env: table[algorithms[i]][env]}).values for i in has]
-            if not cells:
-                continue
             counts = [cell.size for cell in cells]
-            values, weights = np.concatenate(cells), np.repeat(1 / np.array(counts), counts)
-            wins = _wins(values, values) * weights[:, None] * weights
-            starts = tuple(int(start) for start in np.cumsum([0, *counts[:-1]]))
-            blocks.append((sum(sizes), tuple(has), starts, wins))
+            begins = sum(sizes) + np.cumsum([0, *counts])
             sizes += counts
-        return cls(algorithms, tuple(sizes), tuple(blocks))
+            for place in range(len(has) - 1):
+                others = np.concatenate(cells[place + 1 :])
+                later = begins[place + 1 : -1]
+                contests.append(
+                    _Contest(
+                        row=has[place],
+                        own=slice(begins[place], begins[place + 1]),
+                        rest=slice(begins[place + 1], begins[-1]),
+                        lower=(
+                            np.searchsorted(cells[place], others, side="left"),
+                            np.searchsorted(cells[place], others, side="right"),
+                        ),
+                        columns=has[place + 1 :],
+                        starts=later - later[0],
+                        pairs=np.array(counts[place + 1 :])[:, None] * float(counts[place]),
+                    )
+                )
+        return cls(algorithms, tuple(sizes), tuple(contests))
 
     def resampled_sums(self, replicates: int, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Sums over environments of P(row > column), of resamples.
 
         Yields:
-            Shape (replicates in this chunk, algorithms, algorithms); only the upper right is
+            Shape (algorithms, algorithms, replicates in this chunk); only the upper right is
             filled in.
         """
         runs, many = sum(self.sizes), len(self.algorithms)
@@ -239,17 +269,19 @@ class _Layout:
         ):
             rows = len(index)
             places = (index + np.arange(rows)[:, None] * runs).ravel()
-            counts = np.bincount(places, minlength=rows * runs).reshape(rows, runs).astype(float)
-            sums: FloatArray = np.zeros((rows, many, many))
-            for begin, has, starts, wins in self.blocks:
-                drawn = counts[:, begin : begin + len(wins)]
-                ends = (*starts[1:], len(wins))
-                for place in range(len(has) - 1):
-                    own, rest = slice(starts[place], ends[place]), slice(ends[place], None)
-                    against = drawn[:, own] @ wins[own, rest]
-                    against *= drawn[:, rest]
-                    later = np.array(starts[place + 1 :]) - ends[place]
-                    sums[:, has[place], list(has[place + 1 :])] += np.add.reduceat(
-                        against, later, axis=1
-                    )
+            drawn = np.bincount(places, minlength=rows * runs).reshape(rows, runs)
+            # How often each run was drawn, resamples side by side: what follows is exact sums of
+            # whole numbers along contiguous rows.
+            times = np.ascontiguousarray(drawn.T, dtype=np.float64)
+            sums: FloatArray = np.zeros((many, many, rows))
+            for contest in self.contests:
+                own = times[contest.own]
+                upto = np.zeros((len(own) + 1, rows))
+                np.cumsum(own, axis=0, out=upto[1:])
+                less, no_more = contest.lower
+                lost = upto[less]  # pairs that the row loses, and again with those that tie
+                lost += upto[no_more]
+                lost *= times[contest.rest]
+                shares = np.add.reduceat(lost, contest.starts, axis=0) / contest.pairs
+                sums[contest.row, contest.columns] += 1 - shares / 2
             yield sums

@@ -99,7 +99,10 @@ def rank_distribution(
         estimates = np.stack(drawn)
     else:
         estimates = np.array(points)[:, None]
-    shares = _shares(estimates if higher_is_better else -estimates)
+    # Ties differ by rounding, as sums of scores are taken in different orders.
+    scale = max(float(np.abs(sample.values).max()) for sample in samples) or 1.0
+    rounded = np.round(estimates / scale, 12)
+    shares = _shares(rounded if higher_is_better else -rounded)
     places = np.arange(1, len(samples) + 1)
     ranks = tuple(
         AlgorithmRanks(name, point, tuple(row.tolist()), float(row @ places))
@@ -112,16 +115,13 @@ def _shares(estimates: FloatArray) -> FloatArray:
     """How often each algorithm takes each rank, shape (algorithms, ranks), rank 1 first.
 
     Args:
-        estimates: Shape (algorithms, replicates), the higher the better.
+        estimates: Shape (algorithms, replicates), the higher the better; ties are equal.
     """
-    # Ties differ by rounding, as sums are taken in different orders.
-    scale = float(np.abs(estimates).max()) or 1.0
-    rounded = np.round(estimates / scale, 12)
-    many, replicates = rounded.shape
+    many, replicates = estimates.shape
     shares = np.zeros((many, many))
-    for row, own in zip(shares, rounded, strict=True):
-        better = (rounded > own).sum(axis=0)
-        tied = (rounded == own).sum(axis=0)
+    for row, own in zip(shares, estimates, strict=True):
+        better = (estimates > own).sum(axis=0)
+        tied = (estimates == own).sum(axis=0)
         counts = np.bincount(better * (many + 1) + tied, minlength=many * (many + 1))
         for first, by_ties in enumerate(counts.reshape(many, many + 1)):
             for ties in np.flatnonzero(by_ties):

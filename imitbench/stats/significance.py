@@ -27,6 +27,7 @@ EXACT_RUNS = 50
 """Up to how many runs or pairs the distribution of rank sums is computed exactly."""
 
 CHUNK_ELEMENTS = 1 << 18
+"""Relabeled runs held at a time, 2 MiB."""
 
 _NORMAL = NormalDist()
 
@@ -167,7 +168,8 @@ def permutation(
     """Permutation test of the difference of means: what if labels meant nothing?
 
     Runs change sides within their environment. Under the hypothesis that both algorithms have
-    the same distribution of scores in each environment, p is exact whatever the distribution.
+    the same distribution of scores in each environment, p is exact whatever the distribution:
+    the share of relabelings whose difference, of either sign, is at least as large.
     All relabelings are counted where there are at most `EXACT_SPLITS`; else they are drawn, and
     the labels as they are count as one more, so that p is never 0.
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -127,6 +128,16 @@ def totals(strata: Strata) -> tuple[FloatArray, FloatArray]:
     below = np.minimum(np.cumsum(weights, axis=-1), len(strata.sizes) / 2)
     parts = np.diff(below, axis=-1, prepend=0.0)
     return parts.sum(axis=-1), (parts * scores).sum(axis=-1)
+
+
+def test_memory_is_bounded_by_chunks_and_not_by_replicates() -> None:
+    scores = {f"env{i}": rng(i).normal(size=20) for i in range(20)}
+    tracemalloc.start()
+    stratified_bootstrap(scores, interquartile_mean, replicates=50_000, rng=rng())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # All resamples at once would be 400 scores each, 160 MB; their 50,000 values are 0.4 MB.
+    assert peak < 8e6
 
 
 def test_the_generator_decides_the_interval() -> None:

@@ -29,7 +29,6 @@ def covers(interval: Interval, truth: float) -> bool:
     return interval.low <= truth <= interval.high
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_aggregates(method: IntervalMethod) -> None:
     generator = np.random.default_rng(1)
@@ -48,10 +47,9 @@ def test_aggregates(method: IntervalMethod) -> None:
         assert 0.93 <= count / EXPERIMENTS <= 0.97, name
 
 
-@pytest.mark.slow
 def test_probability_of_improvement_with_unequal_numbers_of_runs() -> None:
     generator = np.random.default_rng(2)
-    gaps = {"a": -0.5, "b": 0.0, "c": 0.5, "d": 0.8}
+    gaps = {"a": -0.2, "b": 0.6}
     truth = float(np.mean([NORMAL.cdf(gap / math.sqrt(2)) for gap in gaps.values()]))
     covered = 0
     for _ in range(EXPERIMENTS):
@@ -68,7 +66,7 @@ def test_bands_of_profiles_at_each_threshold() -> None:
     truth = np.array([1 - NORMAL.cdf(x) for x in thresholds])
     covered = np.zeros(3)
     for _ in range(EXPERIMENTS):
-        scores = generator.normal(size=(30, 4))
+        scores = generator.normal(size=(50, 3))
         band = performance_profile(scores, thresholds, replicates=REPLICATES, rng=generator)
         covered += (band.low <= truth) & (truth <= band.high)
     assert ((covered / EXPERIMENTS >= 0.93) & (covered / EXPERIMENTS <= 0.97)).all()

@@ -65,6 +65,15 @@ def test_influences_on_a_mean_are_deviations_from_it() -> None:
     np.testing.assert_allclose(second, np.array([-0.5, 0.5]) / 3)
 
 
+@pytest.mark.parametrize("score", [0.17, 0.34, 0.41, 0.68])
+def test_rounding_is_no_influence(score: float) -> None:
+    # The median is the mean of the second environment, whose runs are all equal; with these scores
+    # the mean over what is left when each is left out is off in the last bit.
+    scores = {"a": [-9.0, -8.0], "b": [score] * 7, "c": [2.0, 3.0, 4.0]}
+    for values in influences(Strata.of(scores), median):
+        np.testing.assert_array_equal(values, 0.0)
+
+
 @pytest.mark.parametrize("statistic", STATISTICS.values(), ids=STATISTICS)
 def test_equal_scores_give_an_interval_without_width(statistic: Statistic) -> None:
     scores = {"a": [0.3] * 4, "b": [0.9] * 3}

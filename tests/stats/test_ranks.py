@@ -49,6 +49,17 @@ def test_ties_share_the_ranks_that_they_take_up() -> None:
     assert found.of("x").mean_rank == 1.5
 
 
+def test_equal_aggregates_tie_however_they_were_rounded() -> None:
+    assert 0.7 + 0.7 - 1.4 != 0.1 + 0.2 - 0.3
+    table = {"x": {"a": [0.7, 0.7, -1.4]}, "y": {"a": [0.1, 0.2, -0.3]}}
+    single = {
+        name: {f"env{i}": [score] for i, score in enumerate(cells["a"])}
+        for name, cells in table.items()
+    }
+    found = rank_distribution(single, statistic=mean, rng=rng())
+    assert found.of("x").probabilities == found.of("y").probabilities == (0.5, 0.5)
+
+
 def test_probabilities_are_those_that_can_be_enumerated() -> None:
     # Means of two draws of {0, 1}: above 0.4 with 3/4.
     table = {"x": {"a": [0.0, 1.0]}, "y": {"a": [0.4]}}
