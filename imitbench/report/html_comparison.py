@@ -67,8 +67,8 @@ def profiles(
     over = len(comparison.environments)
     caption = (
         f"Share of runs that score above τ, over the {over} environment{'' if over == 1 else 's'} "
-        "that all of these algorithms have runs on, which weigh equally; failed runs are not "
-        f"among them. Bands are pointwise. {_basis(section, report)}"
+        "that all of these algorithms have runs on, which weigh equally. "
+        f"Bands are pointwise. {_basis(section, report)}"
     )
     chart = tag("div", profile_chart(comparison.profiles, colors), class_="scroll", tabindex="0",
                 role="region", aria_label="Performance profiles")  # fmt: skip
@@ -97,8 +97,8 @@ def improvements(comparison: Comparison, section: Section, report: Report) -> Ma
         rows.append(tag("tr", *row))
     caption = (
         "Probability that a run of the row's algorithm scores above a run of the column's, ties "
-        "counting half, averaged over the environments that the two share; failed runs are not "
-        "counted. Each interval is for its pair alone; bold where 0.5 is outside. "
+        "counting half, averaged over the environments that the two share. "
+        "Each interval is for its pair alone; bold where 0.5 is outside. "
         f"{_basis(section, report)}"
     )
     whole = tag(

@@ -289,7 +289,7 @@ def failures(rows: Sequence[FailureRow]) -> Markup:
         for row in rows
     ]
     caption = (
-        "Failed runs have no score and are in no average; each table counts them. "
-        "`imitbench logs` shows what a run wrote."
+        "Failed runs have no score and are in no average; tables count them. "
+        "The command “imitbench logs” shows what a run wrote."
     )
     return table(columns, found, label="Failed runs", caption=caption, classes="failures", names=3)

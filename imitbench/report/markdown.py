@@ -51,7 +51,7 @@ def escape(value: str) -> str:
 
 
 def _section(section: Section, report: Report) -> list[str]:
-    caption = f"{text.protocol(report)}; {escape(text.reference_versions(section))}."
+    caption = escape(text.conditions(section, report))
     blocks = [
         f"## {escape(section.title)}",
         "### All environments",

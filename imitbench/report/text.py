@@ -94,7 +94,7 @@ def all_seeds(section: Section) -> str:
 
 def conditions(section: Section, report: Report) -> str:
     """How the numbers of a section were made, as a sentence."""
-    sentence = f"{protocol(report)}; {reference_versions(section)}."
+    sentence = f"{protocol(report)}; {reference_versions(section)}; failed runs are left out."
     return sentence[0].upper() + sentence[1:]
 
 
