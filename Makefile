@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: quickstart install test test-all test-slurm lint wheel clean
+.PHONY: quickstart install test test-all test-slurm test-browser lint wheel clean
 
 quickstart: install  ## from a clone to a report
 	$(BIN)/imitbench run --algo bc --suite classic --seeds 3 --jobs 2
@@ -25,6 +25,9 @@ test-all: install  ## with the slow tests
 
 test-slurm: install  ## on a SLURM cluster of one node, which it starts: Debian, as root
 	$(BIN)/python -m pytest -m slurm
+
+test-browser: install  ## the HTML report in Chromium, which must be installed
+	IMITBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser
 
 lint: install
 	$(BIN)/ruff check .

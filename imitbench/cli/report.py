@@ -1,4 +1,4 @@
-"""`imitbench report`: tables made from the results."""
+"""`imitbench report`: tables, pages and figures made from the results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from imitbench.cli import options
 
 if TYPE_CHECKING:
     from imitbench.report.model import Report
+    from imitbench.report.plots import Kind
     from imitbench.store.records import ReferenceRow, RunRow
+    from imitbench.store.run_details import Details
 
 _Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
 REPLICATES = 50_000
@@ -22,16 +24,27 @@ class ReportFormat(str, Enum):
     """Formats of the report."""
 
     md = "md"
+    html = "html"
     csv = "csv"
+    latex = "latex"
+    png = "png"
+    svg = "svg"
+
+
+_PLOTS = (ReportFormat.png, ReportFormat.svg)
 
 
 def report(
     out: options.Out = options.DEFAULT_OUT,
     format: Annotated[
-        ReportFormat, typer.Option("--format", help="Format of the report.")
+        ReportFormat,
+        typer.Option("--format", help="Tables (md, csv, latex), a page (html), plots (png, svg)."),
     ] = ReportFormat.md,
     to: Annotated[
-        str, typer.Option("--to", metavar="FILE", help="Where to write it; - is stdout.")
+        str,
+        typer.Option(
+            "--to", metavar="FILE", help="Where to write it; - is stdout. Plots: a folder."
+        ),
     ] = "-",
     replicates: Annotated[
         int, typer.Option("--replicates", min=100, help="Bootstrap replicates.")
@@ -39,16 +52,16 @@ def report(
 ) -> None:
     """Report raw returns, normalized scores, mean and IQM with 95% intervals.
 
-    Example: imitbench report --out runs --format md --to report.md
+    Example: imitbench report --out runs --format html --to report.html
     """
     from imitbench.cli.output import note
     from imitbench.errors import InputError
-    from imitbench.report.csv_table import render_csv
-    from imitbench.report.markdown import render_markdown
     from imitbench.util.files import atomic_write_text
 
-    built = build(out, replicates=replicates)
-    text = render_csv(built) if format is ReportFormat.csv else render_markdown(built)
+    if format in _PLOTS:
+        _plot(out, format, to, replicates)
+        return
+    text = _written(out, format, replicates)
     if to == "-":
         typer.echo(text, nl=False)
         return
@@ -57,6 +70,45 @@ def report(
     except OSError as error:
         raise InputError(f"--to {to}: cannot be written ({error.strerror})") from error
     note(f"wrote {to}")
+
+
+def _written(out: Path, format: ReportFormat, replicates: int) -> str:
+    from imitbench.report.csv_table import render_csv
+    from imitbench.report.html_page import render_html
+    from imitbench.report.latex import render_latex
+    from imitbench.report.markdown import render_markdown
+
+    built = build(out, replicates=replicates)
+    if format is ReportFormat.html:
+        return render_html(built, _details(out))
+    writers = {
+        ReportFormat.md: render_markdown,
+        ReportFormat.csv: render_csv,
+        ReportFormat.latex: render_latex,
+    }
+    return writers[format](built)
+
+
+def _plot(out: Path, format: ReportFormat, to: str, replicates: int) -> None:
+    from imitbench.cli.output import note
+    from imitbench.errors import InputError
+    from imitbench.report.plots import require_matplotlib, write_plots
+
+    if to == "-":
+        raise InputError(f"--format {format.value} needs a folder: --to DIR")
+    require_matplotlib()
+    built = build(out, replicates=replicates)
+    kind: Kind = "png" if format is ReportFormat.png else "svg"
+    for path in write_plots(built, _details(out), Path(to), kind):
+        note(f"wrote {path}")
+
+
+def _details(out: Path) -> Details:
+    from imitbench.store import database
+    from imitbench.store.run_details import read_details
+
+    with database.reader(out) as connection:
+        return read_details(connection)
 
 
 def build(out: Path, *, suite: str | None = None, replicates: int = REPLICATES) -> Report:
@@ -74,6 +126,7 @@ def build(out: Path, *, suite: str | None = None, replicates: int = REPLICATES) 
     from imitbench.report.tables import build_report
     from imitbench.store import database
     from imitbench.store.collector import collect
+    from imitbench.store.run_details import read_episodes
 
     for left_out in collect(out).quarantined:
         note(f"left out: {left_out.path}: {left_out.reason}")
@@ -82,7 +135,10 @@ def build(out: Path, *, suite: str | None = None, replicates: int = REPLICATES) 
         failures = _of_suite(database.read_failures(connection), suite)
         references = _of_suite(database.read_references(connection), suite)
         measures = _of_suite(database.read_measures(connection), suite)
-    return build_report(scores, failures, references, measures, replicates=replicates)
+        episodes = read_episodes(connection, suite)
+    return build_report(
+        scores, failures, references, measures, replicates=replicates, episodes=episodes
+    )
 
 
 def _of_suite(rows: list[_Row], suite: str | None) -> list[_Row]:

@@ -10,9 +10,6 @@ from imitbench.report.measures import MEANINGS
 from imitbench.report.model import AlgorithmResult, Cell, Report, Section
 from imitbench.store.records import FailureRow
 
-MESSAGE_LENGTH = 300
-"""Characters of an error message that are shown; the database holds all of it."""
-
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MARKUP = re.compile(
     r"[\\`*\[\]|~$!#]"  # code, emphasis, links, table cells, strikethrough, formulas
@@ -54,7 +51,7 @@ def escape(value: str) -> str:
 
 
 def _section(section: Section, report: Report) -> list[str]:
-    caption = f"{text.protocol(report)}; {escape(text.reference_versions(section))}."
+    caption = escape(text.conditions(section, report))
     blocks = [
         f"## {escape(section.title)}",
         "### All environments",
@@ -160,9 +157,7 @@ def _failures(failures: Sequence[FailureRow]) -> str:
     header = ("Suite", "Environment", "Algorithm", "Seed", "Phase", "Error", "Message", "Run")
     rows = []
     for row in failures:
-        message = text.one_line(row.message)
-        if len(message) > MESSAGE_LENGTH:
-            message = message[:MESSAGE_LENGTH] + "…"
+        message = text.message(row.message)
         values = (row.suite, row.env, row.algo, str(row.seed), row.phase, row.error_type, message)
         rows.append(tuple(escape(value) for value in (*values, row.run_id)))
     return _table(header, rows, names=len(header))

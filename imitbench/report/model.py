@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from imitbench.stats.bootstrap import Interval
-from imitbench.store.records import FailureRow, ReferenceRow
+from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
 
 RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)
@@ -153,6 +153,7 @@ class Section:
         references: Returns that map to 0 and 1, by environment and version.
         notes: Sentences on whatever the tables alone would hide.
         measured: Further measurements by environment, algorithm and name.
+        runs: The completed runs that its numbers are made of, by environment, algorithm and seed.
     """
 
     suite: str
@@ -162,6 +163,7 @@ class Section:
     references: tuple[ReferenceRow, ...]
     notes: tuple[str, ...]
     measured: tuple[Measured, ...] = ()
+    runs: tuple[ScoreRow, ...] = ()
 
     @property
     def title(self) -> str:

@@ -133,9 +133,19 @@ def _suite_sections(
                 measured=summarize(
                     [row for row in measures if row.algo in ANCHORS or _belongs(row, group)]
                 ),
+                runs=_shown(ranked, [*runs, *anchors], environments),
             )
         )
     return sections
+
+
+def _shown(
+    results: Sequence[AlgorithmResult], rows: Sequence[ScoreRow], environments: Sequence[str]
+) -> tuple[ScoreRow, ...]:
+    """The runs behind the cells, in the order of these."""
+    places = {result.algorithm: place for place, result in enumerate(results)}
+    shown = [row for row in rows if row.env in environments]
+    return tuple(sorted(shown, key=lambda row: (row.env, places[row.algo], row.seed, row.run_id)))
 
 
 def _failure_order(row: FailureRow) -> tuple[str | int, ...]:

@@ -12,11 +12,19 @@ EMPTY = (
     "No results: there is neither a completed nor a failed run here. `imitbench run` makes some."
 )
 SCORE_DIGITS = 3
+MESSAGE_LENGTH = 300
+"""Characters of an error message that are shown; the database holds all of it."""
 
 
 def one_line(text: str) -> str:
     """Makes foreign text safe to print: one line, without control or formatting characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def message(text: str) -> str:
+    """An error message on one line, not too long."""
+    line = one_line(text)
+    return line if len(line) <= MESSAGE_LENGTH else line[:MESSAGE_LENGTH] + "…"
 
 
 def fixed(value: float | None, digits: int) -> str:
@@ -76,6 +84,18 @@ def seeds(result: AlgorithmResult) -> str:
         return "reference"
     fewest, most = result.seeds
     return str(fewest) if fewest == most else f"{fewest}-{most}"
+
+
+def all_seeds(section: Section) -> str:
+    """Seeds per environment of what was run: `5`, or `4-5, 10` where algorithms differ."""
+    counts = {result.seeds: seeds(result) for result in section.algorithms if result.kind == "run"}
+    return ", ".join(counts[each] for each in sorted(counts)) or "none"
+
+
+def conditions(section: Section, report: Report) -> str:
+    """How the numbers of a section were made, as a sentence."""
+    sentence = f"{protocol(report)}; {reference_versions(section)}; failed runs are left out."
+    return sentence[0].upper() + sentence[1:]
 
 
 def label(result: AlgorithmResult) -> str:

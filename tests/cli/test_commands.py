@@ -172,6 +172,26 @@ def test_report_goes_to_stdout_or_a_file(imitbench, results, tmp_path):
     assert {row["algorithm"] for row in rows} >= {"bc", "random", "expert"}
 
 
+def test_a_report_is_a_page_or_latex_on_request(imitbench, results, tmp_path):
+    imitbench("report", "--format", "html", "--to", tmp_path / "report.html", cwd=results)
+    page = (tmp_path / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "batch_size" in page
+    printed = imitbench("report", "--format", "latex", cwd=results).out
+    assert "\\toprule" in printed
+    assert "Pendulum-v1" in printed
+
+
+def test_a_report_is_figures_on_request(imitbench, refused, results, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "plots"
+    answer = imitbench("report", "--format", "svg", "--to", folder, cwd=results)
+    assert f"wrote {folder / 'classic-intervals.svg'}" in answer.err
+    assert (folder / "classic-curve-bc-loss.svg").is_file()
+    line = refused("report", "--format", "png", cwd=results)
+    assert line == "error: --format png needs a folder: --to DIR"
+
+
 def test_cards_are_listed_and_shown(imitbench):
     assert "bc" in imitbench("algos").out
     assert "batch_size" in imitbench("algos", "bc").out

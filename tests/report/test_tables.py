@@ -280,3 +280,16 @@ def test_the_seed_decides_the_intervals(rows: list[ScoreRow], report: Report) ->
 
 def test_no_rows_make_no_section(references: list[ReferenceRow]) -> None:
     assert build([], [], references).sections == ()
+
+
+def test_sections_keep_the_runs_that_their_cells_are_made_of(report: Report) -> None:
+    (section,) = report.sections
+    for result in section.algorithms:
+        for cell in result.cells:
+            runs = [
+                row
+                for row in section.runs
+                if (row.algo, row.env) == (result.algorithm, cell.environment)
+            ]
+            assert len(runs) == (cell.runs if cell.kind == "run" else 0)
+            assert [row.seed for row in runs] == sorted(row.seed for row in runs)

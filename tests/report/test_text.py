@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from imitbench.report.text import fixed, raw, score
+from imitbench.report.model import Report
+from imitbench.report.text import all_seeds, conditions, fixed, message, raw, score
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,18 @@ def test_there_is_no_minus_zero() -> None:
     assert fixed(-0.0001, 3) == "0.000"
     assert fixed(-0.0, 0) == "0"
     assert fixed(-0.0006, 3) == "-0.001"
+
+
+def test_seeds_of_all_algorithms_are_told_once(report: Report) -> None:
+    assert all_seeds(report.sections[0]) == "2, 2-3, 3"
+
+
+def test_conditions_are_a_sentence(report: Report) -> None:
+    said = conditions(report.sections[0], report)
+    assert said.startswith("50 episodes, stochastic policy; ")
+    assert said.endswith("references version 1.0; failed runs are left out.")
+
+
+def test_messages_are_one_line_and_not_too_long() -> None:
+    assert message("a\nb") == "a b"
+    assert message("x" * 301) == "x" * 300 + "…"

@@ -1,0 +1,160 @@
+"""Single figures of the report, drawn with matplotlib, which is imported when they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from imitbench.report import text
+from imitbench.report.comparison import Comparison
+from imitbench.report.model import Report, Section
+from imitbench.report.palette import PALETTE, color_numbers
+from imitbench.stats.curves import RunCurve, common_steps, shared_range
+from imitbench.stats.improvement import ImprovementMatrix
+from imitbench.store.run_details import Curve, Details
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+GRAY = "#7a8594"
+LONGEST = 40
+LEGEND_COLUMNS = 4
+PANEL = 2.3
+"""Height of a panel of curves, in inches."""
+
+
+def algorithm_colors(report: Report) -> dict[str, str]:
+    """The color of each algorithm, those of the HTML report; anchors are gray."""
+    return {name: PALETTE[number] for name, number in color_numbers(report).items()}
+
+
+def intervals(section: Section, colors: Mapping[str, str], width: float) -> Figure:
+    """IQM with its interval, and mean, of each algorithm."""
+    shown = [result for result in section.algorithms if result.iqm is not None]
+    figure, axes = _figure(width, 0.3 * len(shown) + 0.7)
+    for place, result in enumerate(shown):
+        color = colors.get(result.algorithm, GRAY)
+        assert result.iqm is not None
+        if result.iqm.known:
+            ends = (result.iqm.low, result.iqm.high)
+            axes.plot(ends, (place, place), color=color, linewidth=4, alpha=0.5)
+        if result.mean is not None:
+            axes.plot(result.mean.point, place, "|", color=color, markersize=11)
+        axes.plot(result.iqm.point, place, "o", color=color, markeredgecolor="white")
+    for anchor in (0.0, 1.0):
+        axes.axvline(anchor, color="0.75", linestyle=(0, (3, 3)), linewidth=0.8, zorder=0)
+    axes.set_yticks(range(len(shown)), [_name(text.label(result)) for result in shown])
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    axes.set_xlabel("score")
+    return figure
+
+
+def profiles(comparison: Comparison, colors: Mapping[str, str], width: float) -> Figure:
+    """Performance profiles with their bands."""
+    figure, axes = _figure(width, 3.2)
+    handles = []
+    for name, band in comparison.profiles.items():
+        if band.known:
+            axes.fill_between(band.at, band.low, band.high, color=colors[name], alpha=0.15, lw=0)
+        handles += axes.plot(band.at, band.values, color=colors[name], linewidth=1.8)
+    axes.set(xlabel="score τ", ylabel="share of runs above τ", ylim=(-0.02, 1.02))
+    _legend(figure, handles, list(comparison.profiles))
+    return figure
+
+
+def improvement(matrix: ImprovementMatrix, width: float) -> Figure:
+    """Probability of improvement of each pair, the likelier winner first."""
+    pairs = []
+    for first, second in combinations(matrix.algorithms, 2):
+        pair = matrix.of(first, second)
+        pairs.append(pair if not pair.probability.point < 0.5 else pair.reversed())
+    pairs = [pair for pair in pairs if math.isfinite(pair.probability.point)]
+    figure, axes = _figure(width, 0.3 * len(pairs) + 0.7)
+    for place, pair in enumerate(pairs):
+        seen = pair.probability
+        if seen.known:
+            axes.plot((seen.low, seen.high), (place, place), color=PALETTE[0], lw=4, alpha=0.5)
+        axes.plot(seen.point, place, "o", color=PALETTE[0], markeredgecolor="white")
+    axes.axvline(0.5, color="0.6", linestyle=(0, (3, 3)), linewidth=0.8, zorder=0)
+    axes.set_yticks(
+        range(len(pairs)), [f"{_name(pair.first)} > {_name(pair.second)}" for pair in pairs]
+    )
+    axes.set_ylim(max(1, len(pairs)) - 0.5, -0.5)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel("probability of improvement")
+    return figure
+
+
+def curves(
+    section: Section, details: Details, metric: str, colors: Mapping[str, str], width: float
+) -> Figure:
+    """One metric while training, a panel for each environment that has it."""
+    found: dict[str, dict[str, list[Curve]]] = {}
+    for row in section.runs:
+        curve = details.curves.get(row.run_id, {}).get(metric)
+        if curve is not None:
+            found.setdefault(row.env, {}).setdefault(row.algo, []).append(curve)
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, PANEL * rows + 0.5), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    handles = {}
+    for axes, (environment, algorithms) in zip(grid, sorted(found.items()), strict=False):
+        for name, members in algorithms.items():
+            handles[name] = _curves(axes, members, colors.get(name, GRAY))
+        axes.set_title(_name(environment), fontsize=8.5)
+        axes.tick_params(labelsize=7.5)
+        axes.set_xlabel("training step", fontsize=8)
+    for axes in grid[len(found) :]:
+        axes.set_axis_off()
+    grid[0].set_ylabel(_name(metric), fontsize=8)
+    _legend(figure, list(handles.values()), list(handles))
+    return figure
+
+
+def _curves(axes: Axes, members: Sequence[Curve], color: str) -> Line2D:
+    """Draws the runs of one algorithm and their mean; returns what stands for them."""
+    runs = []
+    for curve in members:
+        steps, values = np.array(curve.steps, float), np.array(curve.values, float)
+        usable = np.isfinite(values) & np.concatenate([[True], np.diff(steps) > 0])
+        if usable.any():
+            runs.append(RunCurve(steps[usable], values[usable]))
+    known = len(runs) > 1 and shared_range({"": runs})[0] <= shared_range({"": runs})[1]
+    for run in runs:
+        width, alpha = (0.7, 0.35) if known else (1.6, 1.0)
+        axes.plot(run.steps, run.scores, color=color, linewidth=width, alpha=alpha)
+    at = common_steps({"": runs}, count=101) if known else np.array([])
+    mean = [np.interp(at, run.steps, run.scores) for run in runs] if known else [at]
+    (handle,) = axes.plot(at, np.mean(mean, axis=0), color=color, linewidth=1.8)
+    return handle
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _legend(figure: Figure, handles: Sequence[Line2D], names: Sequence[str]) -> None:
+    """Says which line is whose; whoever adds the caption makes room for it."""
+    labels = [_name(name) for name in names]
+    figure.legend(
+        handles, labels, loc="lower left", ncols=LEGEND_COLUMNS, frameon=False, fontsize=7.5
+    )
+
+
+def _name(value: str) -> str:
+    """A name that fits beside an axis, and that no underscore keeps out of a legend."""
+    line = text.one_line(value)
+    line = line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    return f"\u200b{line}" if line.startswith("_") else line

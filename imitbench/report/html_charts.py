@@ -1,0 +1,161 @@
+"""Charts of the HTML report as SVG; colors come from the style sheet, so both themes have them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from imitbench.report import text
+from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.model import Section
+from imitbench.stats.bands import Band
+from imitbench.stats.intervals import Interval
+
+_MARGIN = 0.04
+_WIDTH, _HEIGHT = 640, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 46
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Scores along an axis.
+
+    Attributes:
+        low: Score at its left end.
+        high: Score at its right end.
+    """
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, section: Section) -> Scale:
+        """An axis that holds 0, 1 and every interval of a section."""
+        ends = [0.0, 1.0]
+        for result in section.algorithms:
+            for interval in (result.iqm, result.mean):
+                if interval is not None:
+                    ends += [interval.point, interval.low, interval.high]
+        known = [end for end in ends if math.isfinite(end)]
+        low, high = min(known), max(known)
+        margin = _MARGIN * (high - low)
+        return cls(low - margin, high + margin)
+
+    def share(self, score: float) -> float:
+        """Where a score stands, from 0 to 1."""
+        return min(1.0, max(0.0, (score - self.low) / (self.high - self.low)))
+
+    def percent(self, score: float) -> str:
+        """Where a score stands, for SVG that is as wide as there is room."""
+        return f"{100 * self.share(score):.2f}%"
+
+    def ticks(self) -> list[float]:
+        """Round numbers on the axis, at most six."""
+        raw = (self.high - self.low) / 5
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(power * unit for unit in (1, 2, 5, 10) if power * unit >= raw)
+        first = math.ceil(self.low / step)
+        return [round(k * step, 10) for k in range(first, math.floor(self.high / step) + 1)]
+
+
+def axis(scale: Scale) -> Markup:
+    """The axis above a column of strips."""
+    marks = [
+        tag("text", format(tick, ".4g"), x=scale.percent(tick), y="14", text_anchor="middle")
+        for tick in scale.ticks()
+    ]
+    hidden = tag("span", "IQM and mean score, drawn", class_="hidden")
+    return join(hidden, tag("svg", *marks, class_="strip axis", aria_hidden="true"))
+
+
+def strip(
+    iqm: Interval | None, mean: Interval | None, scale: Scale, name: str, color: int | None
+) -> Markup:
+    """An interval plot of one row, as wide as its cell."""
+    said = f"{name}: IQM {_said(iqm)}, mean {_said(mean)}"
+    lines = [
+        tag("line", x1=place, x2=place, y1="0", y2="100%", class_="anchor")
+        for place in (scale.percent(0.0), scale.percent(1.0))
+    ]
+    if iqm is not None and iqm.known:
+        ends = {"x1": scale.percent(iqm.low), "x2": scale.percent(iqm.high)}
+        lines.append(tag("line", **ends, y1="50%", y2="50%", class_="bar"))
+    if mean is not None and math.isfinite(mean.point):
+        place = scale.percent(mean.point)
+        lines.append(tag("line", x1=place, x2=place, y1="25%", y2="75%", class_="tick"))
+    if iqm is not None and math.isfinite(iqm.point):
+        lines.append(tag("circle", cx=scale.percent(iqm.point), cy="50%", r="4.5", class_="dot"))
+    classes = "strip" if color is None else f"strip c{color}"
+    return tag("svg", tag("title", said), *lines, class_=classes, role="img")
+
+
+def _said(interval: Interval | None) -> str:
+    if interval is None:
+        return text.NOTHING
+    point = text.score(interval.point)
+    if not interval.known:
+        return point
+    return f"{point}, from {text.score(interval.low)} to {text.score(interval.high)}"
+
+
+def profile_chart(profiles: Mapping[str, Band], colors: Mapping[str, int]) -> Markup:
+    """Performance profiles with their bands."""
+    at = next(iter(profiles.values())).at
+    scale = Scale(float(at[0]), float(at[-1]))
+
+    def x(score: float) -> float:
+        return _LEFT + scale.share(score) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(share: float) -> float:
+        return _TOP + (1 - share) * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = [*_grid(scale, x, y)]
+    for name, band in profiles.items():
+        if band.known:
+            points = [*zip(at, band.high, strict=True), *zip(at[::-1], band.low[::-1], strict=True)]
+            path = _points((x(s), y(v)) for s, v in points)
+            parts.append(tag("polygon", points=path, class_=f"band c{colors[name]}"))
+    for name, band in profiles.items():
+        path = _points((x(s), y(v)) for s, v in zip(at, band.values, strict=True))
+        title = tag("title", name)
+        parts.append(tag("polyline", title, points=path, class_=f"curve c{colors[name]}"))
+    said = "; ".join(
+        f"{name}: {_above(band, 0.5)} above 0.5, {_above(band, 0.9)} above 0.9"
+        for name, band in profiles.items()
+    )
+    title, detail = tag("title", "Performance profiles"), tag("desc", f"Share of runs. {said}.")
+    box = f"0 0 {_WIDTH} {_HEIGHT}"
+    return tag("svg", title, detail, *parts, viewBox=box, role="img", class_="chart")
+
+
+def _above(band: Band, score: float) -> str:
+    return f"{np.interp(score, band.at, band.values):.0%}"
+
+
+def _points(pairs: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
+
+
+def _grid(scale: Scale, x: Callable[[float], float], y: Callable[[float], float]) -> list[Markup]:
+    """Lines, numbers and names of both axes."""
+    left, right, bottom = x(scale.low), x(scale.high), y(0.0)
+    parts = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        parts.append(tag("line", x1=left, x2=right, y1=y(share), y2=y(share), class_="grid"))
+        number = format(share, ".2f")
+        parts.append(tag("text", number, x=left - 8, y=y(share) + 4, text_anchor="end"))
+    for tick in scale.ticks():
+        number = format(tick, ".4g")
+        parts.append(tag("text", number, x=x(tick), y=bottom + 18, text_anchor="middle"))
+    middle = (left + right) / 2
+    parts.append(tag("text", "score τ", x=middle, y=bottom + 38, text_anchor="middle"))
+    return parts
+
+
+def legend(names: Iterable[str], colors: Mapping[str, int]) -> Markup:
+    """Which color stands for which algorithm."""
+    entries = [tag("li", named(name, "spotted", f"c{colors[name]}")) for name in names]
+    return tag("ul", *entries, class_="legend")

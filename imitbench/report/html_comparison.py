@@ -1,0 +1,133 @@
+"""Parts of the HTML report that set algorithms against each other."""
+
+from __future__ import annotations
+
+import math
+
+from imitbench.report import text
+from imitbench.report.comparison import Comparison
+from imitbench.report.html_charts import legend, profile_chart
+from imitbench.report.html_tables import captioned
+from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.model import Report, Section
+from imitbench.stats.improvement import Improvement
+
+SHADES = 10
+
+
+def score_matrix(section: Section, report: Report, place: int) -> Markup:
+    """Mean scores at a glance, environments down and algorithms across, shaded from 0 to 1.
+
+    Each environment links to where it is drilled into.
+    """
+    head = [tag("th", "Environment", scope="col")]
+    head += [tag("th", named(result.algorithm), scope="col") for result in section.algorithms]
+    rows = []
+    for number, environment in enumerate(section.environments):
+        link = tag("a", named(environment), href=f"#s{place}-e{number}")
+        row = [tag("th", link, scope="row")]
+        for result in section.algorithms:
+            cell = result.cells[number]
+            shown: str = text.score(cell.score)
+            if cell.failures:
+                shown = join(shown, " ", tag("span", f"{cell.failures} failed", class_="bad"))
+            row.append(tag("td", shown, class_=shade(cell.score)))
+        rows.append(tag("tr", *row))
+    caption = (
+        "Mean score of each algorithm on each environment: 0 is the random reference, 1 the "
+        f"expert. Environments lead to their runs and curves. {_basis(section, report)}"
+    )
+    whole = tag(
+        "table",
+        captioned(caption),
+        tag("thead", tag("tr", *head)),
+        tag("tbody", *rows),
+        class_="matrix",
+    )
+    return tag(
+        "div", whole, class_="scroll", role="region", aria_label="Scores at a glance", tabindex="0"
+    )
+
+
+def _basis(section: Section, report: Report) -> str:
+    return f"Seeds: {text.all_seeds(section)}. {text.conditions(section, report)}"
+
+
+def shade(value: float | None) -> str | None:
+    """CSS class of a share: `h0` for 0 and below to `h10` for 1 and above."""
+    if value is None or not math.isfinite(value):
+        return None
+    return f"h{round(SHADES * min(1.0, max(0.0, value)))}"
+
+
+def profiles(
+    comparison: Comparison, section: Section, report: Report, colors: dict[str, int]
+) -> Markup:
+    """Performance profiles, with what they are."""
+    over = len(comparison.environments)
+    caption = (
+        f"Share of runs that score above τ, over the {over} environment{'' if over == 1 else 's'} "
+        "that all of these algorithms have runs on, which weigh equally. "
+        f"Bands are pointwise. {_basis(section, report)}"
+    )
+    chart = tag("div", profile_chart(comparison.profiles, colors), class_="scroll", tabindex="0",
+                role="region", aria_label="Performance profiles")  # fmt: skip
+    return tag(
+        "figure",
+        legend(comparison.profiles, colors),
+        chart,
+        tag("figcaption", caption),
+    )
+
+
+def improvements(comparison: Comparison, section: Section, report: Report) -> Markup:
+    """Probabilities of improvement of all pairs."""
+    matrix = comparison.improvement
+    assert matrix is not None
+    head = [tag("th", "Row better than column", scope="col")]
+    head += [tag("th", named(name), scope="col") for name in matrix.algorithms]
+    rows = []
+    for first in matrix.algorithms:
+        row = [tag("th", named(first), scope="row")]
+        for second in matrix.algorithms:
+            if first == second:
+                row.append(tag("td", "—", class_="self"))
+            else:
+                row.append(_pair(matrix.of(first, second)))
+        rows.append(tag("tr", *row))
+    caption = (
+        "Probability that a run of the row's algorithm scores above a run of the column's, ties "
+        "counting half, averaged over the environments that the two share. "
+        "Each interval is for its pair alone; bold where 0.5 is outside. "
+        f"{_basis(section, report)}"
+    )
+    whole = tag(
+        "table",
+        captioned(caption),
+        tag("thead", tag("tr", *head)),
+        tag("tbody", *rows),
+        class_="matrix pairs",
+    )
+    return tag("div", whole, class_="scroll", role="region", tabindex="0",
+               aria_label="Probability of improvement")  # fmt: skip
+
+
+def _pair(pair: Improvement) -> Markup:
+    seen = pair.probability
+    if not math.isfinite(seen.point):
+        return tag("td", text.NOTHING, title="no environment has runs of both")
+    decided = seen.known and not seen.low <= 0.5 <= seen.high
+    ends = (
+        f"[{text.fixed(seen.low, 2)}, {text.fixed(seen.high, 2)}]"
+        if seen.known
+        else f"[{text.NOTHING}]"
+    )
+    over = len(pair.coverage.environments)
+    return tag(
+        "td",
+        tag("strong" if decided else "span", text.fixed(seen.point, 2)),
+        Markup("<br>"),
+        tag("span", ends, class_="ends"),
+        class_=shade(seen.point),
+        title=f"over {over} environment{'' if over == 1 else 's'}",
+    )

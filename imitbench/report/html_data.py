@@ -1,0 +1,136 @@
+"""What the HTML report's script draws from: single runs, their origin and their curves, as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from imitbench.report import text
+from imitbench.report.markup import Markup
+from imitbench.report.model import Report
+from imitbench.store.records import Provenance, ScoreRow
+from imitbench.store.run_details import Details
+
+DIGITS = 7
+
+
+def data_element(report: Report, details: Details, colors: dict[str, int]) -> Markup:
+    """A script element of data, which browsers never run.
+
+    Args:
+        report: What the page shows.
+        details: More on its runs.
+        colors: Color of each algorithm that has one.
+
+    Returns:
+        The element; no text in it can end it.
+    """
+    document = json.dumps(
+        _plain(_payload(report, details, colors)),
+        separators=(",", ":"),
+        ensure_ascii=True,
+        allow_nan=False,
+    )
+    for mark in "<>&":
+        document = document.replace(mark, f"\\u{ord(mark):04x}")
+    return Markup(f'<script type="application/json" id="data">{document}</script>')
+
+
+def published(provenance: Provenance) -> dict[str, Any]:
+    """A provenance without the host's name, which published results do not have either."""
+    return provenance.model_dump(exclude={"host"})
+
+
+def _payload(report: Report, details: Details, colors: dict[str, int]) -> dict[str, Any]:
+    names: dict[str, int] = {}
+    metrics: dict[str, int] = {}
+    origins: dict[str, int] = {}
+    places: dict[str, int] = {}
+    runs: list[dict[str, Any]] = []
+    for section in report.sections:
+        for row in section.runs:
+            if row.run_id not in places:
+                places[row.run_id] = len(runs)
+                runs.append(_run(row, details, names, metrics, origins))
+    sections = [
+        {
+            "environments": [
+                {
+                    "name": environment,
+                    "references": [
+                        {"version": row.version, "random": row.random, "expert": row.expert}
+                        for row in section.references
+                        if row.env == environment
+                    ],
+                    "runs": [places[row.run_id] for row in section.runs if row.env == environment],
+                }
+                for environment in section.environments
+            ],
+        }
+        for section in report.sections
+    ]
+    return {
+        "algorithms": [{"name": name, "color": colors.get(name)} for name in names],
+        "metrics": list(metrics),
+        "origins": [json.loads(origin) for origin in origins],
+        "runs": runs,
+        "sections": sections,
+    }
+
+
+def _run(
+    row: ScoreRow,
+    details: Details,
+    names: dict[str, int],
+    metrics: dict[str, int],
+    origins: dict[str, int],
+) -> dict[str, Any]:
+    """One run; names, metrics and origins are numbered as they come."""
+    run: dict[str, Any] = {
+        "id": row.run_id,
+        "algorithm": names.setdefault(row.algo, len(names)),
+        "seed": row.seed,
+        "raw": row.raw_return,
+        "score": row.score,
+        "deterministic": row.score_deterministic,
+        "length": row.mean_length,
+        "steps": row.env_steps,
+        "wall": row.wall_s,
+        "finished": row.finished_at,
+    }
+    detail = details.runs.get(row.run_id)
+    if detail is not None:
+        origin = json.dumps(published(detail.provenance), sort_keys=True)
+        run |= {
+            "spread": detail.return_std,
+            "rawDeterministic": detail.deterministic_return,
+            "termination": detail.termination_rate,
+            "train": detail.train_s,
+            "started": detail.started_at,
+            "origin": origins.setdefault(origin, len(origins)),
+            "spec": detail.spec.model_dump(mode="json", exclude={"schema_version"}),
+        }
+    run["curves"] = [
+        {
+            "metric": metrics.setdefault(metric, len(metrics)),
+            "steps": curve.steps,
+            "values": curve.values,
+            "points": curve.points,
+        }
+        for metric, curve in sorted(details.curves.get(row.run_id, {}).items())
+    ]
+    return run
+
+
+def _plain(value: Any) -> Any:
+    """Data that JSON can hold and a page can show: numbers finite and short, text on one line."""
+    if isinstance(value, str):
+        return text.one_line(value)
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {text.one_line(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,271 @@
+"""The report as one HTML file that needs nothing else, offline as online."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from importlib.resources import files
+from typing import Any
+
+from imitbench import __version__
+from imitbench.report import html_comparison, html_tables, text
+from imitbench.report.comparison import Comparison, compare_section
+from imitbench.report.html_charts import Scale
+from imitbench.report.html_data import data_element, published
+from imitbench.report.html_tables import Column, Entry
+from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.model import ANCHORS, Report, Section
+from imitbench.report.palette import color_numbers
+from imitbench.store.run_details import Details
+
+SCRIPTS = ("theme.js", "elements.js", "tables.js", "charts.js", "drill.js", "start.js")
+
+
+def render_html(report: Report, details: Details | None = None) -> str:
+    """Writes the report as a page for browsers.
+
+    The page is the same for the same results: it holds no time of its own. It loads nothing, and
+    its security policy keeps it from doing so, and from running any script but its own.
+
+    Args:
+        report: What to say.
+        details: Single runs and learning curves to drill into; without, there are scores alone.
+
+    Returns:
+        HTML with everything inside. Names and messages from runs stay text.
+    """
+    known = details if details is not None else Details()
+    colors = color_numbers(report)
+    comparisons = [compare_section(section, report.method) for section in report.sections]
+    main: list[Markup] = []
+    if not report.sections:
+        main.append(tag("p", text.EMPTY))
+    for place, section in enumerate(report.sections):
+        main.append(_section(place, section, report, colors, comparisons[place]))
+    if report.failures:
+        heading = tag("h2", "Failed runs", id="failures-title")
+        block = html_tables.failures(report.failures)
+        main.append(_block("failures", heading, block))
+    if known.runs:
+        main.append(_provenance(known))
+    style, script = _asset("report.css"), _script()
+    body = join(
+        tag("a", "Skip to the results", href="#results", class_="skip"),
+        _header(report, bool(known.runs)),
+        tag("main", *main, id="results"),
+        tag("footer", tag("p", f"Made by imitbench {__version__}. {_sentence(report)}")),
+        tag("dialog", id="run", aria_labelledby="run-title"),
+        data_element(report, known, colors),
+        Markup(f"<script>{script}</script>"),
+    )
+    head = join(
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="generator", content=f"imitbench {__version__}"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", _title(report)),
+        tag("link", rel="icon", href="data:,"),
+        Markup(f"<style>{style}</style>"),
+    )
+    page = tag("html", tag("head", head), tag("body", body), lang="en")
+    return f"<!doctype html>\n{page}\n"
+
+
+def _asset(name: str) -> str:
+    return (files("imitbench.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    parts = "\n".join(_asset(name) for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing but this style and this script, and no connection to anywhere."""
+    hashes = []
+    for content in (style, script):
+        digest = hashlib.sha256(content.encode("utf-8")).digest()
+        hashes.append(f"'sha256-{base64.b64encode(digest).decode('ascii')}'")
+    return (
+        f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _title(report: Report) -> str:
+    suites = dict.fromkeys(section.suite for section in report.sections)
+    return " · ".join(["imitbench report", *suites])
+
+
+def _sentence(report: Report) -> str:
+    protocol = text.protocol(report)
+    return protocol[0].upper() + protocol[1:] + "."
+
+
+def _header(report: Report, has_provenance: bool) -> Markup:
+    links = [
+        tag("a", section.title, href=f"#s{place}") for place, section in enumerate(report.sections)
+    ]
+    if report.failures:
+        links.append(tag("a", "Failed runs", href="#failures"))
+    if has_provenance:
+        links.append(tag("a", "Provenance", href="#provenance"))
+    themes = [
+        tag("option", label, value=value)
+        for value, label in (("", "System"), ("light", "Light"), ("dark", "Dark"))
+    ]
+    picker = tag("label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme")
+    runs = {row.run_id for section in report.sections for row in section.runs}
+    algorithms = {
+        result.algorithm for section in report.sections for result in section.algorithms
+    } - set(ANCHORS)
+    environments = {env for section in report.sections for env in section.environments}
+    facts = [
+        _fact(len(runs), "completed run"),
+        _fact(len(report.failures), "failed run", bad=bool(report.failures)),
+        _fact(len(algorithms), "algorithm"),
+        _fact(len(environments), "environment"),
+    ]
+    return tag(
+        "header",
+        tag("div", tag("p", "imitbench", class_="brand"), picker, class_="bar"),
+        tag("h1", "Report"),
+        tag("ul", *facts, class_="facts"),
+        tag("nav", *links, aria_label="Sections"),
+        class_="top",
+    )
+
+
+def _fact(count: int, what: str, *, bad: bool = False) -> Markup:
+    number = tag("strong", f"{count:,}", class_="bad" if bad else None)
+    return tag("li", number, f" {what}{'' if count == 1 else 's'}")
+
+
+def _block(id_: str, heading: Markup, *content: Markup) -> Markup:
+    return tag("section", heading, *content, id=id_, aria_labelledby=f"{id_}-title", class_="block")
+
+
+def _section(
+    place: int,
+    section: Section,
+    report: Report,
+    colors: dict[str, int],
+    comparison: Comparison | None,
+) -> Markup:
+    """Everything on the runs of one suite that may be compared."""
+    scale = Scale.of(section)
+    parts = [_notes(section), html_tables.aggregates(section, report, colors, scale)]
+    parts += [tag("h3", "Scores at a glance"), html_comparison.score_matrix(section, report, place)]
+    if comparison is not None and (comparison.profiles or comparison.improvement):
+        sides = []
+        if comparison.profiles:
+            chart = html_comparison.profiles(comparison, section, report, colors)
+            sides.append(tag("div", tag("h3", "Performance profiles"), chart))
+        if comparison.improvement is not None:
+            pairs = html_comparison.improvements(comparison, section, report)
+            sides.append(tag("div", tag("h3", "Probability of improvement"), pairs))
+        parts.append(tag("div", *sides, class_="pair"))
+    parts += [
+        tag("h3", "By environment"),
+        _filter(f"s{place}-cells"),
+        tag("div", html_tables.cells(section, report, colors), id=f"s{place}-cells"),
+        tag("h3", "Curves and single runs"),
+        *(_drill(place, number, section) for number in range(len(section.environments))),
+    ]
+    if section.measured:
+        parts += [tag("h3", "Further measurements"), html_tables.measured(section)]
+    if section.references:
+        parts += [tag("h3", "References"), html_tables.references(section)]
+    return _block(f"s{place}", _heading(place, section), *parts)
+
+
+def _heading(place: int, section: Section) -> Markup:
+    """The suite, and what its runs share as small labels; read out as one title."""
+    suite, _, shared = section.title.partition(": ")
+    if not section.title.startswith(f"{section.suite}: "):
+        suite, shared = section.title, ""
+    else:
+        suite, shared = section.suite, section.title[len(section.suite) + 2 :]
+    chips = tag("span", shared, class_="shared") if shared else Markup("")
+    return tag("h2", suite, " ", chips, id=f"s{place}-title")
+
+
+def _notes(section: Section) -> Markup:
+    if not section.notes:
+        return Markup("")
+    notes = tag("ul", *(tag("li", note) for note in section.notes))
+    count = len(section.notes)
+    summary = tag("summary", f"{count} note{'' if count == 1 else 's'} on reading these numbers")
+    return tag("details", summary, notes, class_="notes", open=True)
+
+
+def _filter(target: str) -> Markup:
+    """A field that the script brings to life; without it, there is none."""
+    field = tag("input", type="search", data_filter=target, placeholder="environment or algorithm")
+    count = tag("output", aria_live="polite")
+    return tag("p", tag("label", "Filter ", field), " ", count, class_="filter", hidden=True)
+
+
+def _drill(place: int, number: int, section: Section) -> Markup:
+    """What opens into the runs on one environment; the script fills it when it is opened."""
+    environment = section.environments[number]
+    runs = sum(row.env == environment for row in section.runs)
+    failed = sum(result.cells[number].failures for result in section.algorithms)
+    said = f"{runs} run{'' if runs == 1 else 's'}"
+    parts: list[str] = [named(environment), " ", tag("span", said, class_="ends")]
+    if failed:
+        parts += [" ", tag("span", f"{failed} failed", class_="bad")]
+    content = tag(
+        "div",
+        tag("noscript", "Curves and single runs are drawn by the script in this page."),
+        class_="drill",
+        data_section=place,
+        data_environment=number,
+    )
+    summary = tag("summary", *parts)
+    return tag("details", summary, content, id=f"s{place}-e{number}", class_="environment")
+
+
+def _provenance(details: Details) -> Markup:
+    """Versions, hardware and commands, and how many runs each stands for."""
+    counts: Counter[str] = Counter(
+        json.dumps({**published(run.provenance), "device": run.spec.device}, sort_keys=True)
+        for run in details.runs.values()
+    )
+    columns = [
+        Column("Runs", number=True),
+        Column("imitbench"),
+        Column("Commit"),
+        Column("Python"),
+        Column("Packages"),
+        Column("Hardware"),
+        Column("Command"),
+    ]
+    rows = [
+        _origin(json.loads(origin), count)
+        for origin, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    caption = "How and where the runs came about, as recorded beside each result."
+    heading = tag("h2", "Provenance", id="provenance-title")
+    block = html_tables.table(
+        columns, rows, label="Provenance", caption=caption, classes="provenance", names=0
+    )
+    return _block("provenance", heading, block)
+
+
+def _origin(origin: dict[str, Any], count: int) -> list[Entry]:
+    packages = origin["packages"]
+    versions = [f"{name} {version}" for name, version in sorted(packages.items())]
+    hardware = f"{origin['cpu']}{', ' + origin['gpu'] if origin['gpu'] else ''}"
+    return [
+        Entry(str(count), float(count)),
+        Entry(origin["imitbench"] or text.NOTHING),
+        Entry(tag("code", (origin["git_sha"] or text.NOTHING)[:10]), origin["git_sha"]),
+        Entry(origin["python"] or text.NOTHING),
+        Entry(", ".join(versions)),
+        Entry(f"{hardware} ({origin['device']})"),
+        Entry(tag("code", origin["command"] or ""), origin["command"]),
+    ]

@@ -1,0 +1,295 @@
+"""Tables of the HTML report: sortable, scrollable, each with how its numbers were made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from imitbench.report import text
+from imitbench.report.html_charts import Scale, axis, strip
+from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.measures import MEANINGS
+from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+from imitbench.stats.intervals import Interval
+from imitbench.store.records import FailureRow
+
+Key = float | str | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one cell of a table shows, and by what it is sorted.
+
+    Attributes:
+        content: Text or markup.
+        key: Number or text to sort by; `None` comes last either way. By default the content.
+    """
+
+    content: str
+    key: Key = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        label: Its heading.
+        number: Whether it holds numbers, which stand to the right and start with the greatest.
+        heading: Markup to show instead of the label; such a column is not sorted by.
+    """
+
+    label: str
+    number: bool = False
+    heading: Markup | None = None
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Entry]],
+    *,
+    label: str,
+    caption: str,
+    classes: str = "",
+    names: int = 1,
+) -> Markup:
+    """A sortable table in a box of its own that scrolls where the window is narrow.
+
+    Args:
+        columns: Its columns.
+        rows: Its rows.
+        label: Name of the table, for those who do not see where it stands.
+        caption: How its numbers were made.
+        classes: CSS classes.
+        names: How many of the first columns name what a row is about.
+    """
+    head = [
+        tag("th", column.heading, scope="col", class_="plot", data_fixed=True)
+        if column.heading is not None
+        else tag("th", column.label, scope="col", class_="number" if column.number else None)
+        for column in columns
+    ]
+    body = [
+        tag(
+            "tr",
+            *(_cell(c, e, p < names) for p, (c, e) in enumerate(zip(columns, row, strict=True))),
+        )
+        for row in rows
+    ]
+    whole = tag(
+        "table",
+        captioned(caption),
+        tag("thead", tag("tr", *head)),
+        tag("tbody", *body),
+        class_=f"sortable {classes}".strip(),
+    )
+    return tag("div", whole, class_="scroll", role="region", aria_label=label, tabindex="0")
+
+
+def captioned(said: str) -> Markup:
+    """A caption that stays in view where the table is scrolled."""
+    return tag("caption", tag("span", said))
+
+
+def _cell(column: Column, entry: Entry, naming: bool) -> Markup:
+    key = entry.content if entry.key == "" else entry.key
+    sorted_by = None if key is None else format(key, ".10g") if isinstance(key, float) else key
+    classes = "number" if column.number else "plot" if column.heading is not None else None
+    attributes = {"class_": classes, "data_key": sorted_by}
+    if naming:
+        return tag("th", entry.content, scope="row", **attributes)
+    return tag("td", entry.content, **attributes)
+
+
+def name_of(result: AlgorithmResult, color: int | None) -> Markup:
+    """An algorithm's name, with a spot of its color."""
+    name = named(result.algorithm, "spotted", "" if color is None else f"c{color}")
+    mark = tag("span", "uses reward", class_="mark") if result.uses_reward else Markup("")
+    return join(name, mark)
+
+
+def aggregates(section: Section, report: Report, colors: dict[str, int], scale: Scale) -> Markup:
+    """One row for each algorithm, with its interval drawn."""
+    columns = [
+        Column("Algorithm"),
+        Column("Interval", heading=axis(scale)),
+        Column("IQM score", number=True),
+        Column("Mean score", number=True),
+        Column("Environments", number=True),
+        Column("Seeds", number=True),
+        Column("Failed runs", number=True),
+    ]
+    rows = []
+    for result in section.algorithms:
+        color = colors.get(result.algorithm)
+        covered = text.coverage(result)
+        rows.append(
+            [
+                Entry(_labelled(result, result.kind == "reference", color), result.algorithm),
+                Entry(strip(result.iqm, result.mean, scale, result.algorithm, color)),
+                _interval(result.iqm, result),
+                _interval(result.mean, result),
+                Entry(covered, float(len(result.covered))),
+                Entry(text.seeds(result), _seed_key(result)),
+                _count(result.failures),
+            ]
+        )
+    level = f"{report.method.level:.0%}"
+    caption = (
+        f"Dot and bar: IQM and its {level} interval; tick: mean. Seeds are per environment. "
+        f"{text.conditions(section, report)}"
+    )
+    return table(columns, rows, label="All environments", caption=caption, classes="overview")
+
+
+def _labelled(result: AlgorithmResult, is_reference: bool, color: int | None) -> Markup:
+    mark = tag("span", "reference", class_="mark") if is_reference else Markup("")
+    return join(name_of(result, color), mark)
+
+
+def _interval(value: Interval | None, result: AlgorithmResult) -> Entry:
+    if value is None:
+        return Entry(text.NOTHING, None)
+    point, _, ends = text.interval(value, result).partition(" ")
+    shown = join(tag("strong", point), " ", tag("span", ends, class_="ends"))
+    return Entry(shown, float(value.point))
+
+
+def _seed_key(result: AlgorithmResult) -> Key:
+    return None if result.kind == "reference" else float(result.seeds[0])
+
+
+def _count(failures: int) -> Entry:
+    shown = tag("span", str(failures), class_="bad") if failures else "0"
+    return Entry(shown, float(failures))
+
+
+def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
+    """One row for each algorithm on each environment, raw returns beside scores."""
+    columns = [
+        Column("Environment"),
+        Column("Algorithm"),
+        *(
+            Column(label, number=True)
+            for label in (
+                "Seeds",
+                "Raw return",
+                "Score",
+                "Score, deterministic",
+                "Episode length",
+                "Failed runs",
+            )
+        ),
+    ]
+    rows = [
+        _cell_row(result, result.cells[position], colors.get(result.algorithm))
+        for position in range(len(section.environments))
+        for result in section.algorithms
+    ]
+    made = text.conditions(section, report)
+    caption = f"Raw return: mean ± sample standard deviation over seeds. {made}"
+    return table(columns, rows, label="By environment", caption=caption, classes="cells", names=2)
+
+
+def _cell_row(result: AlgorithmResult, cell: Cell, color: int | None) -> list[Entry]:
+    is_reference = cell.kind == "reference"
+    return [
+        Entry(named(cell.environment), cell.environment),
+        Entry(_labelled(result, is_reference, color), result.algorithm),
+        Entry("reference", None) if is_reference else Entry(str(cell.seeds), float(cell.seeds)),
+        Entry(text.raw_spread(cell), finite(cell.raw_mean)),
+        Entry(text.score(cell.score), finite(cell.score)),
+        Entry(text.score(cell.score_deterministic), finite(cell.score_deterministic)),
+        Entry(text.fixed(cell.mean_length, 1), finite(cell.mean_length)),
+        _count(cell.failures),
+    ]
+
+
+def finite(value: float | None) -> float | None:
+    """A number to sort by; what is none sorts last."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def measured(section: Section) -> Markup:
+    """What methods measured beside returns, controls included."""
+    columns = [
+        Column("Environment"),
+        Column("Algorithm"),
+        Column("Measure"),
+        Column("Runs", number=True),
+        Column("Mean", number=True),
+    ]
+    rows = [
+        [
+            Entry(named(row.environment), row.environment),
+            Entry(named(row.algorithm), row.algorithm),
+            Entry(row.measure),
+            Entry(str(row.runs), float(row.runs)),
+            Entry(text.measured_spread(row), finite(row.mean)),
+        ]
+        for row in section.measured
+    ]
+    names = sorted({row.measure for row in section.measured} & set(MEANINGS))
+    sentences = [f"{name}: {MEANINGS[name]}." for name in names]
+    caption = " ".join(
+        [
+            "Mean ± sample standard deviation over runs.",
+            *sentences,
+            f"{text.reference_versions(section).capitalize()}.",
+        ]
+    )
+    return table(columns, rows, label="Further measurements", caption=caption, names=3)
+
+
+def references(section: Section) -> Markup:
+    """What scores 0 and 1 are."""
+    columns = [
+        Column("Environment"),
+        Column("Version"),
+        Column("Random (score 0)", number=True),
+        Column("Expert (score 1)", number=True),
+    ]
+    rows = [
+        [
+            Entry(named(row.env), row.env),
+            Entry(row.version),
+            Entry(text.raw(row.random), finite(row.random)),
+            Entry(text.raw(row.expert), finite(row.expert)),
+        ]
+        for row in section.references
+    ]
+    caption = "Mean raw returns, measured once per version of the suite; scores are linear between."
+    return table(columns, rows, label="References", caption=caption)
+
+
+def failures(rows: Sequence[FailureRow]) -> Markup:
+    """Every failed run."""
+    columns = [
+        Column("Suite"),
+        Column("Environment"),
+        Column("Algorithm"),
+        Column("Seed", number=True),
+        Column("Phase"),
+        Column("Error"),
+        Column("Message"),
+        Column("Run"),
+    ]
+    found = [
+        [
+            Entry(row.suite),
+            Entry(named(row.env), row.env),
+            Entry(named(row.algo), row.algo),
+            Entry(str(row.seed), float(row.seed)),
+            Entry(row.phase),
+            Entry(row.error_type),
+            Entry(text.message(row.message)),
+            Entry(tag("code", row.run_id), row.run_id),
+        ]
+        for row in rows
+    ]
+    caption = (
+        "Failed runs have no score and are in no average; tables count them. "
+        "The command “imitbench logs” shows what a run wrote."
+    )
+    return table(columns, found, label="Failed runs", caption=caption, classes="failures", names=3)

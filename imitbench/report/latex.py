@@ -1,0 +1,260 @@
+"""The report as LaTeX tables in the style of the booktabs package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from imitbench.report import text
+from imitbench.report.measures import MEANINGS
+from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+
+PREAMBLE = r"""% Tables of imitbench, to be put in by \input. They need in the preamble:
+%   \usepackage[T1]{fontenc}
+%   \usepackage{booktabs,longtable}
+% and LuaLaTeX or XeLaTeX where names have letters beyond those of the font."""
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "`": r"{`}",
+    "±": r"$\pm$",
+    "τ": r"$\tau$",
+    "…": r"\ldots{}",
+}
+# Also what becomes another sign when doubled, and what would be an argument of a row's end.
+_SPECIALS = re.compile(rf"[{re.escape(''.join(_SPECIAL))}]|(?<=([-,']))\1|^[\[*]")
+_NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
+
+
+def render_latex(report: Report) -> str:
+    r"""Writes the report as LaTeX.
+
+    Args:
+        report: What to say.
+
+    Returns:
+        A file for `\input`, ending in a newline, which names the packages that it needs. Names
+        and messages from runs stay text: nothing in them is read as a command.
+    """
+    blocks = [PREAMBLE]
+    if not report.sections:
+        blocks.append(escape(text.EMPTY))
+    for number, section in enumerate(report.sections, start=1):
+        blocks += [_aggregates(section, report, number), _cells(section, report, number)]
+        if section.measured:
+            blocks.append(_measured(section, number))
+        if section.references:
+            blocks.append(_references(section, number))
+        if section.notes:
+            items = "\n".join(rf"  \item {escape(note)}" for note in section.notes)
+            blocks.append(f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}")
+    if report.failures:
+        blocks.append(_failures(report))
+    return "\n\n".join(blocks) + "\n"
+
+
+def escape(value: str) -> str:
+    """Turns foreign text into LaTeX that shows it.
+
+    Args:
+        value: Any text.
+
+    Returns:
+        One line, fit for text, cells and captions.
+    """
+    return _SPECIALS.sub(lambda mark: _SPECIAL.get(mark[0], f"{{{mark[0]}}}"), text.one_line(value))
+
+
+def number(value: str) -> str:
+    """A number as other formats print it, with minus signs instead of hyphens."""
+    parts = _NEGATIVE.split(value)
+    return r"$-$".join(escape(part) for part in parts)
+
+
+def _aggregates(section: Section, report: Report, place: int) -> str:
+    header = ("Algorithm", "Environments", "Seeds", "Mean score", "IQM score", "Failed")
+    rows = [
+        (
+            _label(result, result.kind == "reference"),
+            number(text.coverage(result)),
+            number(text.seeds(result)),
+            number(text.interval(result.mean, result)),
+            number(text.interval(result.iqm, result)),
+            str(result.failures),
+        )
+        for result in section.algorithms
+    ]
+    caption = f"{section.title}. All environments; seeds are per environment. "
+    return _float(header, rows, 1, caption + text.conditions(section, report), f"aggregate-{place}")
+
+
+def _label(result: AlgorithmResult, is_reference: bool) -> str:
+    name = escape(text.label(result))
+    return f"{name} (reference)" if is_reference else name
+
+
+def _cells(section: Section, report: Report, place: int) -> str:
+    header = (
+        "Environment",
+        "Algorithm",
+        "Seeds",
+        "Raw return",
+        "Score",
+        "Score, det.",
+        "Length",
+        "Failed",
+    )
+    groups = [
+        [
+            _cell(result, result.cells[position], first=not rank)
+            for rank, result in enumerate(section.algorithms)
+        ]
+        for position in range(len(section.environments))
+    ]
+    caption = (
+        f"{section.title}. By environment; raw return: mean ± sample standard deviation over "
+        "seeds; det.: deterministic policy. "
+    )
+    return _long(header, groups, 2, caption + text.conditions(section, report), f"cells-{place}")
+
+
+def _cell(result: AlgorithmResult, cell: Cell, *, first: bool) -> tuple[str, ...]:
+    is_reference = cell.kind == "reference"
+    return (
+        escape(cell.environment) if first else "",
+        _label(result, is_reference),
+        "reference" if is_reference else str(cell.seeds),
+        number(text.raw_spread(cell)),
+        number(text.score(cell.score)),
+        number(text.score(cell.score_deterministic)),
+        number(text.fixed(cell.mean_length, 1)),
+        str(cell.failures),
+    )
+
+
+def _measured(section: Section, place: int) -> str:
+    header = ("Environment", "Algorithm", "Measure", "Runs", "Mean")
+    rows = [
+        (
+            escape(row.environment),
+            escape(row.algorithm),
+            escape(row.measure),
+            str(row.runs),
+            number(text.measured_spread(row)),
+        )
+        for row in section.measured
+    ]
+    names = sorted({row.measure for row in section.measured} & set(MEANINGS))
+    said = [f"{name}: {MEANINGS[name]}." for name in names]
+    caption = " ".join([f"{section.title}. Mean ± sample standard deviation over runs.", *said])
+    return _long(header, [rows], 3, caption, f"measures-{place}")
+
+
+def _references(section: Section, place: int) -> str:
+    header = ("Environment", "Version", "Random (score 0)", "Expert (score 1)")
+    rows = [
+        (
+            escape(row.env),
+            escape(row.version),
+            number(text.raw(row.random)),
+            number(text.raw(row.expert)),
+        )
+        for row in section.references
+    ]
+    caption = f"{section.title}. References: mean raw returns that are scores 0 and 1."
+    return _float(header, rows, 2, caption, f"references-{place}")
+
+
+def _failures(report: Report) -> str:
+    header = ("Suite", "Environment", "Algorithm", "Seed", "Phase", "Error", "Message", "Run")
+    rows = [
+        tuple(
+            escape(value)
+            for value in (
+                row.suite,
+                row.env,
+                row.algo,
+                str(row.seed),
+                row.phase,
+                row.error_type,
+                text.message(row.message),
+                row.run_id,
+            )
+        )
+        for row in report.failures
+    ]
+    layout = r"llllllp{0.3\linewidth}l"
+    return _long(header, [rows], 8, "Failed runs, which are in no average.", "failures", layout)
+
+
+def _float(
+    header: Sequence[str], rows: Iterable[Sequence[str]], names: int, caption: str, label: str
+) -> str:
+    """A table that floats; its first `names` columns hold words and the others numbers."""
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape(caption)}}}",
+        rf"  \label{{tab:imitbench-{label}}}",
+        rf"  \begin{{tabular}}{{{_layout(header, names)}}}",
+        r"    \toprule",
+        f"    {_row(header)}",
+        r"    \midrule",
+        *(f"    {_row(row)}" for row in rows),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines)
+
+
+def _long(
+    header: Sequence[str],
+    groups: Sequence[Sequence[Sequence[str]]],
+    names: int,
+    caption: str,
+    label: str,
+    layout: str = "",
+) -> str:
+    """A table that goes on over pages, with a line between groups of rows."""
+    body: list[str] = []
+    for place, group in enumerate(groups):
+        body += [r"  \midrule"] if place else []
+        body += [f"  {_row(row)}" for row in group]
+    lines = [
+        r"\begingroup",
+        r"\setlength{\LTcapwidth}{\linewidth}",
+        rf"\begin{{longtable}}{{{layout or _layout(header, names)}}}",
+        rf"  \caption{{{escape(caption)}}}\label{{tab:imitbench-{label}}}\\",
+        r"  \toprule",
+        f"  {_row(header)}",
+        r"  \midrule",
+        r"  \endhead",
+        r"  \bottomrule",
+        r"  \endfoot",
+        *body,
+        r"\end{longtable}",
+        r"\endgroup",
+    ]
+    return "\n".join(lines)
+
+
+def _layout(header: Sequence[str], names: int) -> str:
+    return "l" * names + "r" * (len(header) - names)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"

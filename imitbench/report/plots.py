@@ -1,0 +1,201 @@
+"""The report as figures: intervals, profiles, probabilities of improvement, learning curves."""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from imitbench.errors import InputError
+from imitbench.report import figures, text
+from imitbench.report.comparison import compare_section
+from imitbench.report.model import Report, Section
+from imitbench.store.run_details import Details
+from imitbench.util.files import atomic_write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Kind: TypeAlias = Literal["png", "svg"]
+DPI = 160
+WIDTH = 7.2
+"""Inches."""
+
+_STYLE: dict[Any, Any] = {
+    # Names from runs are text: a dollar sign in one begins no formula.
+    "text.parse_math": False,
+    "text.usetex": False,
+    "axes.unicode_minus": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "imitbench",
+}
+_METADATA: dict[Kind, dict[str, str | None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": "imitbench"},
+}
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """A figure to draw.
+
+    Attributes:
+        name: What it shows, as part of a file's name.
+        caption: How its numbers were made.
+        draw: Makes it.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+def write_plots(report: Report, details: Details, folder: Path, kind: Kind) -> list[Path]:
+    """Draws the report into a folder, which is made if it is not there.
+
+    For each section: `intervals`, `profiles` and `improvement` where there is something to
+    compare, and `curve-…` for each metric of the learning curves, with a panel for each
+    environment. Files are named by suite, or by all that a section's runs share where a suite
+    has several sections. The same results give the same files.
+
+    Args:
+        report: What to draw.
+        details: Learning curves of its runs.
+        folder: Where to write.
+        kind: Format of the files.
+
+    Returns:
+        The files, in the order of the report.
+
+    Raises:
+        InputError: matplotlib is not installed, there is nothing to draw, or the folder cannot
+            be written.
+    """
+    require_matplotlib()
+    if not report.sections:
+        raise InputError(f"nothing to draw. {text.EMPTY}")
+    paths = []
+    with _styled():
+        suites = [section.suite for section in report.sections]
+        stems = _stems(
+            suites
+            if len(set(suites)) == len(suites)
+            else [section.title for section in report.sections]
+        )
+        for section, stem in zip(report.sections, stems, strict=True):
+            plots = list(_plots(section, report, details))
+            for plot, name in zip(plots, _stems([plot.name for plot in plots]), strict=True):
+                path = folder / f"{stem}-{name}.{kind}"
+                content = _rendered(plot, section, kind)
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    atomic_write_bytes(path, content)
+                except OSError as error:
+                    reason = error.strerror
+                    raise InputError(f"--to {folder}: cannot be written ({reason})") from error
+                paths.append(path)
+    return paths
+
+
+def require_matplotlib() -> None:
+    """Refuses to go on without matplotlib.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InputError("plots need matplotlib: pip install 'imitbench[plots]'") from None
+
+
+@contextmanager
+def _styled() -> Iterator[None]:
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        # A letter that the font lacks is drawn as a box, which is no reason to fill the screen.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def _stems(titles: list[str]) -> list[str]:
+    """Names of files, made of plain letters; what comes out the same is numbered."""
+    counts: dict[str, int] = {}
+    stems = []
+    for title in titles:
+        stem = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:80] or "report"
+        counts[stem] = counts.get(stem, 0) + 1
+        stems.append(stem if counts[stem] == 1 else f"{stem}-{counts[stem]}")
+    return stems
+
+
+def _plots(section: Section, report: Report, details: Details) -> Iterator[_Plot]:
+    colors = figures.algorithm_colors(report)
+    conditions = text.conditions(section, report)
+    bars = f"Dot and bar: IQM and its interval; tick: mean. Seeds: {text.all_seeds(section)}. "
+    yield _Plot("intervals", bars + conditions, lambda: figures.intervals(section, colors, WIDTH))
+    comparison = compare_section(section, report.method)
+    if comparison is not None and comparison.profiles:
+        over = len(comparison.environments)
+        said = f"Share of runs above each score, over {over} common environments, with bands. "
+        yield _Plot(
+            "profiles",
+            f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
+            lambda: figures.profiles(comparison, colors, WIDTH),
+        )
+    if comparison is not None and comparison.improvement is not None:
+        matrix = comparison.improvement
+        said = "Probability that a run of the first scores above one of the second, ties half. "
+        yield _Plot(
+            "improvement",
+            f"{said}Seeds: {text.all_seeds(section)}. {conditions}",
+            lambda: figures.improvement(matrix, WIDTH),
+        )
+    metrics = {metric for row in section.runs for metric in details.curves.get(row.run_id, {})}
+    for metric in sorted(metrics):
+        yield _Plot(
+            f"curve-{metric}",
+            f"Thin lines: single runs; thick lines: their mean. Seeds: {text.all_seeds(section)}.",
+            partial(figures.curves, section, details, metric, colors, WIDTH),
+        )
+
+
+def _rendered(plot: _Plot, section: Section, kind: Kind) -> bytes:
+    """Draws a figure with its title above, and its legend and its caption below."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure = plot.draw()
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(text.one_line(plot.caption), int(width * 17))
+    caption = 0.16 * len(lines) + 0.12
+    entries = sum(len(legend.get_texts()) for legend in figure.legends)
+    below = caption + 0.2 * -(-entries // figures.LEGEND_COLUMNS)
+    total = height + below + 0.3
+    figure.set_size_inches(width, total)
+    layout = figure.get_layout_engine()
+    assert isinstance(layout, ConstrainedLayoutEngine)
+    layout.set(rect=(0, below / total, 1, 1 - (below + 0.3) / total))
+    for legend in figure.legends:
+        legend.set_bbox_to_anchor((0.0, (caption - 0.05) / total))
+    figure.text(0.012, 1 - 0.22 / total, _line(section.title), fontsize=10, fontweight="bold")
+    figure.text(0.012, 0.08 / total, "\n".join(lines), fontsize=7, color="0.35", va="bottom")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=DPI, metadata=_METADATA[kind])
+    return buffer.getvalue()
+
+
+def _line(title: str) -> str:
+    return textwrap.shorten(text.one_line(title), 110, placeholder="…")

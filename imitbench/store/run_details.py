@@ -1,0 +1,156 @@
+"""What the database holds on single runs beyond their scores: origin, set-up, learning curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from imitbench.store.records import Provenance, RunSpec
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MAX_POINTS = 200_000
+"""Points of learning curves to read, of all runs together."""
+FEWEST, MOST = 2, 200
+_SERIES = "SELECT run_id, metric, step, value FROM latest JOIN curves USING (run_id)"
+
+
+@dataclass(frozen=True)
+class RunDetail:
+    """More on one completed run; what `ScoreRow` says is not said again.
+
+    Attributes:
+        deterministic_return: Mean return of the deterministic policy.
+        return_std: Standard deviation of the stochastic policy's returns over episodes.
+        termination_rate: Share of its episodes that ended by termination.
+        train_s: Seconds of training.
+        started_at: ISO 8601 time in UTC.
+        spec: What determined its numbers.
+        provenance: How and where it came about.
+    """
+
+    deterministic_return: float
+    return_std: float
+    termination_rate: float
+    train_s: float
+    started_at: str
+    spec: RunSpec
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One metric of one run while it trained.
+
+    Attributes:
+        steps: Budget units spent, ascending.
+        values: The metric then; NaN and infinities where it was so.
+        points: How many points were recorded, of which `steps` may be a part.
+    """
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    points: int
+
+
+@dataclass(frozen=True)
+class Details:
+    """Details of the newest run of every cell and seed.
+
+    Attributes:
+        runs: By run id.
+        curves: By run id and metric.
+    """
+
+    runs: dict[str, RunDetail] = field(default_factory=dict)
+    curves: dict[str, dict[str, Curve]] = field(default_factory=dict)
+
+
+def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS) -> Details:
+    """Reads what there is on the runs that `imitbench.store.database.read_scores` gives.
+
+    Args:
+        connection: The database.
+        max_points: Points of learning curves to keep, shared evenly; every curve keeps its first
+            and its last, and those between are evenly spread over the recorded ones.
+
+    Raises:
+        ValidationError: A stored specification is not one.
+    """
+    columns = (
+        "run_id, deterministic_return, return_std, termination_rate, train_s, started_at, "
+        "spec, provenance"
+    )
+    rows = connection.execute(
+        f"SELECT {columns} FROM runs WHERE run_id IN (SELECT run_id FROM latest) ORDER BY run_id"
+    ).fetchall()
+    runs = {
+        run_id: RunDetail(
+            deterministic_return=deterministic_return,
+            return_std=return_std,
+            termination_rate=termination_rate,
+            train_s=train_s,
+            started_at=started_at,
+            spec=RunSpec.model_validate_json(spec),
+            provenance=Provenance.model_validate_json(provenance),
+        )
+        for (
+            run_id,
+            deterministic_return,
+            return_std,
+            termination_rate,
+            train_s,
+            started_at,
+            spec,
+            provenance,
+        ) in rows
+    }
+    return Details(runs, _read_curves(connection, max_points))
+
+
+def read_episodes(connection: DuckDBPyConnection, suite: str | None = None) -> int | None:
+    """Evaluation episodes of each of the runs that `imitbench.store.database.read_scores` gives.
+
+    Args:
+        connection: The database.
+        suite: Only runs of this suite.
+
+    Returns:
+        Their number; `None` if it differs between runs, or there are none.
+    """
+    rows = connection.execute(
+        """
+        SELECT DISTINCT json_extract(spec, '$.protocol.episodes')::INTEGER
+        FROM runs WHERE run_id IN (SELECT run_id FROM latest) AND suite = coalesce(?, suite)
+        """,
+        [suite],
+    ).fetchall()
+    return int(rows[0][0]) if len(rows) == 1 else None
+
+
+def _read_curves(connection: DuckDBPyConnection, max_points: int) -> dict[str, dict[str, Curve]]:
+    found = connection.execute(
+        f"SELECT count(*) FROM (SELECT DISTINCT run_id, metric FROM ({_SERIES}))"
+    ).fetchone()
+    series = found[0] if found else 0
+    keep = min(MOST, max(FEWEST, max_points // max(1, series)))
+    rows = connection.execute(
+        f"""
+        SELECT run_id, metric, list(step ORDER BY place), list(value ORDER BY place), any_value(n)
+        FROM (
+            SELECT *, row_number() OVER each - 1 AS place,
+                   count(*) OVER (PARTITION BY run_id, metric) AS n
+            FROM ({_SERIES})
+            WINDOW each AS (PARTITION BY run_id, metric ORDER BY step)
+        )
+        WHERE n <= $keep OR place = 0
+           OR place * ($keep - 1) // (n - 1) > (place - 1) * ($keep - 1) // (n - 1)
+        GROUP BY run_id, metric ORDER BY run_id, metric
+        """,
+        {"keep": keep},
+    ).fetchall()
+    curves: dict[str, dict[str, Curve]] = {}
+    for run_id, metric, steps, values, points in rows:
+        curves.setdefault(run_id, {})[metric] = Curve(tuple(steps), tuple(values), points)
+    return curves

@@ -1,0 +1,196 @@
+"""The HTML report as a file; `test_html_browser` opens it."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from imitbench.report.html_charts import Scale
+from imitbench.report.html_page import SCRIPTS, render_html
+from imitbench.report.markup import Markup, escape, tag
+from imitbench.report.palette import PALETTE
+from imitbench.report.tables import build_report
+from imitbench.store.run_details import Curve, Details
+
+ASSETS = files("imitbench.report") / "assets"
+FORBIDDEN = re.compile(
+    r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|\bfetch\b|\bimport\b"
+)
+EVIL = "</script><script>boom()</script>\"'|$_{}\\<!--&amp;\u202e"
+
+
+class Page(HTMLParser):
+    """Elements with their attributes and texts, and whether all are closed in order."""
+
+    VOID = frozenset({"meta", "link", "input", "br", "wbr"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.texts = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, name, attributes):
+        self.elements.append((name, dict(attributes)))
+        if name not in self.VOID:
+            self.open.append(name)
+
+    def handle_endtag(self, name):
+        assert self.open.pop() == name
+
+    def handle_data(self, text):
+        self.texts.append((self.open[-1] if self.open else "", text))
+
+    def all(self, name):
+        return [attributes for found, attributes in self.elements if found == name]
+
+    def content(self, name, number=0):
+        return [text for found, text in self.texts if found == name][number]
+
+
+def data_of(page):
+    return json.loads(page.content("script", 0))
+
+
+def test_everything_is_inside_and_the_policy_admits_nothing_else(report):
+    text = render_html(report)
+    page = Page(text)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    assert not [a for _, a in page.elements if "src" in a or "style" in a]
+    assert [a["href"] for a in page.all("link")] == ["data:,"]
+    (policy,) = (a["content"] for a in page.all("meta") if "http-equiv" in a)
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for directive, content in (
+        ("style-src", page.content("style")),
+        ("script-src", page.content("script", 1)),
+    ):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}'" in policy
+
+
+def test_scripts_build_pages_from_text_alone():
+    assert {path.name for path in ASSETS.iterdir()} == {*SCRIPTS, "report.css"}
+    for name in SCRIPTS:
+        script = (ASSETS / name).read_text(encoding="utf-8")
+        assert not FORBIDDEN.search(script)
+
+
+def test_wheels_have_what_pages_are_made_of():
+    tomllib = pytest.importorskip("tomllib")
+    root = Path(__file__).resolve().parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    globs = project["tool"]["setuptools"]["package-data"]["imitbench.report"]
+    shipped = {path.name for glob in globs for path in (root / "imitbench/report").glob(glob)}
+    assert shipped == {path.name for path in ASSETS.iterdir()}
+
+
+def test_the_style_sheet_has_the_palette():
+    style = (ASSETS / "report.css").read_text(encoding="utf-8")
+    found = re.findall(r"\.c(\d+) \{ --c: light-dark\((#\w{6}),", style)
+    assert found == [(str(place), color) for place, color in enumerate(PALETTE)]
+
+
+def test_the_same_results_give_the_same_page(rows, failures, references):
+    pages = {
+        render_html(build_report(order, failures, references, replicates=200))
+        for order in (rows, rows[::-1])
+    }
+    assert len(pages) == 1
+
+
+def test_tables_can_be_read_without_seeing_them(report):
+    page = Page(render_html(report))
+    tables = len(page.all("table"))
+    assert tables == len(page.all("caption"))
+    assert all("scope" in heading for heading in page.all("th"))
+    regions = [a for a in page.all("div") if a.get("role") == "region"]
+    assert len(regions) >= tables
+    assert all(a["aria-label"] and a["tabindex"] == "0" for a in regions)
+    images = re.findall(r'<svg [^>]*role="img"[^>]*>(<title>[^<]|.)', render_html(report))
+    assert images
+    assert all(image.startswith("<title>") for image in images)
+
+
+def test_every_score_table_says_how_it_was_made(report):
+    page = render_html(report)
+    captions = re.findall(r"<caption><span>(.*?)</span></caption>", page)
+    scores = [caption for caption in captions if "50 episodes, stochastic policy" in caption]
+    assert len(scores) == 4
+    for caption in scores:
+        assert "2000 replicates, seed 0; references version 1.0" in caption
+
+
+def test_failures_notes_and_references_are_shown(report):
+    page = render_html(report)
+    assert "loss is nan" in page
+    assert "its aggregate is partial" in page
+    assert "Random (score 0)" in page
+
+
+def test_single_runs_and_curves_are_data(report, rows):
+    run = rows[0].run_id
+    details = Details(curves={run: {"loss": Curve((1, 2), (0.25, float("nan")), 9)}})
+    data = data_of(Page(render_html(report, details)))
+    (found,) = (each for each in data["runs"] if each["id"] == run)
+    assert found["raw"] == rows[0].raw_return
+    assert found["curves"] == [{"metric": 0, "steps": [1, 2], "values": [0.25, None], "points": 9}]
+    assert len(data["runs"]) == len(rows)
+    places = [env["runs"] for env in data["sections"][0]["environments"]]
+    assert sorted(place for runs in places for place in runs) == list(range(len(rows)))
+
+
+def test_foreign_text_stays_text(make_failure, make_score, references):
+    rows = [make_score(EVIL, "CartPole", seed, 100.0, suite=EVIL) for seed in range(2)]
+    rows.append(make_score("__proto__", "CartPole", 0, 50.0, suite=EVIL))
+    failure = make_failure(EVIL, EVIL, 0, message=EVIL, error_type=EVIL, run_id=EVIL, suite=EVIL)
+    details = Details(curves={rows[0].run_id: {EVIL: Curve((1,), (1.0,), 1)}})
+    text = render_html(build_report(rows, [failure], references, replicates=200), details)
+    page = Page(text)
+    assert len(page.all("script")) == text.count("<script") == text.count("</script") == 2
+    assert "\u202e" not in text
+    shown = EVIL.replace("\u202e", "")
+    assert shown in [text.strip() for name, text in page.texts if name == "td"]
+    data = data_of(page)
+    assert {entry["name"] for entry in data["algorithms"]} == {shown, "__proto__"}
+    assert data["metrics"] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a < b & c > d", "a &lt; b &amp; c &gt; d"),
+        ("\"'", "&quot;&#x27;"),
+        ("a\nb\x00\u202ec", "a b  c"),
+        (Markup("<b>"), "<b>"),
+    ],
+)
+def test_escaping(text, escaped):
+    assert escape(text) == escaped
+
+
+def test_elements_escape_attributes_and_text():
+    built = tag("a", "<x>", Markup("<b></b>"), class_='"', data_x=0.5, hidden=True, title=None)
+    assert built == '<a class="&quot;" data-x="0.5" hidden>&lt;x&gt;<b></b></a>'
+
+
+def test_no_results_are_a_sentence(empty_report):
+    page = render_html(empty_report)
+    assert "No results" in page
+    assert not Page(page).all("table")
+
+
+def test_axes_hold_the_anchors_and_every_interval(report):
+    (section,) = report.sections
+    scale = Scale.of(section)
+    assert scale.low < -0.009
+    assert scale.high > 1.0
+    assert scale.ticks() == [0.0, 0.5, 1.0]
+    assert Scale(0.0, 1.0).percent(0.25) == "25.00%"
+    assert Scale(0.0, 1.0).percent(7.0) == "100.00%"

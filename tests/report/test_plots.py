@@ -1,0 +1,97 @@
+"""Figures as files."""
+
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from support.shown_results import write_results
+
+from imitbench.errors import InputError
+from imitbench.report.plots import write_plots
+from imitbench.report.tables import build_report
+from imitbench.store import database
+from imitbench.store.collector import collect
+from imitbench.store.run_details import Curve, Details, read_details
+
+pytest.importorskip("matplotlib")
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def texts(path):
+    """Every text in an SVG file; reading it proves that it is whole."""
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    return ["".join(node.itertext()).strip() for node in root.iter() if node.tag.endswith("}text")]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A report with learning curves, and their details."""
+    out = tmp_path_factory.mktemp("results")
+    write_results(out, seeds=3)
+    collect(out)
+    with database.reader(out) as connection:
+        report = build_report(
+            database.read_scores(connection), database.read_failures(connection),
+            database.read_references(connection), replicates=200,
+        )  # fmt: skip
+        return report, read_details(connection)
+
+
+def test_there_is_a_figure_for_each_comparison_and_each_metric(shown, tmp_path):
+    paths = write_plots(*shown, tmp_path / "new" / "plots", "png")
+    assert [path.name for path in paths] == [
+        "classic-intervals.png",
+        "classic-profiles.png",
+        "classic-improvement.png",
+        "classic-curve-loss.png",
+        "classic-curve-rollout-return-mean.png",
+    ]
+    for path in paths:
+        assert path.read_bytes().startswith(PNG)
+
+
+def test_figures_name_what_they_show_and_how_it_was_made(shown, tmp_path):
+    intervals, profiles, improvement, _, curves = write_plots(*shown, tmp_path, "svg")
+    assert {"bc", "dagger", "gail", "expert", "random"} <= set(texts(intervals))
+    said = " ".join(texts(intervals))
+    for statement in ("50 episodes", "200 replicates, seed 0", "references version 1.0", "Seeds"):
+        assert statement in said
+    assert "share of runs above τ" in texts(profiles)
+    assert "dagger > gail" in texts(improvement)
+    assert {"Pendulum-v1", "seals/CartPole-v0", "rollout/return_mean"} <= set(texts(curves))
+
+
+def test_the_same_results_give_the_same_files(shown, tmp_path):
+    first, second = (write_plots(*shown, tmp_path / name, "svg") for name in "ab")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_foreign_text_stays_text(make_score, make_failure, references, tmp_path):
+    evil = "_$\\frac{1}{0}$<script>|&"
+    rows = [make_score(evil, "CartPole", seed, 100.0 + seed, suite=evil) for seed in range(3)]
+    curve = Curve((1, 2, 3), (1.0, float("nan"), 2.0), 3)
+    details = Details(curves={row.run_id: {evil: curve} for row in rows})
+    paths = write_plots(build_report(rows, [], [], replicates=200), details, tmp_path, "svg")
+    assert [path.name for path in paths] == [
+        "frac-1-0-script-intervals.svg",
+        "frac-1-0-script-profiles.svg",
+        "frac-1-0-script-curve-frac-1-0-script.svg",
+    ]
+    for path in paths:
+        assert any(evil in text for text in texts(path))
+        assert "<script" not in path.read_text(encoding="utf-8")
+
+
+def test_sections_of_one_suite_have_files_of_their_own(make_score, tmp_path):
+    rows = [make_score("bc", "CartPole", 0, 100.0, budget=name) for name in ("quick", "full")]
+    paths = write_plots(build_report(rows, [], [], replicates=200), Details(), tmp_path, "png")
+    assert len({path.name for path in paths}) == len(paths) == 4
+    assert all("budget-" in path.name for path in paths)
+
+
+def test_nothing_to_draw_and_no_matplotlib_are_said(empty_report, report, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="nothing to draw"):
+        write_plots(empty_report, Details(), tmp_path, "png")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'imitbench\[plots\]'"):
+        write_plots(report, Details(), tmp_path, "png")

@@ -1,0 +1,65 @@
+"""A real Chromium, if this machine has one."""
+
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def chromium():
+    """Path of Chromium; without it tests are skipped, unless they are asked for."""
+    for name in CANDIDATES:
+        if path := shutil.which(name):
+            return path
+    reason = f"no Chromium: none of {', '.join(CANDIDATES)} on the path"
+    if os.environ.get("IMITBENCH_REQUIRE_BROWSER"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@contextmanager
+def browser():
+    """An open browser."""
+    path = chromium()
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        # Containers rarely have what the sandbox needs, and the pages are our own.
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+class Watched:
+    """A page, and what it complained about or asked the network for.
+
+    Attributes:
+        page: The page.
+        complaints: Errors, warnings and messages on its console.
+        requests: Addresses that it asked for, its own left out.
+    """
+
+    def __init__(self, opened, file, width=1280, height=900, **options):
+        self.page = opened.new_page(viewport={"width": width, "height": height}, **options)
+        self.complaints, self.requests = [], []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(file.as_uri())
+        self.requests.remove(file.as_uri())
+
+    def overflow(self):
+        """By how many pixels the page is wider than its window."""
+        return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+    def column(self, selector, place):
+        """Texts of one column of a table, rows that are hidden left out."""
+        return self.page.evaluate(
+            "([selector, place]) => [...document.querySelector(selector).tBodies[0].rows]"
+            ".filter((row) => !row.hidden).map((row) => row.cells[place].textContent.trim())",
+            [selector, place],
+        )
