@@ -130,6 +130,7 @@ def test_a_death_is_tried_again(plan_of, sweep_with):
     assert (outcome.done, outcome.failed) == (2, [])
 
 
+@pytest.mark.slow
 def test_when_time_is_up_a_checkpoint_is_saved_from_which_a_retry_goes_on(
     tmp_path, plan_of, sweep_with
 ):
