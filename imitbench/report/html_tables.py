@@ -10,7 +10,7 @@ from imitbench.report import text
 from imitbench.report.html_charts import Scale, axis, strip
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
 from imitbench.stats.intervals import Interval
 from imitbench.store.records import FailureRow
 
@@ -261,6 +261,23 @@ def references(section: Section) -> Markup:
     ]
     caption = "Mean raw returns, measured once per version of the suite; scores are linear between."
     return table(columns, rows, label="References", caption=caption)
+
+
+def extra(given: ExtraTable) -> Markup:
+    """A table that all formats write alike."""
+    columns = [
+        Column(label, number=place >= given.names) for place, label in enumerate(given.columns)
+    ]
+    rows = [
+        [
+            Entry(named(entry.shown), entry.shown)
+            if place < given.names
+            else Entry(entry.shown, finite(entry.key))
+            for place, entry in enumerate(row)
+        ]
+        for row in given.rows
+    ]
+    return table(columns, rows, label=given.title, caption=given.caption, names=given.names)
 
 
 def failures(rows: Sequence[FailureRow]) -> Markup:
