@@ -6,6 +6,9 @@ import shutil
 
 import pytest
 from support.shown_results import write_results
+from typer.testing import CliRunner
+
+from imitbench.cli.main import app
 
 LEVELS = {
     "bc": ((0.5, 0.02), (0.86, 0.06), (0.62, 0.02)),
@@ -22,9 +25,12 @@ def results(tmp_path_factory):
 
 
 @pytest.fixture
-def compare(imitbench, results):
+def compare(results):
+    """Compares within this process; `refused` starts the real command."""
+
     def call(*arguments, out=results):
-        return imitbench("compare", *arguments, "--out", str(out), "--replicates", "1000")
+        words = ["compare", *arguments, "--out", str(out), "--replicates", "1000"]
+        return CliRunner().invoke(app, words, catch_exceptions=False)
 
     return call
 
@@ -68,7 +74,7 @@ def table(results, path, algorithms, shift=0.0, columns=("algo", "env", "seed", 
 
 def test_a_better_algorithm_is_called_better_everywhere(compare):
     answer = compare("dagger", "--baseline", "bc")
-    assert answer.returncode == 0
+    assert answer.exit_code == 0
     lines = answer.stdout.splitlines()
     assert lines[0] == "classic: budget quick, 10 demonstrations, source bundled"
     assert lines[2] == "dagger against bc: better"
@@ -106,7 +112,7 @@ def test_the_json_says_the_same(verdict):
 )
 def test_the_exit_code_is_what_was_asked_for(compare, algorithm, baseline, condition, code):
     answer = compare(algorithm, "--baseline", baseline, "--fail-if", condition)
-    assert answer.returncode == code, answer.stdout
+    assert answer.exit_code == code, answer.stdout
 
 
 def test_all_others_are_the_default_baselines(compare):
@@ -142,13 +148,12 @@ def test_returns_alone_get_the_references_of_a_suite(verdict, results, tmp_path,
     assert verdict("dagger", "--suite", "classic", out=path)["verdict"] == "better"
 
 
-def test_imported_results_take_part_when_they_are_named(
-    compare, verdict, imitbench, results, tmp_path
-):
+def test_imported_results_take_part_when_they_are_named(compare, verdict, results, tmp_path):
     out = tmp_path / "with-import"
     shutil.copytree(results, out)
     path = table(results, tmp_path / "others.csv", {"bc"})
-    imitbench("import", "csv", str(path), "--name", "paper", "--out", str(out))
+    words = ["import", "csv", str(path), "--name", "paper", "--out", str(out)]
+    assert CliRunner().invoke(app, words).exit_code == 0
     assert "paper" not in compare("dagger", out=out).stdout
     assert verdict("dagger", "--baseline", "paper:bc", out=out)["verdict"] == "better"
 
@@ -188,8 +193,9 @@ def test_a_file_that_is_no_database_is_refused(refused, tmp_path):
     assert str(path) in refused("compare", "bc", "--out", str(path))
 
 
-def test_names_from_tables_cannot_steer_the_terminal(imitbench, results, tmp_path):
+def test_names_from_tables_cannot_steer_the_terminal(compare, results, tmp_path):
     path = table(results, tmp_path / "evil.csv", {"bc", "dagger"})
-    path.write_text(path.read_text().replace("dagger", "da\u202egger"), newline="")
-    answer = imitbench("compare", "bc", "--out", str(path))
+    path.write_text(path.read_text().replace("dagger", "da\u202egger"))
+    answer = compare("bc", out=path)
+    assert answer.exit_code == 0
     assert "\u202e" not in answer.stdout

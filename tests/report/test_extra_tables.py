@@ -99,8 +99,6 @@ def test_scores_by_number_of_demonstrations(make_score, report_of):
         make_score(
             "bc", "CartPole", seed, 20.0 + 48 * count, n_demos=count, run_id=f"{count}{seed}"
         )
-            "bc", "CartPole", seed, 20.0 + 48 * count, n_demos=count, run_id=f"{count}{seed}"
-        )
         for count in (1, 3, 10)
         for seed in range(2)
     ]
