@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from stable_baselines3 import PPO, SAC
+from stable_baselines3 import SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
@@ -25,6 +25,7 @@ from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.experts.tabular import compute_expert
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
+from imitbench.rl.ppo import PPO
 from imitbench.util.files import atomic_write_text
 from imitbench.util.networks import RunningNorm
 
