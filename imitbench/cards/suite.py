@@ -68,6 +68,8 @@ class ExpertRecipe(Card):
         normalize_observations: Whether the policy carries a running observation normalizer.
         normalize_rewards: Whether training rewards are scaled by their running return's spread.
         learning_rate_decay: `linear` brings the learning rate to zero at the last step.
+        lean: Whether the shortened update of `imitbench.rl` trains it, which rounds otherwise than
+            Stable-Baselines3's own, so that each gives another policy from the same seed.
         net_arch: Hidden layer sizes of actor and critic.
         hyperparameters: Keyword arguments of the algorithm. For planning, `temperature`: 0 for
             the best policy, more for one of higher causal entropy.
@@ -83,6 +85,7 @@ class ExpertRecipe(Card):
     normalize_observations: bool = False
     normalize_rewards: bool = False
     learning_rate_decay: Literal["none", "linear"] = "none"
+    lean: bool = False
     net_arch: list[int] = Field(default_factory=lambda: [64, 64])
     hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
     hub: HubSource | None = None

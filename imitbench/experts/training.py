@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from stable_baselines3 import SAC
+from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
@@ -25,11 +25,13 @@ from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.experts.tabular import compute_expert
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
-from imitbench.rl.ppo import PPO
+from imitbench.rl.lean_sac import SAC as LeanSAC
+from imitbench.rl.ppo import PPO as LeanPPO
 from imitbench.util.files import atomic_write_text
 from imitbench.util.networks import RunningNorm
 
 _ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "sac": SAC}
+_LEAN: dict[str, type[BaseAlgorithm]] = {"ppo": LeanPPO, "sac": LeanSAC}
 CURVE_POINTS = 20
 
 Progress = Callable[[int, float], None]
@@ -122,6 +124,7 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
         "normalize_observations": recipe.normalize_observations,
         "normalize_rewards": recipe.normalize_rewards,
         "learning_rate_decay": recipe.learning_rate_decay,
+        "lean": recipe.lean,
     }
     return Made(model.policy, settings, model.num_timesteps, curve.points)
 
@@ -135,7 +138,8 @@ def _build(recipe: ExpertRecipe, venv: Any) -> BaseAlgorithm:
     if recipe.learning_rate_decay == "linear":
         initial = float(hyperparameters["learning_rate"])
         hyperparameters["learning_rate"] = lambda remaining: initial * remaining
-    return _ALGORITHMS[recipe.algo](
+    algorithm = (_LEAN if recipe.lean else _ALGORITHMS)[recipe.algo]
+    return algorithm(
         "MlpPolicy",
         venv,
         policy_kwargs=policy_kwargs,
