@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import stable_baselines3
 import yaml
-from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
@@ -25,13 +25,15 @@ from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
 from imitbench.experts.tabular import compute_expert
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
-from imitbench.rl.lean_sac import SAC as LeanSAC
-from imitbench.rl.ppo import PPO as LeanPPO
+from imitbench.rl import lean_sac, ppo
 from imitbench.util.files import atomic_write_text
 from imitbench.util.networks import RunningNorm
 
-_ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "sac": SAC}
-_LEAN: dict[str, type[BaseAlgorithm]] = {"ppo": LeanPPO, "sac": LeanSAC}
+_ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
+    "ppo": stable_baselines3.PPO,
+    "sac": stable_baselines3.SAC,
+}
+_LEAN: dict[str, type[BaseAlgorithm]] = {"ppo": ppo.PPO, "sac": lean_sac.SAC}
 CURVE_POINTS = 20
 
 Progress = Callable[[int, float], None]
