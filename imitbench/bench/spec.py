@@ -95,7 +95,11 @@ def make_spec(
 def environment_spec(env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
     """What a run's record says about an environment of a suite."""
     return EnvironmentSpec(
-        id=env_id, module=card.module, kwargs=dict(card.kwargs), horizon=card.horizon
+        id=env_id,
+        module=card.module,
+        kwargs=dict(card.kwargs),
+        horizon=card.horizon,
+        evaluation_id=card.evaluation_id,
     )
 
 

@@ -11,6 +11,11 @@ from imitbench.errors import InputError, did_you_mean
 Scalar = bool | int | float | str | None
 """A hyper-parameter or keyword value that survives YAML, JSON and the command line."""
 
+ActionSpace = Literal["discrete", "multi_discrete", "box"]
+"""Kinds of action space: one choice, several at once, or numbers."""
+
+Role = Literal["method", "control", "anchor"]
+
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int": (int,),
@@ -48,7 +53,7 @@ class Needs(Card):
     demos: bool
     expert: bool = False
     true_reward: bool = False
-    action_spaces: list[Literal["discrete", "box"]]
+    action_spaces: list[ActionSpace]
     tabular: bool = False
 
 
@@ -128,7 +133,9 @@ class AlgorithmCard(Card):
         implementation: Learner class as `module:Class`.
         budget_unit: What the suite's budget counts for this method; `none` when it does not
             train.
-        anchor: Whether it is a point of reference rather than a contender.
+        role: A `method` contends. An `anchor` shows what scores 0 and 1 look like. A `control` is
+            trained without any teaching, and shows what an environment gives away; suites name
+            the ones that belong to them.
         seconds_per_1000: Rough training seconds per 1,000 budget units on one core, for
             `--dry-run` until finished runs tell better.
     """
@@ -141,7 +148,7 @@ class AlgorithmCard(Card):
     implementation: str = Field(pattern=r"^[\w.]+:\w+$")
     needs: Needs
     budget_unit: Literal["env_steps", "batches", "none"]
-    anchor: bool = False
+    role: Role = "method"
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
 

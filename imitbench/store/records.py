@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from imitbench.cards.algorithm import Scalar
 
@@ -32,12 +38,29 @@ class EnvironmentSpec(Record):
         kwargs: Keyword arguments of `gymnasium.make`.
         horizon: Whether every episode has the same length. Variable horizons leak the reward
             through termination and must be declared.
+        evaluation_id: Gymnasium id of the environment that it is evaluated on, if that is another
+            one; written down only then, so that identities stay what they were.
     """
 
     id: str
     module: str | None = None
     kwargs: dict[str, Scalar] = Field(default_factory=dict)
     horizon: Literal["fixed", "variable"] = "fixed"
+    evaluation_id: str | None = None
+
+    @property
+    def evaluated(self) -> EnvironmentSpec:
+        """The environment that policies are evaluated on."""
+        if self.evaluation_id is None:
+            return self
+        return self.model_copy(update={"id": self.evaluation_id, "evaluation_id": None})
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("evaluation_id") is None:
+            document.pop("evaluation_id", None)
+        return document
 
 
 class ArtifactSpec(Record):
