@@ -16,7 +16,7 @@ from imitbench.report.html_charts import Scale
 from imitbench.report.html_data import data_element, published
 from imitbench.report.html_tables import Column, Entry
 from imitbench.report.markup import Markup, join, named, tag
-from imitbench.report.model import ANCHORS, Report, Section
+from imitbench.report.model import Report, Section
 from imitbench.report.palette import color_numbers
 from imitbench.store.run_details import Details
 
@@ -124,8 +124,11 @@ def _header(report: Report, has_provenance: bool) -> Markup:
     picker = tag("label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme")
     runs = {row.run_id for section in report.sections for row in section.runs}
     algorithms = {
-        result.algorithm for section in report.sections for result in section.algorithms
-    } - set(ANCHORS)
+        result.algorithm
+        for section in report.sections
+        for result in section.algorithms
+        if result.role == "method"
+    }
     environments = {env for section in report.sections for env in section.environments}
     facts = [
         _fact(len(runs), "completed run"),

@@ -287,6 +287,7 @@ class ScoreRow(RunRow):
     Attributes:
         score: (raw_return - random) / (expert - random).
         score_deterministic: The same for the deterministic policy.
+        termination_rate: Share of episodes that ended by termination, not truncation.
     """
 
     raw_return: float
@@ -297,6 +298,7 @@ class ScoreRow(RunRow):
     train_s: float
     wall_s: float
     finished_at: str
+    termination_rate: float
 
 
 class MeasureRow(RunRow):
