@@ -48,6 +48,7 @@ class Needs(Card):
         true_reward: The environment's own reward; flagged in reports.
         action_spaces: Kinds of action space it can act in.
         tabular: The model of a tabular environment.
+        fixed_horizon: Episodes that all have the same length.
     """
 
     demos: bool
@@ -55,6 +56,7 @@ class Needs(Card):
     true_reward: bool = False
     action_spaces: list[ActionSpace]
     tabular: bool = False
+    fixed_horizon: bool = False
 
 
 class Hyperparameter(Card):
