@@ -12,7 +12,10 @@ EMPTY = (
     "No results: there is neither a completed nor a failed run here. `imitbench run` makes some."
 )
 SCORE_DIGITS = 3
-ENDINGS = "Terminated: share of episodes that ended before a time limit cut them off."
+ENDINGS = (
+    "Terminated: share of episodes that ended before a time limit cut them off; the expert's is "
+    "known where it was run."
+)
 MESSAGE_LENGTH = 300
 """Characters of an error message that are shown; the database holds all of it."""
 
