@@ -94,7 +94,8 @@ def _of_trajectories(
     # The last observation is where the episode ended: nothing is done there, nor rewarded.
     states = decode(np.concatenate([each[:-1] for each in observations]), "demonstrations")
     taken = np.concatenate([weights[:length] for length in lengths])
-    visits: Floats = np.bincount(states, taken, minlength=model.states)
+    visits: Floats = np.zeros(model.states)
+    visits += np.bincount(states, taken, minlength=model.states)
     if len(short):
         # The model stays in a terminal state where an episode ends before the horizon.
         last = decode(np.concatenate([observations[i][-1:] for i in short]), "demonstrations")
