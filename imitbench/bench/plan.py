@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
@@ -16,6 +16,7 @@ from imitbench.cards.catalog import (
     select_environments,
 )
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
+from imitbench.cards.tuned import load_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock
 from imitbench.hub.suite_sources import (
@@ -52,7 +53,9 @@ class Plan:
     Attributes:
         suite: Card of the suite.
         environments: Chosen environments by id.
-        algorithms: Cards of the chosen algorithms with their resolved hyper-parameters.
+        algorithms: Cards of the chosen algorithms, each with the settings meant for it.
+        tuned: Every hyper-parameter by algorithm and environment, of algorithms that have tuned
+            values; nothing unless these are asked for.
         seeds: Seeds of every cell.
         settings: Choices that hold for the whole sweep.
         request: What was asked for, so that it can be planned again; `None` where that is not
@@ -62,9 +65,10 @@ class Plan:
 
     suite: SuiteCard
     environments: dict[str, EnvironmentCard]
-    algorithms: list[tuple[AlgorithmCard, dict[str, Scalar]]]
+    algorithms: list[tuple[AlgorithmCard, dict[str, str]]]
     seeds: Sequence[int]
     settings: Settings
+    tuned: Mapping[str, Mapping[str, dict[str, Scalar]]] = field(default_factory=dict)
     request: SweepRequest | None = None
     only: frozenset[str] | None = None
 
@@ -74,13 +78,15 @@ class Plan:
         Raises:
             InputError: An expert or demonstrations are missing.
         """
-        for algorithm, hyperparameters in self.algorithms:
+        for algorithm, overrides in self.algorithms:
             for env_id, environment in self.environments.items():
                 if self._mismatch(algorithm, env_id, environment) is not None:
                     continue
+                tuned = self.tuned.get(algorithm.name, {}).get(env_id)
+                values = algorithm.resolve(overrides, tuned)
                 for seed in self.seeds:
                     spec = make_spec(
-                        self.suite, env_id, algorithm, hyperparameters, seed, self.settings
+                        self.suite, env_id, algorithm, values, seed, self.settings, tuned
                     )
                     if self.only is None or spec.run_id in self.only:
                         yield spec
@@ -98,6 +104,8 @@ class Plan:
     def _mismatch(
         self, algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard
     ) -> str | None:
+        if algorithm.name in self.tuned and env_id not in self.tuned[algorithm.name]:
+            return "has no tuned values for this environment; --config default has"
         return _source_mismatch(algorithm, env_id, environment, self.settings.source) or _mismatch(
             algorithm, environment
         )
@@ -133,7 +141,7 @@ def make_plan(
     names = algorithm_names() if "all" in algorithms else list(dict.fromkeys(algorithms))
     cards = [load_algorithm(name) for name in names]
     card = load_suite(suite)
-    resolved = _with_hyperparameters(cards, settings.overrides)
+    resolved = _with_overrides(cards, settings.overrides)
     environments = select_environments(card, environment)
     if settings.source == HUB:
         environments = _fetch(suite, environments, cards, lock, tell)
@@ -144,6 +152,7 @@ def make_plan(
         algorithms=resolved,
         seeds=seeds,
         settings=settings,
+        tuned=_tuned(cards) if settings.config == "tuned" else {},
     )
 
 
@@ -216,9 +225,18 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
     return overrides
 
 
-def _with_hyperparameters(
+def _tuned(cards: list[AlgorithmCard]) -> dict[str, Mapping[str, dict[str, Scalar]]]:
+    """Tuned values of the algorithms that have any; those without keep their defaults."""
+    found = {card.name: tuned for card in cards if (tuned := load_tuned(card)) is not None}
+    if not found:
+        names = ", ".join(card.name for card in cards)
+        raise InputError(f"--config tuned: there are no tuned values of {names}; leave it out")
+    return found
+
+
+def _with_overrides(
     cards: list[AlgorithmCard], overrides: dict[str, str]
-) -> list[tuple[AlgorithmCard, dict[str, Scalar]]]:
+) -> list[tuple[AlgorithmCard, dict[str, str]]]:
     """Gives each algorithm the settings meant for it; each setting must reach at least one."""
     known = {name for card in cards for name in card.hyperparameters}
     qualified = {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
@@ -238,7 +256,8 @@ def _with_hyperparameters(
             for name, text in overrides.items()
             if name.startswith(prefix)
         }
-        resolved.append((card, card.resolve(own)))
+        card.resolve(own)  # so that a wrong value is told before anything is fetched
+        resolved.append((card, own))
     return resolved
 
 

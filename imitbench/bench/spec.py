@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from imitbench.bench import artifacts
 from imitbench.bench.devices import DeviceClass
@@ -21,6 +23,8 @@ from imitbench.store.records import (
     RunSpec,
 )
 
+ConfigName = Literal["default", "tuned"]
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -31,6 +35,8 @@ class Settings:
         budget: Name of the budget.
         n_demos: Trajectories to use; `None` for all.
         overrides: Hyper-parameters as text, `name` or `algorithm.name`.
+        config: `tuned` for hyper-parameters of each environment's own, where an algorithm has
+            such, `default` for those on its card.
         device: Class of the processor, on which numbers depend.
         folder: Where a relative path in `source` starts.
     """
@@ -39,6 +45,7 @@ class Settings:
     budget: BudgetName = "default"
     n_demos: int | None = None
     overrides: dict[str, str] = field(default_factory=dict)
+    config: ConfigName = "default"
     device: DeviceClass = "cpu"
     folder: Path = Path()
 
@@ -50,6 +57,7 @@ def make_spec(
     hyperparameters: dict[str, Scalar],
     seed: int,
     settings: Settings,
+    tuned: Mapping[str, Scalar] | None = None,
 ) -> RunSpec:
     """Specifies one run.
 
@@ -60,6 +68,7 @@ def make_spec(
         hyperparameters: Every hyper-parameter, resolved.
         seed: Seed of the run.
         settings: Choices that hold for the whole sweep.
+        tuned: Every hyper-parameter as tuned for this environment, if it is in use.
 
     Raises:
         InputError: An expert or demonstrations that the algorithm needs are missing.
@@ -67,10 +76,13 @@ def make_spec(
     environment = suite.environments[env_id]
     root = artifacts.source_root(settings.source, suite.name, settings.folder)
     needs = algorithm.needs
-    defaults = algorithm.resolve({})
-    different = {n: value for n, value in hyperparameters.items() if value != defaults[n]}
+    usual = algorithm.resolve({}) if tuned is None else tuned
+    different = {n: value for n, value in hyperparameters.items() if value != usual[n]}
     if settings.device != "cpu":  # other numbers, which no table may mix with those of the CPU
         different["device"] = settings.device
+
+    labels = [] if tuned is None else ["tuned"]
+    labels += [f"{name}={value}" for name, value in different.items()]
 
     def place(part: artifacts.Part) -> artifacts.Place:
         return artifacts.place_of(root, part, settings.source, environment, suite.name)
@@ -88,7 +100,7 @@ def make_spec(
         protocol=Protocol(),
         device=settings.device,
         uses_reward=needs.true_reward,
-        variant=",".join(f"{name}={value}" for name, value in different.items()),
+        variant=",".join(labels),
     )
 
 

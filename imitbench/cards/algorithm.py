@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -154,11 +155,14 @@ class AlgorithmCard(Card):
                 raise ValueError(f"hyperparameters.{name}.default {error}") from None
         return self
 
-    def resolve(self, overrides: dict[str, str]) -> dict[str, Scalar]:
+    def resolve(
+        self, overrides: dict[str, str], base: Mapping[str, Scalar] | None = None
+    ) -> dict[str, Scalar]:
         """Completes command-line settings with the card's defaults.
 
         Args:
             overrides: Parameter names and values as text.
+            base: Values to start from instead of the defaults: every hyper-parameter.
 
         Returns:
             Every hyper-parameter with a value of its type, in the card's order.
@@ -167,7 +171,7 @@ class AlgorithmCard(Card):
             InputError: An unknown name or a value of the wrong type or range.
         """
         values: dict[str, Scalar] = {
-            name: parameter.check(parameter.default)
+            name: parameter.check(parameter.default if base is None else base[name])
             for name, parameter in self.hyperparameters.items()
         }
         for name, text in overrides.items():

@@ -17,6 +17,7 @@ def run(
     jobs: run_options.Jobs = None,
     out: options.Out = options.DEFAULT_OUT,
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
+    config: run_options.Config = "default",
     budget: run_options.Budget = "default",
     n_demos: run_options.Demos = "all",
     source: run_options.Source = "bundled",
@@ -76,6 +77,7 @@ def run(
         suite=suite,
         environment=env,
         seeds=parse_seeds(seeds),
+        config=config,
         budget=budget,
         overrides=parse_overrides(set_),
         source=source,
