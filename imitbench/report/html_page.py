@@ -49,7 +49,7 @@ def render_html(report: Report, details: Details | None = None) -> str:
         main.append(_block(f"x{place}", heading, html_tables.extra(table)))
     if report.failures:
         heading = tag("h2", "Failed runs", id="failures-title")
-        block = html_tables.failures(report.failures)
+        block = html_tables.failures(report.failures, report.method.failed_runs)
         main.append(_block("failures", heading, block))
     if known.runs:
         main.append(_provenance(known))
