@@ -25,7 +25,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.errors import InputError
-from imitbench.store.records import Provenance, Record, RunFailure, RunResult, RunSpec
+from imitbench.store.records import (
+    Provenance,
+    Record,
+    RunFailure,
+    RunResult,
+    RunSpec,
+    canonical_digest,
+)
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.util.files import atomic_write_text
 
@@ -57,6 +64,8 @@ class Manifest(Record):
         suites: By name.
         provenances: How runs came about, by the name that lines have for it.
         files: SHA-256 of every other file, cards and policies excepted.
+        digest: SHA-256 over all of the above, and so over all that is published: two folders
+            with the same one hold the same results. Early folders have none.
     """
 
     format: Literal["imitbench-results"] = "imitbench-results"
@@ -66,6 +75,12 @@ class Manifest(Record):
     suites: dict[str, SuiteSummary]
     provenances: dict[str, Provenance]
     files: dict[str, str]
+    digest: str | None = None
+
+    @property
+    def own_digest(self) -> str:
+        """What `digest` must be."""
+        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
 
 
 @dataclass(frozen=True)
@@ -183,10 +198,11 @@ def write_results(
     manifest = Manifest(
         imitbench=version,
         command=command,
-        suites={suite: _summary(runs, suite) for suite in suites},
+        suites={suite: summarize(runs, suite) for suite in suites},
         provenances={key: provenances[key] for key in sorted(provenances)},
         files={name: text_digest(texts[name]) for name in sorted(texts)},
     )
+    manifest = manifest.model_copy(update={"digest": manifest.own_digest})
     for name, text in texts.items():
         atomic_write_text(folder / name, text)
     atomic_write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
@@ -213,7 +229,8 @@ def _order(run: PublishedRun) -> tuple[Any, ...]:
     return spec.suite, spec.environment.id, spec.algo_label, spec.seed, spec.run_id
 
 
-def _summary(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
+def summarize(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
+    """What there is of a suite among some runs."""
     own = [run for run in runs if run.spec.suite == suite]
     return SuiteSummary(
         runs=sum(run.result is not None for run in own),
