@@ -35,6 +35,7 @@ from imitbench.store.records import (
 )
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.util.files import atomic_write_text
+from imitbench.util.folders import new_folder
 
 MANIFEST_FILE = "manifest.json"
 PATTERNS = (MANIFEST_FILE, "runs/*.jsonl", "failures/*.jsonl", "episodes/*/*.csv")
@@ -206,6 +207,27 @@ def write_results(
     for name, text in texts.items():
         atomic_write_text(folder / name, text)
     atomic_write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
+
+
+def export_results(
+    runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
+) -> None:
+    """Writes a folder of published results where there is none, whole or not at all.
+
+    Args:
+        runs: What to publish.
+        folder: Where to; must be empty or absent.
+        version: Version of this package.
+        command: Command line to write down.
+
+    Raises:
+        InputError: There is nothing to publish, the folder is not empty or cannot be written, or
+            the name of a suite is unfit for a file.
+    """
+    if not runs:
+        raise InputError(f"{folder}: there are no finished runs to publish")
+    with new_folder(folder) as draft:
+        write_results(runs, draft, version=version, command=command)
 
 
 def _read_run(directory: RunDirectory) -> PublishedRun:

@@ -1,0 +1,17 @@
+"""`imitbench leaderboard`: a site of published results, and checks of what others submit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from imitbench.cli.leaderboard_validate import validate_submission
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make a leaderboard, and check submissions to one.",
+)
+app.command("validate")(validate_submission)
