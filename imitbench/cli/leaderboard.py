@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
+from imitbench.cli.leaderboard_build import build_site
 from imitbench.cli.leaderboard_validate import validate_submission
 
 app = typer.Typer(
@@ -14,4 +12,5 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Make a leaderboard, and check submissions to one.",
 )
+app.command("build")(build_site)
 app.command("validate")(validate_submission)

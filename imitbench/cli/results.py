@@ -75,9 +75,7 @@ def export_results(
     from imitbench.store import results_folder
 
     runs = results_folder.read_runs(out, suite=suite)
-    results_folder.export_results(
-        runs.runs, folder, version=__version__, command=typed_command()
-    )
+    results_folder.export_results(runs.runs, folder, version=__version__, command=typed_command())
     for message in runs.unreadable:
         note(f"left out: {message}")
     if json:

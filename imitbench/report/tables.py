@@ -95,10 +95,10 @@ def _suite_sections(
     sections = []
     for group in _groups([*rows, *failures]):
         failed = Counter(
-            (row.algo, row.env) for row in failures if row.algo in ANCHORS or _belongs(row, group)
+            (row.algo, row.env) for row in failures if row.algo in ANCHORS or belongs(row, group)
         )
         anchors = _anchor_runs(rows, group)
-        runs = [row for row in rows if row.algo not in ANCHORS and _belongs(row, group)]
+        runs = [row for row in rows if row.algo not in ANCHORS and belongs(row, group)]
         native = [row for row in anchors if group.budget in (None, row.budget)]
         environments = sorted({row.env for row in [*runs, *native]} | {env for _, env in failed})
         inside = sorted(
@@ -131,7 +131,7 @@ def _suite_sections(
                     inside,
                 ),
                 measured=summarize(
-                    [row for row in measures if row.algo in ANCHORS or _belongs(row, group)]
+                    [row for row in measures if row.algo in ANCHORS or belongs(row, group)]
                 ),
                 runs=_shown(ranked, [*runs, *anchors], environments),
             )
@@ -157,7 +157,7 @@ def _group_of(row: RunRow) -> Group:
     return Group(row.budget, "all" if row.all_demos else row.n_demos, row.source)
 
 
-def _belongs(row: RunRow, group: Group) -> bool:
+def belongs(row: RunRow, group: Group) -> bool:
     """Whether a run may be averaged with, or shown beside, those of a group.
 
     A method that uses neither demonstrations nor an expert is the same under any of them.

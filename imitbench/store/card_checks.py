@@ -174,9 +174,7 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
             _check_reference(spec, found, each.where, findings)
 
 
-def _check_reference(
-    spec: RunSpec, found: ReferenceScores, where: str, findings: Findings
-) -> None:
+def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings: Findings) -> None:
     suite, card = bundled_suite(spec.suite), environment_of(spec)
     if suite is None or card is None or card.references is None:
         return

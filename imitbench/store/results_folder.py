@@ -194,7 +194,7 @@ def write_results(
             kind = "runs" if run.result else "failures"
             lines[kind].append(_line(run, key))
             if run.episodes is not None:
-                texts[episodes_file(run.spec)] = _episodes_text(run.episodes)
+                texts[episodes_file(run.spec)] = episodes_text(run.episodes)
         texts |= {f"{kind}/{suite}.jsonl": "".join(each) for kind, each in lines.items() if each}
     manifest = Manifest(
         imitbench=version,
@@ -280,7 +280,8 @@ def episodes_file(spec: RunSpec) -> str:
     return f"episodes/{spec.suite}/{spec.run_id}.csv"
 
 
-def _episodes_text(episodes: EpisodeTable) -> str:
+def episodes_text(episodes: EpisodeTable) -> str:
+    """Evaluation episodes as CSV, with the columns `EPISODE_COLUMNS`."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(EPISODE_COLUMNS)

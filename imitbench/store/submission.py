@@ -109,7 +109,8 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
         findings.fail("manifest", MANIFEST_FILE, _first(error), "export the results again")
         return Submission(folder)
     if manifest.digest is None:
-        findings.tell("digests", MANIFEST_FILE, "has no digest of its own; an early version made it")
+        what = "has no digest of its own; an early version made it"
+        findings.tell("digests", MANIFEST_FILE, what)
     elif manifest.digest != manifest.own_digest:
         findings.fail("digests", MANIFEST_FILE, "was altered", "export the results again")
     texts = _read_files(folder, manifest, findings)

@@ -22,9 +22,7 @@ def _refuse(folder: Path) -> None:
 
 
 @contextmanager
-def new_folder(
-    folder: Path, check_old: Callable[[Path], None] = _refuse
-) -> Iterator[Path]:
+def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Iterator[Path]:
     """Makes a folder beside its place, and puts it there at the end.
 
     Readers see no part of it. An exception, or the end of the process, leaves what was there.
