@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from imitbench.cards.algorithm import BudgetUnit, Card, Scalar
 
-BUDGET_NAMES = ("quick", "default", "full")
 BudgetName = Literal["quick", "default", "full"]
+BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
 
 
 class Measurement(Card):

@@ -6,6 +6,7 @@ import typer
 
 from imitbench.cli.leaderboard_build import build_site
 from imitbench.cli.leaderboard_validate import validate_submission
+from imitbench.cli.leaderboard_verify import verify_submission
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -14,3 +15,4 @@ app = typer.Typer(
 )
 app.command("build")(build_site)
 app.command("validate")(validate_submission)
+app.command("verify")(verify_submission)

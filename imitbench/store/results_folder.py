@@ -159,7 +159,7 @@ def read_runs(out: Path, *, suite: str | None = None) -> Runs:
             unfinished += 1
             continue
         try:
-            found.append(_read_run(directory))
+            found.append(read_run(directory))
         except InputError as error:
             unreadable.append(str(error))
     return Runs(sorted(found, key=_order), unfinished, unreadable)
@@ -230,7 +230,12 @@ def export_results(
         write_results(runs, draft, version=version, command=command)
 
 
-def _read_run(directory: RunDirectory) -> PublishedRun:
+def read_run(directory: RunDirectory) -> PublishedRun:
+    """Reads a run that completed or failed.
+
+    Raises:
+        InputError: A file is missing or malformed.
+    """
     spec = directory.read_spec()
     if spec.run_id != directory.path.name:
         raise InputError(f"{directory.path / 'spec.json'}: belongs to run {spec.run_id}")

@@ -57,7 +57,8 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
     )  # fmt: skip
     ids = {each: f"o{place}" for place, each in enumerate(sorted(origins))}
     main = [_group(each, board, up, ids) for each in shown]
-    specs = [run.run.spec for _, _, row in shown for run in (*row.runs, *row.failures)]
+    specs = [run.run.spec for _, _, row in shown for run in row.runs]
+    specs += [failure.run.spec for _, _, row in shown for failure in row.failures]
     if specs:
         main.append(_block("settings", "Settings", _settings(specs)))
     if origins:

@@ -73,7 +73,8 @@ def _own_rows(
     for result in (*complete, *others):
         name = result.algorithm
         has_page = bool(runs[name] or failures[name])
-        whose = {each.submitter: None for each in (*runs[name], *failures[name])}
+        whose = dict.fromkeys(run.submitter for run in runs[name])
+        whose |= dict.fromkeys(failure.submitter for failure in failures[name])
         made.append(
             BoardRow(
                 rank=ranks.get(name),
