@@ -186,7 +186,8 @@ class _Reader:
         if line is None:
             return None
         spec = line.spec
-        self._used.add(episodes_file(spec))  # the line says more if that is all that is wrong
+        # Where the line is wrong, that is told, and not that its episodes belong to nothing.
+        self._used |= {episodes_file(spec), f"episodes/{suite}/{line.run_id}.csv"}
         if not self._is_identified(line, suite, where):
             return None
         provenance = self._manifest.provenances.get(line.provenance)
@@ -207,7 +208,7 @@ class _Reader:
             self._findings.fail("lines", where, f"must have {what}, and nothing else")
             return None
         if kind == "failures":
-            self._used.discard(episodes_file(spec))
+            self._used.discard(episodes_file(spec))  # a failed run has none
             failure = self._validate(RunFailure, {**outcome, **common, "traceback": ""}, where)
             return PublishedRun(spec, failure=failure) if failure else None
         result = self._validate(RunResult, {**outcome, **common}, where)
