@@ -1,13 +1,13 @@
 """Results folders whose runs are as the bundled cards say, but for their made-up episodes."""
 
 import numpy as np
-from support.results import PROVENANCE
 
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings, reference_scores
 from imitbench.store.records import RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.store.run_scores import recompute
+from support.results import PROVENANCE
 
 LEVELS = {"bc": 0.8, "gail": 0.5, "random": 0.0, "expert": 1.0}
 """Typical score by algorithm."""
