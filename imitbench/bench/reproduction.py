@@ -75,7 +75,7 @@ class Compared:
         found: As found here.
         noise_band: How far the two may be apart by the choice of episodes.
         seed_band: How far by the choice of the seed, as the submission's other runs show;
-            `None` if there are none.
+            `None` if there are fewer than two.
     """
 
     stated: float
@@ -168,7 +168,12 @@ def compare(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> Repro
         problem = f"{here.failure.phase}: {here.failure.error_type}: {here.failure.message}"
         return Reproduction(spec, "failed", problem=one_line(problem))
     assert run.result is not None and run.episodes is not None and here.episodes is not None
-    peers = [each for each in runs if each.result is not None and _cell(each.spec) == _cell(spec)]
+    # Without itself: a number that was made up would widen its own band.
+    peers = [
+        each
+        for each in runs
+        if each.result and _cell(each.spec) == _cell(spec) and each.spec.run_id != spec.run_id
+    ]
     stochastic, deterministic = (
         _compare(run.episodes, here.episodes, peers, deterministic=choice)
         for choice in (False, True)

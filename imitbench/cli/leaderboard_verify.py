@@ -46,21 +46,24 @@ def verify_submission(
 
     Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
     """
-    from imitbench.bench.reproduction import compare, draw_runs
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
     from imitbench.errors import InputError
     from imitbench.store.results_reader import read_results
+    from imitbench.util.folders import is_empty
 
+    if keep is not None and not is_empty(keep):
+        raise InputError(f"--keep {keep}: is not empty; name a new folder")
     submitted = read_results(submission)
+
+    from imitbench.bench.reproduction import compare, draw_runs
+
     drawn = draw_runs(submitted, runs, seed=seed, tell=make_tell(quiet=quiet))
     if not quiet:
         for refused in drawn.refused:
             note(f"not drawn: {refused.spec.label}: {refused.why}")
         for run in drawn.runs:
             note(f"drawn with seed {seed}: {run.spec.label} ({run.spec.run_id})")
-    if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise InputError(f"--keep {keep}: is not empty; name a new folder")
     with contextlib.ExitStack() as stack:
         scratch = keep or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="imitbench-"))

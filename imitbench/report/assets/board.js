@@ -18,8 +18,8 @@ function startChoices(box) {
       table.hidden = choices.some(({ dataset, value }) => value && table.dataset[dataset.facet] !== value);
       shownTables += !table.hidden;
       for (const row of table.querySelectorAll("tbody tr")) {
-        const said = `${row.cells[1].textContent} ${row.cells[row.cells.length - 1].textContent}`;
-        row.hidden = !words.every((word) => said.toLowerCase().includes(word));
+        const said = `${row.cells[1].textContent} ${row.cells[2].textContent}`.toLowerCase();
+        row.hidden = !words.every((word) => said.includes(word));
         allRows += 1;
         shownRows += !row.hidden && !table.hidden;
       }

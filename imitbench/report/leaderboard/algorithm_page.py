@@ -196,10 +196,10 @@ def _runs(
                 "Seconds",
             )
         ),
-        Column("Finished"),
-        Column("Submitted by"),
         Column("Episodes"),
         Column("Origin"),
+        Column("Finished"),
+        Column("Submitted by"),
         Column("Digest of the specification"),
     ]
     caption = (
@@ -232,13 +232,13 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
         Entry(text.fixed(shown.mean_length, 1), finite(shown.mean_length)),
         Entry(f"{shown.env_steps:,}", float(shown.env_steps)),
         Entry(text.fixed(shown.wall_s, 1), finite(shown.wall_s)),
-        Entry(shown.finished_at),
-        Entry(each.submitter or OWN),
         Entry(
             tag("a", f"{2 * spec.protocol.episodes} episodes", href=f"{up}{each.episodes}"),
             spec.run_id,
         ),
         Entry(tag("a", f"imitbench {version}", href=f"#{came}"), version),
+        Entry(shown.finished_at[:16].replace("T", " "), shown.finished_at),
+        Entry(each.submitter or OWN),
         Entry(tag("code", spec.digest, class_="digest"), spec.digest),
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from imitbench import __version__
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import Scale, axis, strip
@@ -49,7 +51,7 @@ def whose(row: BoardRow) -> str:
     """Who submitted a row, or where else it comes from."""
     if row.imported is not None:
         return row.imported.said
-    return ", ".join(name or OWN for name in row.submitters) or text.NOTHING
+    return ", ".join(name or OWN for name in row.submitters) or "the suite"
 
 
 def row_name(row: BoardRow) -> Markup:
@@ -137,10 +139,11 @@ def _filters(board: Board) -> Markup:
 def _table(number: int, part: BoardSection, board: Board) -> Markup:
     section = part.section
     report = Report(board.method, (), ())
-    scale = Scale.of(section)
+    scale = Scale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
     columns = [
         Column("Rank", number=True),
         Column("Algorithm"),
+        Column("Submitted by"),
         Column("Interval", heading=axis(scale)),
         *(
             Column(label, number=True)
@@ -154,7 +157,6 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
                 "Minutes per run",
             )
         ),
-        Column("Submitted by"),
     ]
     rows = [_row(row, part, scale) for row in part.rows]
     level = f"{board.method.level:.0%}"
@@ -167,7 +169,7 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
     if any(row.kind == "external" for row in part.rows):
         caption += " External rows are other people's numbers, and neither ranked nor averaged."
     whole = html_tables.table(
-        columns, rows, label=section.title, caption=caption, classes="board", names=2
+        columns, rows, label=section.title, caption=caption, classes="board", names=3
     )
     shared = section.title.removeprefix(section.suite).removeprefix(": ")
     chips = tag("span", shared, class_="shared") if shared else Markup("")
@@ -201,13 +203,14 @@ def _row(row: BoardRow, part: BoardSection, scale: Scale) -> list[Entry]:
     failed = result.failures
     count: str = tag("span", str(failed), class_="bad") if failed else "0"
     is_run = row.kind in ("run", "external")
-    steps, wall = row.env_steps, row.wall_s
+    steps, wall, mean = row.env_steps, row.wall_s, _point(result.mean)
     return [
         Entry("" if row.rank is None else str(row.rank), _key(row.rank)),
         Entry(row_name(row), row.name),
+        Entry(named(whose(row)), whose(row)),
         Entry(strip(result.iqm, result.mean, scale, row.name, row.color)),
         Entry(linked(interval(result.iqm, row)), _point(result.iqm)),
-        Entry(linked(interval(result.mean, row)), _point(result.mean)),
+        Entry(linked(text.score(mean)), mean),
         Entry(
             linked(f"{len(result.covered)} of {len(part.section.environments)}", "-cells"),
             float(len(result.covered)),
@@ -219,7 +222,6 @@ def _row(row: BoardRow, part: BoardSection, scale: Scale) -> list[Entry]:
         Entry(linked(count, "-failures") if failed else count, float(failed)),
         Entry(linked(text.NOTHING if steps is None else f"{steps:,.0f}", "-runs"), steps),
         Entry(linked(text.NOTHING if wall is None else text.fixed(wall / 60, 1), "-runs"), wall),
-        Entry(whose(row)),
     ]
 
 
@@ -247,7 +249,7 @@ def _submissions(board: Board) -> Markup:
                 Entry(named(source.name or OWN), source.name or OWN),
                 Entry(str(done), float(done)),
                 Entry(str(failed), float(failed)),
-                Entry(tag("code", source.digest or text.NOTHING), source.digest),
+                Entry(tag("code", source.digest or text.NOTHING, class_="digest"), source.digest),
             ]
         )
     caption = (
