@@ -64,9 +64,9 @@ def other_demos(spec: RunSpec):
 
 
 REFUSED = {
-    "another implementation": (lambda spec: {"implementation": "os:system"}, "os:system, is not"),
-    "an algorithm of one's own": (lambda spec: {"algo": "mine"}, "no such algorithm"),
-    "a suite of one's own": (lambda spec: {"suite": "mine"}, "no such suite"),
+    "another implementation": (lambda _: {"implementation": "os:system"}, "os:system, is not"),
+    "an algorithm of one's own": (lambda _: {"algo": "mine"}, "no such algorithm"),
+    "a suite of one's own": (lambda _: {"suite": "mine"}, "no such suite"),
     "a budget of one's own": (
         lambda spec: {"budget": spec.budget.model_copy(update={"name": "tiny"})}, "no budget"),
     "other demonstrations": (other_demos, "has another demos.digest here"),
