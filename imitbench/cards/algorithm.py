@@ -159,9 +159,13 @@ class AlgorithmCard(Card):
         return self
 
     def changed(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Those of an algorithm's hyper-parameters that are not the card's, in its order."""
+        """Those of some hyper-parameters that are not the card's, in the card's order."""
         defaults = self.resolve({})
-        return {name: values[name] for name in defaults if values.get(name) != defaults[name]}
+        return {
+            name: values[name]
+            for name, default in defaults.items()
+            if name in values and values[name] != default
+        }
 
     def resolve(self, overrides: dict[str, str]) -> dict[str, Scalar]:
         """Completes command-line settings with the card's defaults.

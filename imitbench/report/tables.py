@@ -279,4 +279,6 @@ def _rank(result: AlgorithmResult) -> tuple[int, float, float, str]:
 def _natural(version: str) -> tuple[tuple[int, str], ...]:
     """Sort key that puts version 10 after version 9."""
     parts = version.replace("-", ".").split(".")
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
+    return tuple(
+        (int(part), "") if part.isdecimal() and len(part) < 20 else (-1, part) for part in parts
+    )

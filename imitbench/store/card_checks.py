@@ -145,6 +145,9 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     why_not = mismatch(card, environment) if environment else None
     if why_not:
         fail("algorithm", f"on {spec.environment.id}: {why_not}")
+    if environment is not None and spec.source == "bundled":
+        for what in _not_bundled(spec, environment):
+            fail("algorithm", what)
     demos = spec.demos
     if demos is not None:
         if demos.count > demos.available:
@@ -152,6 +155,19 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         # Each seed draws its own subset.
         elif demos.subsample_seed != (spec.seed if demos.count < demos.available else 0):
             fail("algorithm", "its demonstrations were not drawn by its seed")
+
+
+def _not_bundled(spec: RunSpec, card: EnvironmentCard) -> list[str]:
+    """What is said to come with the suite, and is not what its card names."""
+    wrong = []
+    demos, due = spec.demos, card.demos
+    if demos and (demos.repo, demos.available) != (due.repo, due.trajectories):
+        what = f"{demos.available} demonstrations of {one_line(demos.repo, 60)}"
+        wrong.append(f"{what}; the suite comes with {due.trajectories} of {due.repo}")
+    if spec.expert and spec.expert.repo != card.expert.repo:
+        repo = one_line(spec.expert.repo, 60)
+        wrong.append(f"expert {repo}; the suite comes with {card.expert.repo}")
+    return wrong
 
 
 def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -51,6 +52,12 @@ class Finding:
     def __str__(self) -> str:
         told = f"{self.where}: {self.what}"
         return f"{told}; {self.fix}" if self.fix else told
+
+
+def failed_checks(problems: Iterable[Finding]) -> list[Check]:
+    """Checks that found problems, in their order."""
+    found = {each.check for each in problems}
+    return [check for check in CHECKS if check in found]
 
 
 @dataclass

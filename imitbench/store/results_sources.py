@@ -7,10 +7,11 @@ from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.store.external import ExternalHeader, ExternalRun, read_external
-from imitbench.store.findings import Refusal
+from imitbench.store.findings import Check, Findings, Refusal, failed_checks
 from imitbench.store.results_folder import MANIFEST_FILE, PublishedRun, read_runs
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX, run_directories
 from imitbench.store.submission import read_submission
+from imitbench.store.validation import check_runs
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,14 @@ class ResultsSource:
         name: Who submitted them: the folder's name; empty for own runs.
         runs: The runs.
         digest: The manifest's; `None` for own runs, and in early folders.
+        failed: Checks that the runs do not pass, such as that of budgets: they are shown, and
+            this is said. What contradicts itself is not even read.
     """
 
     name: str
     runs: tuple[PublishedRun, ...]
     digest: str | None = None
+    failed: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,12 @@ def find_results(folder: Path, *, external: bool = False) -> ResultsFound:
             f"--results {folder}: holds neither published results ({MANIFEST_FILE}), nor folders "
             "of these, nor runs; run `imitbench run` or `imitbench results export` first"
         )
+    notes += [
+        f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
+        "`imitbench leaderboard validate` says why"
+        for source in sources
+        if source.failed
+    ]
     imports = _external(folder) if external else ()
     if external and not imports:
         notes.append(f"there are no imported results in {folder / EXTERNAL_FOLDER} or beside it")
@@ -97,7 +107,10 @@ def find_results(folder: Path, *, external: bool = False) -> ResultsFound:
 def _published(folder: Path, name: str) -> ResultsSource:
     submission = read_submission(folder, Refusal(folder))
     digest = submission.manifest.digest if submission.manifest else None
-    return ResultsSource(name, tuple(each.run for each in submission.runs), digest)
+    findings = Findings()
+    check_runs(submission, findings)
+    failed = tuple(failed_checks(findings.problems))
+    return ResultsSource(name, tuple(each.run for each in submission.runs), digest, failed)
 
 
 def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSource]:

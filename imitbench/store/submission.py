@@ -187,9 +187,10 @@ class _Reader:
             return None
         spec = line.spec
         # Where the line is wrong, that is told, and not that its episodes belong to nothing.
-        self._used |= {episodes_file(spec), f"episodes/{suite}/{line.run_id}.csv"}
+        self._used.add(f"episodes/{suite}/{line.run_id}.csv")
         if not self._is_identified(line, suite, where):
             return None
+        self._used.add(episodes_file(spec))
         provenance = self._manifest.provenances.get(line.provenance)
         if provenance is None:
             name = one_line(line.provenance)

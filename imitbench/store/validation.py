@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from imitbench.store.card_checks import check_against_cards, environment_of
-from imitbench.store.findings import CHECKS, Check, Finding, Findings
+from imitbench.store.findings import Check, Finding, Findings, failed_checks
 from imitbench.store.results_folder import MANIFEST_FILE
 from imitbench.store.run_values import check_values
 from imitbench.store.seed_checks import check_seeds
@@ -49,7 +49,7 @@ class Validation:
     @property
     def failed(self) -> list[Check]:
         """Checks that failed, in their order."""
-        return [check for check in CHECKS if self.of_check(check)]
+        return failed_checks(self.problems)
 
 
 def validate(folder: Path) -> Validation:
@@ -70,13 +70,23 @@ def validate(folder: Path) -> Validation:
         listed = {MANIFEST_FILE, *submission.manifest.files}
         for name, what in _strays(folder, listed):
             findings.fail("files", one_line(name), what, "remove it, or export the results again")
+    check_runs(submission, findings)
+    if not submission.runs:
+        findings.fail("lines", MANIFEST_FILE, "there is no run that can be read")
+    return Validation(submission, tuple(findings.problems), tuple(findings.told))
+
+
+def check_runs(submission: Submission, findings: Findings) -> None:
+    """Makes the checks on what could be read of a submission: values, cards and seeds.
+
+    Args:
+        submission: The submission.
+        findings: Told about problems.
+    """
     for each in submission.runs:
         check_values(each.run, environment_of(each.run.spec), each.where, findings)
     check_against_cards(submission.runs, findings)
     check_seeds(submission.runs, findings)
-    if not submission.runs:
-        findings.fail("lines", MANIFEST_FILE, "there is no run that can be read")
-    return Validation(submission, tuple(findings.problems), tuple(findings.told))
 
 
 def _strays(folder: Path, listed: set[str]) -> Iterator[tuple[str, str]]:

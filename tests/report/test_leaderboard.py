@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from collections import Counter
 from html.parser import HTMLParser
@@ -245,7 +246,7 @@ def test_external_results_of_other_demonstrations_or_suites_stay_out(tmp_path, r
     assert raw.result.cells[0].raw_mean == -150.0
     page = (tmp_path / "site" / raw.page).read_text()
     assert "-150.00" in page
-    assert "nan" not in " ".join(Links(page).text)
+    assert not re.search(r"\bnan\b", " ".join(Links(page).text))
 
 
 def test_the_csv_table_has_a_line_per_row(site):
@@ -285,6 +286,15 @@ def test_a_damaged_submission_is_not_passed_over(tmp_path, submissions):
     path.write_text(path.read_text().replace('"seed":0', '"seed":5', 1))
     with pytest.raises(InputError, match="not what the manifest says"):
         find_results(tmp_path)
+
+
+def test_the_board_says_whose_runs_are_not_as_the_cards_say(site, parsed, submissions):
+    failed = {each["name"]: each["failed_checks"] for each in document(site)["submissions"]}
+    assert failed["theirs"] == []
+    assert {"suite", "budget", "algorithm"} <= set(failed[EVIL])
+    text = " ".join(parsed[site / "index.html"].text)
+    assert "fails values, suite, budget, algorithm" in text
+    assert any("does not pass the checks" in note for note in find_results(submissions).notes)
 
 
 def test_an_algorithm_that_only_has_an_anchors_name_is_no_anchor(tmp_path):

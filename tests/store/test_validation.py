@@ -199,8 +199,23 @@ EDITS = {
         "labelled '', but what it used differs from the card by 'batch_size=128'"),
     "an unknown hyper-parameter": (
         set_spec(BC, **hyperparameters(trick=1)), {"algorithm"}, "has no hyper-parameter trick"),
+    "a hyper-parameter left out": (
+        set_spec(BC, hyperparameters={}), {"algorithm"}, "lacks hyper-parameter batch_size"),
+    "a hyper-parameter that is no number": (
+        lambda folder: edit_line(
+            folder, RUNS, BC,
+            lambda line: line["spec"]["hyperparameters"].update(learning_rate=float("nan"))),
+        {"identity", "seeds", "manifest"}, "has a number that is none"),
     "another implementation": (
         set_spec(BC, implementation="evil:Learner"), {"algorithm"}, "is not the card's"),
+    "other demonstrations": (
+        set_spec(BC, demos={"source": "bundled", "repo": "best", "digest": "0" * 64,
+                            "available": 50, "count": 50}),
+        {"algorithm"}, "50 demonstrations of best; the suite comes with 50 of sac-Pendulum-v1"),
+    "a better draw of demonstrations": (
+        set_spec(BC, demos={"source": "bundled", "repo": "sac-Pendulum-v1", "digest": "0" * 64,
+                            "available": 50, "count": 10, "subsample_seed": 5}),
+        {"algorithm", "seeds"}, "were not drawn by its seed"),
     "a hidden reward": (
         set_spec(BC, uses_reward=True), {"algorithm"}, "uses the environment's reward"),
     "an easier environment": (

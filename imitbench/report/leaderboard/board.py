@@ -46,7 +46,7 @@ def build_board(found: ResultsFound, *, title: str, replicates: int) -> Board:
         own = _own_rows(section, f"t{number}", rows, report, found.sources)
         others = external_rows(section, report.method, found.external, anchor=f"t{number}")
         last = [row for row in own if row.result.algorithm in ANCHORS]
-        contenders = [row for row in own if row not in last]
+        contenders = [row for row in own if row.result.algorithm not in ANCHORS]
         sections.append(BoardSection(section, (*contenders, *others, *last)))
     return Board(title, report.method, found.sources, tuple(sections))
 

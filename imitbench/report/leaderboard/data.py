@@ -42,6 +42,7 @@ def render_json(board: Board) -> str:
             {
                 "name": source.name,
                 "digest": source.digest,
+                "failed_checks": list(source.failed),
                 "runs": sum(run.result is not None for run in source.runs),
                 "failures": sum(run.failure is not None for run in source.runs),
             }

@@ -13,6 +13,7 @@ from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import ANCHORS, Report
 from imitbench.stats.intervals import Interval
+from imitbench.store.results_sources import ResultsSource
 
 STYLES = ("report.css", "board.css")
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "board.js")
@@ -233,11 +234,22 @@ def _point(value: Interval | None) -> float | None:
     return html_tables.finite(value.point) if value is not None else None
 
 
+def _checks(source: ResultsSource) -> tuple[str, str]:
+    """What the checks on a submission's runs say, and a text to sort by."""
+    if not source.name:
+        return "not checked", "not checked"
+    if not source.failed:
+        return "passed", "passed"
+    said = f"fails {', '.join(source.failed)}"
+    return tag("span", said, class_="bad"), said
+
+
 def _submissions(board: Board) -> Markup:
     columns = [
         Column("Submitted by"),
         Column("Completed runs", number=True),
         Column("Failed runs", number=True),
+        Column("Checks"),
         Column("Digest"),
     ]
     rows = []
@@ -249,12 +261,14 @@ def _submissions(board: Board) -> Markup:
                 Entry(named(source.name or OWN), source.name or OWN),
                 Entry(str(done), float(done)),
                 Entry(str(failed), float(failed)),
+                Entry(*_checks(source)),
                 Entry(tag("code", source.digest or text.NOTHING, class_="digest"), source.digest),
             ]
         )
     caption = (
-        "Whose results these are. The digest is over all that a submission holds: "
-        "“imitbench leaderboard validate” computes it again."
+        "Whose results these are, and whether their budgets, protocols, settings and seeds are "
+        "those of the cards. The digest is over all that a submission holds. “imitbench "
+        "leaderboard validate” checks all of it."
     )
     block = html_tables.table(columns, rows, label="Submissions", caption=caption)
     heading = tag("h2", "Submissions", id="submissions-title")
