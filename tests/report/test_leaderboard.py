@@ -135,6 +135,16 @@ def test_every_link_leads_somewhere(site, parsed):
     assert seen > 200
 
 
+def test_pages_load_nothing_and_their_policy_admits_nothing_else(parsed):
+    for path, page in parsed.items():
+        text = path.read_text()
+        [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+        assert policy.startswith("default-src &#x27;none&#x27;; style-src &#x27;sha256-")
+        assert "src" not in page.attributes
+        assert page.tags["link"] == 1  # an empty icon, so that none is asked for
+        assert not any("//" in target or target.startswith("/") for target in page.targets)
+
+
 def test_every_number_of_a_row_leads_to_its_runs(site, parsed):
     bc = next(row for table in document(site)["tables"] for row in table["rows"]
               if row["algorithm"] == "bc" and row["kind"] == "run")  # fmt: skip
