@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
@@ -270,6 +271,13 @@ def test_the_csv_table_has_a_line_per_row(site):
         for name in ("score_iqm", "score_mean_low"):
             shown = None if line[name] == "" else float(line[name])
             assert shown == (None if row[name] is None else pytest.approx(row[name], rel=1e-9))
+
+
+def test_the_columns_are_those_in_the_documents():
+    told = Path(__file__).resolve().parents[2].joinpath("docs/leaderboard.md").read_text()
+    table = told.partition("| column |")[2].partition("\n\n")[0]
+    columns = [line.split("|")[1] for line in table.splitlines()[2:]]
+    assert tuple(re.findall(r"`(\w+)`", " ".join(columns))) == COLUMNS
 
 
 def test_what_a_folder_was_taken_for_is_said(tmp_path, submissions, runs):

@@ -2,6 +2,9 @@
 
 import json
 import os
+import random
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from support.published import change, edit_line, publish, sign
 from support.submissions import write_submitted_runs
 
 from imitbench.errors import InputError
-from imitbench.store.findings import CHECKS
+from imitbench.store.findings import CHECKS, MEANINGS
 from imitbench.store.records import RunSpec
 from imitbench.store.validation import validate
 
@@ -27,8 +30,6 @@ def published(tmp_path_factory):
 @pytest.fixture
 def submission(published, tmp_path):
     """A copy of its own of a valid submission."""
-    import shutil
-
     return Path(shutil.copytree(published, tmp_path / "submission"))
 
 
@@ -307,13 +308,71 @@ def test_a_pipe_is_not_waited_for(submission):
     assert "files" in validate(submission).failed
 
 
-def test_the_checks_have_meanings():
-    from imitbench.store.findings import MEANINGS
-
+def test_the_checks_have_meanings_and_stand_in_the_documents():
     assert set(MEANINGS) == set(CHECKS)
+    told = Path(__file__).resolve().parents[2].joinpath("docs/leaderboard.md").read_text()
+    table = told.partition("| check |")[2].partition("\n\n")[0]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == CHECKS
 
 
 def test_a_submission_of_thousands_of_seeds_is_not_multiplied_out(submission):
     """Seeds are any numbers: nothing is done for each of those below the greatest."""
     set_spec(BC, seed=2**62)(submission)
     assert validate(submission).failed == ["seeds"]
+
+
+VALUES = [
+    None, True, -1, 1e308, float("nan"), float("inf"), 2**63, "", "../../x", "<script>",
+    "\x1b[31m", "é" * 300, [], {}, [1], {"a": 1}, "9" * 5000,
+]  # fmt: skip
+
+
+def places(document, before=()):
+    items = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in items:
+        yield (*before, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*before, key))
+
+
+def mutate(document, rng):
+    """Puts anything at any place, or removes what is there."""
+    *way, last = rng.choice(list(places(document)))
+    for key in way:
+        document = document[key]
+    if rng.random() < 0.2:
+        del document[last]
+    else:
+        document[last] = rng.choice(VALUES)
+
+
+def spoil(folder, rng):
+    """One mutation; most are signed, as whoever makes them on purpose would."""
+    if rng.random() < 0.3:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        mutate(manifest, rng)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    elif rng.random() < 0.7:
+        name = rng.choice([RUNS, FAILURES])
+        lines = (folder / name).read_text().splitlines()
+        edit_line(folder, name, rng.randrange(len(lines)), lambda line: mutate(line, rng))
+    else:
+        path = episodes_of(folder, BC)
+        cells = path.read_text().split(",")
+        cells[rng.randrange(len(cells))] = str(rng.choice(VALUES))
+        path.write_text(",".join(cells))
+        sign(folder)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_stands_in_a_submission_is_told_in_printable_lines(published, tmp_path, seed):
+    rng = random.Random(seed)
+    for number in range(10):
+        folder = Path(shutil.copytree(published, tmp_path / str(number)))
+        spoil(folder, rng)
+        try:
+            validation = validate(folder)
+        except InputError as error:
+            assert str(error).isprintable()
+        else:
+            assert all(str(each).isprintable() for each in validation.problems + validation.told)
