@@ -42,11 +42,12 @@ def build_site(
     from imitbench.cli.output import count, note, print_json
     from imitbench.errors import InputError
     from imitbench.report.leaderboard.board import build_board
-    from imitbench.report.leaderboard.site import write_site
+    from imitbench.report.leaderboard.site import check_place, write_site
     from imitbench.store.results_sources import find_results
 
     if not title.strip():
         raise InputError("--title: is empty")
+    check_place(out, results)
     found = find_results(results, external=external)
     board = build_board(found, title=title.strip(), replicates=replicates)
     files = write_site(board, out, results=results)

@@ -16,7 +16,7 @@ def workplace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workplace")
     for command in (
         ["run", "--algo", "bc", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick",
-         "--seeds", "2", "--quiet"],
+         "--seeds", "2", "--jobs", "2", "--quiet"],
         ["results", "export", "submission"],
     ):  # fmt: skip
         subprocess.run(
@@ -65,8 +65,6 @@ def test_an_edited_submission_is_not_valid_and_all_faults_are_told(imitbench, su
 def test_what_is_no_submission_is_refused(refused, tmp_path):
     line = refused("leaderboard", "validate", tmp_path)
     assert "these are no published results" in line
-    line = refused("leaderboard", "verify", tmp_path)
-    assert "these are no published results" in line
 
 
 def forge(submission, number):
@@ -85,6 +83,7 @@ def forge(submission, number):
     edit_line(submission, RUNS, number, edit)
 
 
+@pytest.mark.slow
 def test_training_again_finds_what_files_cannot_tell(imitbench, submission, tmp_path):
     """One of the two runs of bc is forged; the other comes out with the very same numbers."""
     forge(submission, 0)
@@ -157,9 +156,7 @@ def test_bad_input_is_told_in_one_line(refused, workplace, tmp_path):
     for command, told in (
         (["leaderboard", "build", "--out", "site", "--results", "missing"], "no such folder"),
         (["leaderboard", "build", "--out", tmp_path / "full"], "no leaderboard of this program"),
-        (["leaderboard", "build", "--out", "runs"], "the results lie in it"),
         (["results", "export", tmp_path / "full"], "is not empty"),
-        (["results", "export", tmp_path / "new", "--suite", "none"], "no finished runs"),
         (["leaderboard", "verify", "submission", "--keep", tmp_path / "full"], "is not empty"),
     ):
         assert told in refused(*command, "--quiet", cwd=workplace)

@@ -14,7 +14,7 @@ from imitbench.report.leaderboard.data import render_csv, render_json
 from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.model import Board
 from imitbench.store.results_folder import episodes_text
-from imitbench.util.folders import new_folder
+from imitbench.util.folders import is_empty, new_folder
 
 MARK = "leaderboard.json"
 _OURS = {"index.html", MARK, "leaderboard.csv", "algorithms", "episodes", "external"}
@@ -22,6 +22,23 @@ _OURS = {"index.html", MARK, "leaderboard.csv", "algorithms", "episodes", "exter
 
 class _Mark(BaseModel):
     format: Literal["imitbench-leaderboard"]
+
+
+def check_place(site: Path, results: Path) -> None:
+    """Makes sure that a site may be written to its place, before any work is done.
+
+    Args:
+        site: Folder of the site.
+        results: Where the results lie, which must not lie in the site.
+
+    Raises:
+        InputError: It may not: something else is there.
+    """
+    place, source = site.resolve(), results.resolve()
+    if place == source or place in source.parents:
+        raise InputError(f"--out {site}: the results lie in it; name another folder")
+    if not is_empty(site):
+        _check_old(site)
 
 
 def write_site(board: Board, site: Path, *, results: Path) -> int:
@@ -38,9 +55,7 @@ def write_site(board: Board, site: Path, *, results: Path) -> int:
     Raises:
         InputError: What is there is no site of this package, or it cannot be written.
     """
-    place, source = site.resolve(), results.resolve()
-    if place == source or place in source.parents:
-        raise InputError(f"--out {site}: the results lie in it; name another folder")
+    check_place(site, results)
     count = 0
     with new_folder(site, _check_old) as draft:
         for name, content in _files(board):
