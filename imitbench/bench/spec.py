@@ -19,6 +19,7 @@ from imitbench.store.records import (
     Protocol,
     ReferenceScores,
     RunSpec,
+    variant_label,
 )
 
 
@@ -67,10 +68,6 @@ def make_spec(
     environment = suite.environments[env_id]
     root = artifacts.source_root(settings.source, suite.name, settings.folder)
     needs = algorithm.needs
-    defaults = algorithm.resolve({})
-    different = {n: value for n, value in hyperparameters.items() if value != defaults[n]}
-    if settings.device != "cpu":  # other numbers, which no table may mix with those of the CPU
-        different["device"] = settings.device
 
     def place(part: artifacts.Part) -> artifacts.Place:
         return artifacts.place_of(root, part, settings.source, environment, suite.name)
@@ -88,15 +85,13 @@ def make_spec(
         protocol=Protocol(),
         device=settings.device,
         uses_reward=needs.true_reward,
-        variant=",".join(f"{name}={value}" for name, value in different.items()),
+        variant=variant_label(algorithm.changed(hyperparameters), settings.device),
     )
 
 
 def environment_spec(env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
     """What a run's record says about an environment of a suite."""
-    return EnvironmentSpec(
-        id=env_id, module=card.module, kwargs=dict(card.kwargs), horizon=card.horizon
-    )
+    return EnvironmentSpec.of_card(env_id, card)
 
 
 def reference_scores(
@@ -133,9 +128,8 @@ def reference_scores(
 
 
 def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: BudgetName) -> Budget:
-    amounts = environment.budgets[name]
-    amount = 0 if algorithm.budget_unit == "none" else getattr(amounts, algorithm.budget_unit)
-    return Budget(name=name, unit=algorithm.budget_unit, amount=amount)
+    unit = algorithm.budget_unit
+    return Budget(name=name, unit=unit, amount=environment.amount(name, unit))
 
 
 def _pin_demos(

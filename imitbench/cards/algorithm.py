@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -10,6 +11,9 @@ from imitbench.errors import InputError, did_you_mean
 
 Scalar = bool | int | float | str | None
 """A hyper-parameter or keyword value that survives YAML, JSON and the command line."""
+
+BudgetUnit = Literal["env_steps", "batches", "none"]
+"""What a budget counts; `none` for learners that do not train."""
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
@@ -140,7 +144,7 @@ class AlgorithmCard(Card):
     paper: Paper | None = None
     implementation: str = Field(pattern=r"^[\w.]+:\w+$")
     needs: Needs
-    budget_unit: Literal["env_steps", "batches", "none"]
+    budget_unit: BudgetUnit
     anchor: bool = False
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
@@ -153,6 +157,15 @@ class AlgorithmCard(Card):
             except ValueError as error:
                 raise ValueError(f"hyperparameters.{name}.default {error}") from None
         return self
+
+    def changed(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Those of some hyper-parameters that are not the card's, in the card's order."""
+        defaults = self.resolve({})
+        return {
+            name: values[name]
+            for name, default in defaults.items()
+            if name in values and values[name] != default
+        }
 
     def resolve(self, overrides: dict[str, str]) -> dict[str, Scalar]:
         """Completes command-line settings with the card's defaults.
