@@ -15,6 +15,7 @@ from imitbench.cards.catalog import (
     load_suite,
     select_environments,
 )
+from imitbench.cards.fit import mismatch
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.tuned import load_tuned
 from imitbench.errors import InputError, did_you_mean
@@ -106,7 +107,7 @@ class Plan:
     ) -> str | None:
         if algorithm.name in self.tuned and env_id not in self.tuned[algorithm.name]:
             return "has no tuned values for this environment; --config default has"
-        return _source_mismatch(algorithm, env_id, environment, self.settings.source) or _mismatch(
+        return _source_mismatch(algorithm, env_id, environment, self.settings.source) or mismatch(
             algorithm, environment
         )
 
@@ -275,7 +276,7 @@ def _fetch(
         for algorithm in algorithms
         if algorithm.needs.demos
         and not _source_mismatch(algorithm, env_id, card, HUB)
-        and not _mismatch(algorithm, card)
+        and not mismatch(algorithm, card)
     ]
     sources = [
         source
@@ -303,12 +304,3 @@ def _source_mismatch(
         if algorithm.needs.expert and environment.expert.hub is None:
             return "the suite card names no hub repository of an expert"
     return None
-
-
-def _mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
-    spaces = algorithm.needs.action_spaces
-    if algorithm.needs.tabular and not environment.tabular:
-        return "plans with the model of a tabular environment; this one has none"
-    if environment.action_space in spaces:
-        return None
-    return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

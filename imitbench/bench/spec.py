@@ -21,6 +21,7 @@ from imitbench.store.records import (
     Protocol,
     ReferenceScores,
     RunSpec,
+    variant_label,
 )
 
 ConfigName = Literal["default", "tuned"]
@@ -76,13 +77,6 @@ def make_spec(
     environment = suite.environments[env_id]
     root = artifacts.source_root(settings.source, suite.name, settings.folder)
     needs = algorithm.needs
-    usual = algorithm.resolve({}) if tuned is None else tuned
-    different = {n: value for n, value in hyperparameters.items() if value != usual[n]}
-    if settings.device != "cpu":  # other numbers, which no table may mix with those of the CPU
-        different["device"] = settings.device
-
-    labels = [] if tuned is None else ["tuned"]
-    labels += [f"{name}={value}" for name, value in different.items()]
 
     def place(part: artifacts.Part) -> artifacts.Place:
         return artifacts.place_of(root, part, settings.source, environment, suite.name)
@@ -100,15 +94,15 @@ def make_spec(
         protocol=Protocol(),
         device=settings.device,
         uses_reward=needs.true_reward,
-        variant=",".join(labels),
+        variant=variant_label(
+            algorithm.changed(hyperparameters, tuned), settings.device, tuned=tuned is not None
+        ),
     )
 
 
 def environment_spec(env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
     """What a run's record says about an environment of a suite."""
-    return EnvironmentSpec(
-        id=env_id, module=card.module, kwargs=dict(card.kwargs), horizon=card.horizon
-    )
+    return EnvironmentSpec.of_card(env_id, card)
 
 
 def reference_scores(
@@ -145,9 +139,8 @@ def reference_scores(
 
 
 def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: BudgetName) -> Budget:
-    amounts = environment.budgets[name]
-    amount = 0 if algorithm.budget_unit == "none" else getattr(amounts, algorithm.budget_unit)
-    return Budget(name=name, unit=algorithm.budget_unit, amount=amount)
+    unit = algorithm.budget_unit
+    return Budget(name=name, unit=unit, amount=environment.amount(name, unit))
 
 
 def _pin_demos(

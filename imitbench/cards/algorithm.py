@@ -12,6 +12,9 @@ from imitbench.errors import InputError, did_you_mean
 Scalar = bool | int | float | str | None
 """A hyper-parameter or keyword value that survives YAML, JSON and the command line."""
 
+BudgetUnit = Literal["env_steps", "batches", "none"]
+"""What a budget counts; `none` for learners that do not train."""
+
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int": (int,),
@@ -141,7 +144,7 @@ class AlgorithmCard(Card):
     paper: Paper | None = None
     implementation: str = Field(pattern=r"^[\w.]+:\w+$")
     needs: Needs
-    budget_unit: Literal["env_steps", "batches", "none"]
+    budget_unit: BudgetUnit
     anchor: bool = False
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
@@ -154,6 +157,22 @@ class AlgorithmCard(Card):
             except ValueError as error:
                 raise ValueError(f"hyperparameters.{name}.default {error}") from None
         return self
+
+    def changed(
+        self, values: Mapping[str, Scalar], base: Mapping[str, Scalar] | None = None
+    ) -> dict[str, Scalar]:
+        """Those of some hyper-parameters that are not the card's, in the card's order.
+
+        Args:
+            values: Hyper-parameters.
+            base: What to compare with instead of the card's defaults: every hyper-parameter.
+        """
+        usual = self.resolve({}) if base is None else base
+        return {
+            name: values[name]
+            for name in self.hyperparameters
+            if name in values and values[name] != usual[name]
+        }
 
     def resolve(
         self, overrides: dict[str, str], base: Mapping[str, Scalar] | None = None

@@ -126,10 +126,10 @@ def _suite_sections(
     sections = []
     for group in _groups([*rows, *failures]):
         failed = Counter(
-            (row.algo, row.env) for row in failures if row.algo in ANCHORS or _belongs(row, group)
+            (row.algo, row.env) for row in failures if row.algo in ANCHORS or belongs(row, group)
         )
         anchors = _anchor_runs(rows, group)
-        runs = [row for row in rows if row.algo not in ANCHORS and _belongs(row, group)]
+        runs = [row for row in rows if row.algo not in ANCHORS and belongs(row, group)]
         native = [row for row in anchors if group.budget in (None, row.budget)]
         environments = sorted({row.env for row in [*runs, *native]} | {env for _, env in failed})
         inside = sorted(
@@ -162,7 +162,7 @@ def _suite_sections(
                     inside,
                 ),
                 measured=summarize(
-                    [row for row in measures if row.algo in ANCHORS or _belongs(row, group)]
+                    [row for row in measures if row.algo in ANCHORS or belongs(row, group)]
                 ),
                 runs=_shown(ranked, [*runs, *anchors], environments),
                 extra=_extra(ranked),
@@ -190,7 +190,7 @@ def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
     return *run, row.phase, row.error_type, row.message
 
 
-def _belongs(row: RunRow, group: Group) -> bool:
+def belongs(row: RunRow, group: Group) -> bool:
     """Whether a run may be averaged with, or shown beside, those of a group.
 
     A method that uses neither demonstrations nor an expert is the same under any of them.
@@ -333,4 +333,6 @@ def _rank(result: AlgorithmResult) -> tuple[int, float, float, str]:
 def _natural(version: str) -> tuple[tuple[int, str], ...]:
     """Sort key that puts version 10 after version 9."""
     parts = version.replace("-", ".").split(".")
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
+    return tuple(
+        (int(part), "") if part.isdecimal() and len(part) < 20 else (-1, part) for part in parts
+    )

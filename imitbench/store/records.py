@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from imitbench.cards.algorithm import Scalar
+from imitbench.cards.algorithm import BudgetUnit, Scalar
+
+if TYPE_CHECKING:
+    from imitbench.cards.suite import EnvironmentCard
 
 RUN_ID_LENGTH = 12
 
@@ -38,6 +42,11 @@ class EnvironmentSpec(Record):
     module: str | None = None
     kwargs: dict[str, Scalar] = Field(default_factory=dict)
     horizon: Literal["fixed", "variable"] = "fixed"
+
+    @classmethod
+    def of_card(cls, env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
+        """What a run's record says about an environment of a suite."""
+        return cls(id=env_id, module=card.module, kwargs=dict(card.kwargs), horizon=card.horizon)
 
 
 class ArtifactSpec(Record):
@@ -81,7 +90,7 @@ class Budget(Record):
     """
 
     name: str
-    unit: Literal["env_steps", "batches", "none"]
+    unit: BudgetUnit
     amount: int = Field(ge=0)
 
 
@@ -299,6 +308,21 @@ class ReferenceRow(Record):
     version: str
     random: float
     expert: float
+
+
+def variant_label(changed: Mapping[str, Scalar], device: str, *, tuned: bool = False) -> str:
+    """What tells runs apart whose algorithm's settings are not those of its card.
+
+    Args:
+        changed: Hyper-parameters that differ from the card's, or from those tuned for the
+            environment.
+        device: Class of the processor. Numbers of another one than the CPU are other numbers,
+            which no table may mix.
+        tuned: Whether hyper-parameters that were tuned for the environment are in use.
+    """
+    different = {**changed, **({"device": device} if device != "cpu" else {})}
+    labels = [f"{name}={value}" for name, value in different.items()]
+    return ",".join(["tuned", *labels] if tuned else labels)
 
 
 def canonical_digest(document: object) -> str:
