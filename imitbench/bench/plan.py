@@ -178,6 +178,30 @@ def parse_seeds(text: str) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
+def parse_demo_counts(text: str) -> list[int | None]:
+    """Reads `--n-demos`.
+
+    Args:
+        text: Numbers of demonstrations, separated by commas; `all` for all that there are.
+
+    Returns:
+        Distinct numbers in the order given, `None` for all.
+
+    Raises:
+        InputError: Something else.
+    """
+    counts: list[int | None] = []
+    for part in text.split(","):
+        word = part.strip()
+        if word != "all" and not (word.isdecimal() and int(word) > 0):
+            raise InputError(
+                f"--n-demos {text}: must be numbers above 0, or all, separated by commas, such as "
+                "1,3,10,all"
+            )
+        counts.append(None if word == "all" else int(word))
+    return list(dict.fromkeys(counts))
+
+
 def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
     """Reads `--set name=value` options.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,6 +78,40 @@ def plan_request(request: SweepRequest, tell: Tell = silent) -> Plan:
     )
     names = [card.name for card, _ in plan.algorithms]  # what `all` stood for
     return replace(plan, request=request.model_copy(update={"algorithms": names}))
+
+
+def plan_requests(
+    request: SweepRequest, demo_counts: Sequence[int | None], tell: Tell = silent
+) -> list[Plan]:
+    """Plans a request for several numbers of demonstrations.
+
+    Args:
+        request: What is asked for, but for the number of demonstrations.
+        demo_counts: Numbers of demonstrations; `None` for all.
+        tell: Told about downloads.
+
+    Returns:
+        A plan for each number; only the first has the methods that learn from none.
+
+    Raises:
+        InputError: As `plan_request`, or no method takes demonstrations while several numbers
+            are given.
+    """
+    first, *others = demo_counts
+    plans = [plan_request(request.model_copy(update={"n_demos": first}), tell)]
+    cards = [card for card, _ in plans[0].algorithms if card.needs.demos]
+    taught = [card.name for card in cards]
+    if others and not taught:
+        raise InputError(
+            f"--n-demos: {', '.join(request.algorithms)} learn from no demonstrations; leave it out"
+        )
+    settable = {name for card in cards for name in card.hyperparameters}
+    settable |= {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
+    overrides = {name: value for name, value in request.overrides.items() if name in settable}
+    for count in others:
+        update = {"n_demos": count, "algorithms": taught, "overrides": overrides}
+        plans.append(plan_request(request.model_copy(update=update), tell))
+    return plans
 
 
 def plan_missing(out: Path, tell: Tell = silent) -> Missing:

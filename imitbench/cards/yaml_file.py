@@ -47,6 +47,8 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise InputError(f"{path}{line}: not valid YAML ({problem})") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: must hold keys with values, one `key: value` a line")
     lines: dict[KeyPath, int] = {}
     for key_path, line_number, duplicate in _walk(root, ()):
         if duplicate:

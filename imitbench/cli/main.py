@@ -12,6 +12,7 @@ from imitbench.cli import (
     algos,
     cancel,
     collect,
+    compare,
     demos,
     doctor,
     experts,
@@ -45,6 +46,7 @@ app.command("cancel")(cancel.cancel)
 app.command("logs")(logs.logs)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("sql")(sql.sql)
 app.command("algos")(algos.algos)
 app.add_typer(suites.app, name="suites")

@@ -20,6 +20,13 @@ _Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
 REPLICATES = 50_000
 
 
+class FailedRuns(str, Enum):
+    """What a failed run counts as."""
+
+    exclude = "exclude"
+    count_as_random = "count-as-random"
+
+
 class ReportFormat(str, Enum):
     """Formats of the report."""
 
@@ -49,6 +56,12 @@ def report(
     replicates: Annotated[
         int, typer.Option("--replicates", min=100, help="Bootstrap replicates.")
     ] = REPLICATES,
+    failed_runs: Annotated[
+        FailedRuns, typer.Option("--failed-runs", help="What a failed run counts as.")
+    ] = FailedRuns.exclude,
+    external: Annotated[
+        bool, typer.Option("--external", help="Show imported results, too, in tables of their own.")
+    ] = False,
 ) -> None:
     """Report raw returns, normalized scores, mean and IQM with 95% intervals.
 
@@ -59,9 +72,16 @@ def report(
     from imitbench.util.files import atomic_write_text
 
     if format in _PLOTS:
-        _plot(out, format, to, replicates)
+        from imitbench.report.plots import require_matplotlib
+
+        if to == "-":
+            raise InputError(f"--format {format.value} needs a folder: --to DIR")
+        require_matplotlib()
+    built = build(out, replicates=replicates, failed_runs=failed_runs.value, with_imported=external)
+    if format in _PLOTS:
+        _plot(built, out, format, to)
         return
-    text = _written(out, format, replicates)
+    text = _written(built, out, format)
     if to == "-":
         typer.echo(text, nl=False)
         return
@@ -72,13 +92,12 @@ def report(
     note(f"wrote {to}")
 
 
-def _written(out: Path, format: ReportFormat, replicates: int) -> str:
+def _written(built: Report, out: Path, format: ReportFormat) -> str:
     from imitbench.report.csv_table import render_csv
     from imitbench.report.html_page import render_html
     from imitbench.report.latex import render_latex
     from imitbench.report.markdown import render_markdown
 
-    built = build(out, replicates=replicates)
     if format is ReportFormat.html:
         return render_html(built, _details(out))
     writers = {
@@ -89,15 +108,10 @@ def _written(out: Path, format: ReportFormat, replicates: int) -> str:
     return writers[format](built)
 
 
-def _plot(out: Path, format: ReportFormat, to: str, replicates: int) -> None:
+def _plot(built: Report, out: Path, format: ReportFormat, to: str) -> None:
     from imitbench.cli.output import note
-    from imitbench.errors import InputError
-    from imitbench.report.plots import require_matplotlib, write_plots
+    from imitbench.report.plots import write_plots
 
-    if to == "-":
-        raise InputError(f"--format {format.value} needs a folder: --to DIR")
-    require_matplotlib()
-    built = build(out, replicates=replicates)
     kind: Kind = "png" if format is ReportFormat.png else "svg"
     for path in write_plots(built, _details(out), Path(to), kind):
         note(f"wrote {path}")
@@ -111,19 +125,29 @@ def _details(out: Path) -> Details:
         return read_details(connection)
 
 
-def build(out: Path, *, suite: str | None = None, replicates: int = REPLICATES) -> Report:
+def build(
+    out: Path,
+    *,
+    suite: str | None = None,
+    replicates: int = REPLICATES,
+    failed_runs: str = FailedRuns.exclude.value,
+    with_imported: bool = False,
+) -> Report:
     """Collects what is new in a results folder, and builds the report on all of it.
 
     Args:
         out: Results folder.
         suite: Only this suite.
         replicates: Bootstrap replicates.
+        failed_runs: What failed runs count as, a `FailurePolicy`.
+        with_imported: Whether results of other tools are shown.
 
     Raises:
         InputError: There are no results.
     """
     from imitbench.cli.output import note
     from imitbench.report.tables import build_report
+    from imitbench.stats.cells import FailurePolicy
     from imitbench.store import database
     from imitbench.store.collector import collect
     from imitbench.store.run_details import read_episodes
@@ -135,9 +159,17 @@ def build(out: Path, *, suite: str | None = None, replicates: int = REPLICATES) 
         failures = _of_suite(database.read_failures(connection), suite)
         references = _of_suite(database.read_references(connection), suite)
         measures = _of_suite(database.read_measures(connection), suite)
+        imported = database.read_external_scores(connection) if with_imported else []
         episodes = read_episodes(connection, suite)
     return build_report(
-        scores, failures, references, measures, replicates=replicates, episodes=episodes
+        scores,
+        failures,
+        references,
+        measures,
+        imported=[row for row in imported if suite in (None, row.suite)],
+        failed_runs=FailurePolicy(failed_runs),
+        replicates=replicates,
+        episodes=episodes,
     )
 
 

@@ -18,7 +18,7 @@ def run(
     out: options.Out = options.DEFAULT_OUT,
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     budget: run_options.Budget = "default",
-    n_demos: run_options.Demos = None,
+    n_demos: run_options.Demos = "all",
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
     executor: run_options.Executor = "local",
@@ -45,8 +45,8 @@ def run(
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
-    from imitbench.bench.plan import parse_overrides, parse_seeds
-    from imitbench.bench.request import plan_request
+    from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
+    from imitbench.bench.request import plan_requests
     from imitbench.cli.hub_progress import make_tell
     from imitbench.store.sweep_file import SweepRequest
 
@@ -77,15 +77,14 @@ def run(
         environment=env,
         seeds=parse_seeds(seeds),
         budget=budget,
-        n_demos=n_demos,
         overrides=parse_overrides(set_),
         source=source,
         lock=str(lock) if lock is not None and source == "hub" else None,
         device=how.device,
         folder=str(Path.cwd()),
     )
-    plan = plan_request(request, make_tell(quiet=quiet))
+    plans = plan_requests(request, parse_demo_counts(n_demos), make_tell(quiet=quiet))
     if dry_run:
-        print_plans([plan], how)
+        print_plans(plans, how)
     else:
-        launch([plan], how)
+        launch(plans, how)

@@ -24,7 +24,10 @@ Set = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
 ]
 Budget = Annotated[BudgetName, typer.Option("--budget", help="How much training.")]
-Demos = Annotated[int | None, typer.Option("--n-demos", help="Demonstrations to learn from [all].")]
+Demos = Annotated[
+    str,
+    typer.Option("--n-demos", metavar="N", help="Demonstrations to learn from: 10, or 1,3,all."),
+]
 Source = Annotated[
     str,
     typer.Option("--source", help="Experts and demos: bundled, hub, path:DIR, or minari:NAME."),

@@ -8,7 +8,7 @@ import numpy as np
 
 from imitbench.report.model import ANCHORS, Method, Section
 from imitbench.stats.bands import Band
-from imitbench.stats.cells import compared
+from imitbench.stats.cells import compared, count_failures
 from imitbench.stats.improvement import ImprovementMatrix, improvement_matrix
 from imitbench.stats.profiles import performance_profile
 
@@ -18,7 +18,7 @@ _WIDEST = (-0.5, 1.5)
 
 @dataclass(frozen=True)
 class Comparison:
-    """Algorithms of one section beside each other; failed runs are not among their runs.
+    """Algorithms of one section beside each other; failed runs count as the method says.
 
     Attributes:
         algorithms: Those with runs and finite scores, in the order of the section; no anchors.
@@ -55,8 +55,12 @@ def compare_section(section: Section, method: Method) -> Comparison | None:
     for row in section.runs:
         if row.algo in table:
             table[row.algo].setdefault(row.env, []).append(row.score)
+    failed = {
+        result.algorithm: {cell.environment: cell.failures for cell in result.cells}
+        for result in section.algorithms
+    }
     arrays = {
-        name: {env: np.asarray(scores) for env, scores in cells.items()}
+        name: count_failures(cells, failed[name], method.failed_runs).scores
         for name, cells in table.items()
     }
     common, over = compared(arrays)

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from imitbench.report.model import AlgorithmResult, Cell, Measured, Method, Report, Section
+from imitbench.report.model import AlgorithmResult, Cell, Cost, Measured, Method, Report, Section
 from imitbench.stats.bootstrap import Interval
 
 COLUMNS = (
@@ -33,6 +33,16 @@ COLUMNS = (
     "score_iqm",
     "score_iqm_low",
     "score_iqm_high",
+    "score_median",
+    "score_median_low",
+    "score_median_high",
+    "optimality_gap",
+    "optimality_gap_low",
+    "optimality_gap_high",
+    "core_hours",
+    "env_steps",
+    "demos",
+    "failed_runs",
     "score_deterministic_mean",
     "mean_length",
     "uses_reward",
@@ -61,7 +71,9 @@ def render_csv(report: Report) -> str:
     come from completed runs (`run`), from the suite's references (`reference`), or do not exist
     (`missing`). `score_mean` is over seeds in cells and over environments in aggregates; the
     intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
-    sample standard deviation over runs. `failed` counts failed runs.
+    sample standard deviation over runs. `failed` counts failed runs, and `failed_runs` says
+    what they count as. `core_hours` (of training), `env_steps` and `demos` are means over
+    environments of means over completed runs.
 
     Args:
         report: What to write.
@@ -97,6 +109,7 @@ def _rows(section: Section, method: Method) -> Iterator[dict[str, Value]]:
         "replicates": method.replicates,
         "bootstrap_seed": method.seed,
         "level": method.level,
+        "failed_runs": method.failed_runs.value,
     }
     references = {row.env: row for row in section.references}
     for result in section.algorithms:
@@ -131,7 +144,16 @@ def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
         "uses_reward": result.uses_reward,
         **_interval("score_mean", result.mean),
         **_interval("score_iqm", result.iqm),
+        **_interval("score_median", result.median),
+        **_interval("optimality_gap", result.gap),
+        **_cost(result.cost),
     }
+
+
+def _cost(cost: Cost | None) -> dict[str, Value]:
+    if cost is None:
+        return {}
+    return {"core_hours": cost.core_hours, "env_steps": cost.env_steps, "demos": cost.demos}
 
 
 def _interval(column: str, interval: Interval | None) -> dict[str, Value]:

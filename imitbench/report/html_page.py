@@ -41,9 +41,12 @@ def render_html(report: Report, details: Details | None = None) -> str:
         main.append(tag("p", text.EMPTY))
     for place, section in enumerate(report.sections):
         main.append(_section(place, section, report, colors, comparisons[place]))
+    for place, table in enumerate(report.extra):
+        heading = tag("h2", table.title, id=f"x{place}-title")
+        main.append(_block(f"x{place}", heading, html_tables.extra(table)))
     if report.failures:
         heading = tag("h2", "Failed runs", id="failures-title")
-        block = html_tables.failures(report.failures)
+        block = html_tables.failures(report.failures, report.method.failed_runs)
         main.append(_block("failures", heading, block))
     if known.runs:
         main.append(_provenance(known))
@@ -72,6 +75,7 @@ def _header(report: Report, has_provenance: bool) -> Markup:
     links = [
         tag("a", section.title, href=f"#s{place}") for place, section in enumerate(report.sections)
     ]
+    links += [tag("a", table.title, href=f"#x{place}") for place, table in enumerate(report.extra)]
     if report.failures:
         links.append(tag("a", "Failed runs", href="#failures"))
     if has_provenance:
@@ -128,6 +132,8 @@ def _section(
         tag("h3", "Curves and single runs"),
         *(_drill(place, number, section) for number in range(len(section.environments))),
     ]
+    for table in section.extra:
+        parts += [tag("h3", table.title), html_tables.extra(table)]
     if section.measured:
         parts += [tag("h3", "Further measurements"), html_tables.measured(section)]
     if section.references:

@@ -10,7 +10,8 @@ from imitbench.report import text
 from imitbench.report.html_charts import Scale, axis, strip
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
+from imitbench.stats.cells import FailurePolicy
 from imitbench.stats.intervals import Interval
 from imitbench.store.records import FailureRow
 
@@ -263,7 +264,24 @@ def references(section: Section) -> Markup:
     return table(columns, rows, label="References", caption=caption)
 
 
-def failures(rows: Sequence[FailureRow]) -> Markup:
+def extra(given: ExtraTable) -> Markup:
+    """A table that all formats write alike."""
+    columns = [
+        Column(label, number=place >= given.names) for place, label in enumerate(given.columns)
+    ]
+    rows = [
+        [
+            Entry(named(entry.shown), entry.shown)
+            if place < given.names
+            else Entry(entry.shown, finite(entry.key))
+            for place, entry in enumerate(row)
+        ]
+        for row in given.rows
+    ]
+    return table(columns, rows, label=given.title, caption=given.caption, names=given.names)
+
+
+def failures(rows: Sequence[FailureRow], policy: FailurePolicy) -> Markup:
     """Every failed run."""
     columns = [
         Column("Suite"),
@@ -289,7 +307,7 @@ def failures(rows: Sequence[FailureRow]) -> Markup:
         for row in rows
     ]
     caption = (
-        "Failed runs have no score and are in no average; tables count them. "
+        f"{policy.statement} Tables count them. "
         "The command “imitbench logs” shows what a run wrote."
     )
     return table(columns, found, label="Failed runs", caption=caption, classes="failures", names=3)

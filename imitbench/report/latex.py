@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from imitbench.report import text
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
 
 PREAMBLE = r"""% Tables of imitbench, to be put in by \input. They need in the preamble:
 %   \usepackage[T1]{fontenc}
@@ -54,6 +54,10 @@ def render_latex(report: Report) -> str:
         blocks.append(escape(text.EMPTY))
     for number, section in enumerate(report.sections, start=1):
         blocks += [_aggregates(section, report, number), _cells(section, report, number)]
+        blocks += [
+            _extra(table, f"extra-{number}-{place}", f"{section.title}. ")
+            for place, table in enumerate(section.extra, start=1)
+        ]
         if section.measured:
             blocks.append(_measured(section, number))
         if section.references:
@@ -61,6 +65,7 @@ def render_latex(report: Report) -> str:
         if section.notes:
             items = "\n".join(rf"  \item {escape(note)}" for note in section.notes)
             blocks.append(f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}")
+    blocks += [_extra(table, f"extra-{place}") for place, table in enumerate(report.extra, start=1)]
     if report.failures:
         blocks.append(_failures(report))
     return "\n\n".join(blocks) + "\n"
@@ -178,6 +183,19 @@ def _references(section: Section, place: int) -> str:
     return _float(header, rows, 2, caption, f"references-{place}")
 
 
+def _extra(table: ExtraTable, label: str, title: str = "") -> str:
+    header = [escape(each) for each in table.columns]
+    rows = [
+        [
+            escape(entry.shown) if place < table.names else number(entry.shown)
+            for place, entry in enumerate(row)
+        ]
+        for row in table.rows
+    ]
+    caption = f"{title}{table.title}. {table.caption}"
+    return _long(header, [rows], table.names, caption, label)
+
+
 def _failures(report: Report) -> str:
     header = ("Suite", "Environment", "Algorithm", "Seed", "Phase", "Error", "Message", "Run")
     rows = [
@@ -197,7 +215,9 @@ def _failures(report: Report) -> str:
         for row in report.failures
     ]
     layout = r"llllllp{0.3\linewidth}l"
-    return _long(header, [rows], 8, "Failed runs, which are in no average.", "failures", layout)
+    return _long(
+        header, [rows], 8, f"Failed runs. {report.method.failed_runs.statement}", "failures", layout
+    )
 
 
 def _float(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from imitbench.report import text
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, Cell, Report, Section
+from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
 from imitbench.store.records import FailureRow
 
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -33,6 +33,8 @@ def render_markdown(report: Report) -> str:
         blocks.append(text.EMPTY)
     for section in report.sections:
         blocks += _section(section, report)
+    for table in report.extra:
+        blocks += [f"## {escape(table.title)}", *_extra(table)]
     if report.failures:
         blocks += ["## Failed runs", _failures(report.failures)]
     return "\n\n".join(blocks) + "\n"
@@ -61,6 +63,8 @@ def _section(section: Section, report: Report) -> list[str]:
         _cells(section),
         f"Raw return: mean ± sample standard deviation over seeds. {caption}",
     ]
+    for table in section.extra:
+        blocks += [f"### {escape(table.title)}", *_extra(table)]
     if section.measured:
         blocks += ["### Further measurements", _measured(section), _meanings(section)]
     if section.references:
@@ -121,6 +125,14 @@ def _cell(result: AlgorithmResult, cell: Cell) -> tuple[str, ...]:
 def _label(result: AlgorithmResult, is_reference: bool) -> str:
     name = escape(text.label(result))
     return f"{name} (reference)" if is_reference else name
+
+
+def _extra(table: ExtraTable) -> list[str]:
+    rows = [[escape(entry.shown) for entry in row] for row in table.rows]
+    return [
+        _table([escape(each) for each in table.columns], rows, table.names),
+        escape(table.caption),
+    ]
 
 
 def _measured(section: Section) -> str:

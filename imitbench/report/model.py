@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from imitbench.stats.bootstrap import Interval
+from imitbench.stats.cells import FailurePolicy
 from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
 
 RANDOM, EXPERT = "random", "expert"
@@ -25,12 +26,14 @@ class Method:
         replicates: Bootstrap replicates.
         seed: Seed of the bootstrap.
         level: Coverage of the intervals.
+        failed_runs: What failed runs count as.
     """
 
     episodes: int | None
     replicates: int
     seed: int
     level: float
+    failed_runs: FailurePolicy = FailurePolicy.EXCLUDE
 
 
 @dataclass(frozen=True, order=True)
@@ -60,7 +63,8 @@ class Cell:
         failures: Number of failed runs, which are not among `runs`.
         raw_mean: Mean raw return over runs.
         raw_std: Sample standard deviation over runs (ddof 1); `None` for fewer than two.
-        score: Mean score of the stochastic policy.
+        score: Mean score of the stochastic policy, over failed runs as well where these count as
+            random.
         score_deterministic: Mean score of the deterministic policy.
         mean_length: Mean episode length in steps.
     """
@@ -97,6 +101,53 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What runs of an algorithm cost, means over environments of means over runs.
+
+    Attributes:
+        core_hours: Hours of training, in which a run keeps one core busy.
+        env_steps: Environment steps that training took.
+        demos: Demonstrations that were used; `None` for none.
+    """
+
+    core_hours: float
+    env_steps: float
+    demos: float | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a cell of an extra table says.
+
+    Attributes:
+        shown: Plain text.
+        key: What to sort by, where that is not the text.
+    """
+
+    shown: str
+    key: float | None = None
+
+
+@dataclass(frozen=True)
+class ExtraTable:
+    """A table that all formats write alike.
+
+    Attributes:
+        title: Its heading.
+        columns: Headings of its columns.
+        names: How many of the first columns hold words; the others hold numbers.
+        rows: Its rows.
+        caption: How its numbers were made: whole sentences.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    names: int
+    rows: tuple[tuple[Shown, ...], ...]
+    caption: str
+
+
+@dataclass(frozen=True)
 class AlgorithmResult:
     """One algorithm over the environments of a section.
 
@@ -105,6 +156,9 @@ class AlgorithmResult:
         mean: Mean score over the cells of `kind`; `None` if none or not finite.
         iqm: Interquartile mean likewise.
         uses_reward: Whether the algorithm learns from the environment's own reward.
+        median: Median over the environments' mean scores, likewise.
+        gap: Optimality gap, by how much runs fall short of 1 on average, likewise.
+        cost: What its runs cost; `None` without completed runs.
     """
 
     algorithm: str
@@ -112,6 +166,9 @@ class AlgorithmResult:
     mean: Interval | None
     iqm: Interval | None
     uses_reward: bool = False
+    median: Interval | None = None
+    gap: Interval | None = None
+    cost: Cost | None = None
 
     @property
     def kind(self) -> Kind:
@@ -154,6 +211,7 @@ class Section:
         notes: Sentences on whatever the tables alone would hide.
         measured: Further measurements by environment, algorithm and name.
         runs: The completed runs that its numbers are made of, by environment, algorithm and seed.
+        extra: Further tables.
     """
 
     suite: str
@@ -164,6 +222,7 @@ class Section:
     notes: tuple[str, ...]
     measured: tuple[Measured, ...] = ()
     runs: tuple[ScoreRow, ...] = ()
+    extra: tuple[ExtraTable, ...] = ()
 
     @property
     def title(self) -> str:
@@ -185,8 +244,10 @@ class Report:
     Attributes:
         sections: By suite, budget, number of demonstrations and source; empty without rows.
         failures: Every failed run, sorted.
+        extra: Tables about several sections, or none.
     """
 
     method: Method
     sections: tuple[Section, ...]
     failures: tuple[FailureRow, ...]
+    extra: tuple[ExtraTable, ...] = ()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
+from imitbench.report import extra_tables
+from imitbench.report.entries import Setting, group_of
 from imitbench.report.measures import summarize
 from imitbench.report.model import (
     ANCHORS,
@@ -16,6 +19,7 @@ from imitbench.report.model import (
     RANDOM,
     AlgorithmResult,
     Cell,
+    ExtraTable,
     Group,
     Kind,
     Method,
@@ -23,8 +27,10 @@ from imitbench.report.model import (
     Section,
 )
 from imitbench.report.notes import section_notes
-from imitbench.stats.aggregates import interquartile_mean, mean
+from imitbench.stats.aggregates import interquartile_mean, mean, median, optimality_gap
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
+from imitbench.stats.cells import FailurePolicy, count_failures
+from imitbench.store.external import ExternalScoreRow
 from imitbench.store.records import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 
 LEVEL = 0.95
@@ -37,6 +43,8 @@ def build_report(
     references: Sequence[ReferenceRow],
     measures: Sequence[MeasureRow] = (),
     *,
+    imported: Sequence[ExternalScoreRow] = (),
+    failed_runs: FailurePolicy = FailurePolicy.EXCLUDE,
     replicates: int = 50_000,
     seed: int = 0,
     episodes: int | None = Protocol().episodes,
@@ -54,6 +62,8 @@ def build_report(
         failures: Failed runs.
         references: References of the environments.
         measures: Further measurements of the completed runs.
+        imported: Completed runs of other tools, which stand in tables of their own.
+        failed_runs: What failed runs count as.
         replicates: Bootstrap replicates of each interval.
         seed: Seed of the bootstrap. Every algorithm starts from it, so that its interval does
             not depend on what else is in the report.
@@ -65,7 +75,13 @@ def build_report(
     Raises:
         ValueError: `replicates` is not positive.
     """
-    method = Method(episodes=episodes, replicates=replicates, seed=seed, level=LEVEL)
+    method = Method(
+        episodes=episodes,
+        replicates=replicates,
+        seed=seed,
+        level=LEVEL,
+        failed_runs=failed_runs,
+    )
     rows = sorted(scores, key=lambda row: (row.suite, row.env, row.algo, row.seed, row.run_id))
     failed = sorted(failures, key=_failure_order)
     sections = [
@@ -80,7 +96,22 @@ def build_report(
             method,
         )
     ]
-    return Report(method=method, sections=tuple(sections), failures=tuple(failed))
+    settings = [Setting(section.suite, section.group) for section in sections]
+    beside, rest = extra_tables.imports(imported, settings)
+    return Report(
+        method=method,
+        sections=tuple(
+            replace(section, extra=(*section.extra, extra_tables.imported(fitting)))
+            if fitting
+            else section
+            for section, fitting in zip(sections, beside, strict=True)
+        ),
+        failures=tuple(failed),
+        extra=(
+            *extra_tables.responses(sections),
+            *([extra_tables.imported(rest)] if rest else []),
+        ),
+    )
 
 
 def _suite_sections(
@@ -134,9 +165,15 @@ def _suite_sections(
                     [row for row in measures if row.algo in ANCHORS or belongs(row, group)]
                 ),
                 runs=_shown(ranked, [*runs, *anchors], environments),
+                extra=_extra(ranked),
             )
         )
     return sections
+
+
+def _extra(results: Sequence[AlgorithmResult]) -> tuple[ExtraTable, ...]:
+    tables = (extra_tables.aggregates(results), extra_tables.costs(results))
+    return tuple(table for table in tables if table.rows)
 
 
 def _shown(
@@ -153,22 +190,18 @@ def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
     return *run, row.phase, row.error_type, row.message
 
 
-def _group_of(row: RunRow) -> Group:
-    return Group(row.budget, "all" if row.all_demos else row.n_demos, row.source)
-
-
 def belongs(row: RunRow, group: Group) -> bool:
     """Whether a run may be averaged with, or shown beside, those of a group.
 
     A method that uses neither demonstrations nor an expert is the same under any of them.
     """
-    own = _group_of(row)
+    own = group_of(row)
     return own == group or own == Group(group.budget, None, None)
 
 
 def _groups(rows: Sequence[ScoreRow | FailureRow]) -> list[Group]:
     """Groups of the runs that trained or tried to; without any, one for each source of experts."""
-    trained = {_group_of(row) for row in rows if row.algo not in ANCHORS}
+    trained = {group_of(row) for row in rows if row.algo not in ANCHORS}
     taught = {group.budget for group in trained if group != Group(group.budget, None, None)}
     trained -= {Group(budget, None, None) for budget in taught}
     experts = {Group(None, None, row.source) for row in rows if row.algo == EXPERT}
@@ -212,28 +245,41 @@ def _algorithm_result(
         if row.env in by_environment:  # an anchor may have run on more
             by_environment[row.env].append(row)
     cells = tuple(
-        _cell(name, env, runs, failed.get((name, env), 0), references.get(env))
+        _cell(name, env, runs, failed.get((name, env), 0), references.get(env), method)
         for env, runs in by_environment.items()
     )
-    scores = {env: [row.score for row in runs] for env, runs in by_environment.items() if runs}
+    scores = count_failures(
+        {env: [row.score for row in runs] for env, runs in by_environment.items() if runs},
+        {env: failed.get((name, env), 0) for env in environments},
+        method.failed_runs,
+    ).scores
     uses_reward = any(row.uses_reward for row in rows)
     if not scores and any(cell.kind == "reference" for cell in cells):
         by_definition = Interval(0.0 if name == RANDOM else 1.0, math.nan, math.nan, method.level)
         return AlgorithmResult(name, cells, by_definition, by_definition)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
         return AlgorithmResult(name, cells, None, None, uses_reward)
-    intervals = _intervals(tuple((env, tuple(runs)) for env, runs in scores.items()), method)
-    return AlgorithmResult(name, cells, intervals["mean"], intervals["iqm"], uses_reward)
+    found = _intervals(tuple((env, tuple(runs)) for env, runs in scores.items()), method)
+    return AlgorithmResult(
+        algorithm=name,
+        cells=cells,
+        mean=found["mean"],
+        iqm=found["iqm"],
+        uses_reward=uses_reward,
+        median=found["median"],
+        gap=found["gap"],
+        cost=extra_tables.cost_of([row for runs in by_environment.values() for row in runs]),
+    )
 
 
 @lru_cache(maxsize=8)
 def _intervals(
     scores: tuple[tuple[str, tuple[float, ...]], ...], method: Method
 ) -> dict[str, Interval]:
-    """Mean and IQM of scores by environment; remembered, as anchors stand in many sections."""
+    """Aggregates of scores by environment; remembered, as anchors stand in many sections."""
     return stratified_bootstraps(
         dict(scores),
-        {"mean": mean, "iqm": interquartile_mean},
+        {"mean": mean, "iqm": interquartile_mean, "median": median, "gap": optimality_gap},
         replicates=method.replicates,
         level=method.level,
         rng=np.random.default_rng(method.seed),
@@ -241,9 +287,17 @@ def _intervals(
 
 
 def _cell(
-    name: str, env: str, runs: list[ScoreRow], failures: int, reference: ReferenceRow | None
+    name: str,
+    env: str,
+    runs: list[ScoreRow],
+    failures: int,
+    reference: ReferenceRow | None,
+    method: Method,
 ) -> Cell:
     """One algorithm on one environment: its runs, else its reference, else nothing."""
+    counted = failures if method.failed_runs is FailurePolicy.COUNT_AS_RANDOM else 0
+    if not runs and counted:
+        return Cell(env, "run", failures=failures, score=0.0)
     if not runs:
         if reference is None:
             return Cell(env, "missing", failures=failures)
@@ -262,8 +316,8 @@ def _cell(
         failures=failures,
         raw_mean=raw_mean,
         raw_std=float(columns[:, 0].std(ddof=1)) if len(runs) > 1 else None,
-        score=score_mean,
-        score_deterministic=deterministic,
+        score=score_mean * len(runs) / (len(runs) + counted),
+        score_deterministic=deterministic * len(runs) / (len(runs) + counted),
         mean_length=length,
     )
 

@@ -94,8 +94,8 @@ def all_seeds(section: Section) -> str:
 
 def conditions(section: Section, report: Report) -> str:
     """How the numbers of a section were made, as a sentence."""
-    sentence = f"{protocol(report)}; {reference_versions(section)}; failed runs are left out."
-    return sentence[0].upper() + sentence[1:]
+    sentence = f"{protocol(report)}; {reference_versions(section)}."
+    return f"{sentence[0].upper()}{sentence[1:]} {report.method.failed_runs.statement}"
 
 
 def label(result: AlgorithmResult) -> str:

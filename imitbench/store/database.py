@@ -38,7 +38,7 @@ _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -94,7 +94,7 @@ CREATE VIEW scores AS
            (raw_return - reference_random) / (reference_expert - reference_random) AS score,
            (deterministic_return - reference_random) / (reference_expert - reference_random)
                AS score_deterministic,
-           mean_length, env_steps, wall_s, finished_at
+           mean_length, env_steps, train_s, wall_s, finished_at
     FROM runs;
 CREATE VIEW external_scores AS
     SELECT run_id, name, tool, suite, env, algo, seed, budget, n_demos, all_demos, source, config,
@@ -246,6 +246,29 @@ def reader(out: Path) -> Iterator[DuckDBPyConnection]:
     if not path.exists():
         raise InputError(f"--out {out}: no results there; run `imitbench run --out {out}` first")
     with _open_for_reading(path) as connection:
+        yield connection
+
+
+@contextmanager
+def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
+    """Opens a database file, wherever it is, for reading.
+
+    Args:
+        path: A file that a results folder holds, or a copy of it.
+
+    Raises:
+        InputError: It is no such database, or one of another version.
+    """
+    with _open_for_reading(path) as connection:
+        try:
+            [(version,)] = connection.execute("SELECT version FROM schema_version").fetchall()
+        except (duckdb.Error, ValueError) as error:
+            raise InputError(f"{path}: is no database of results") from error
+        if version != SCHEMA_VERSION:
+            raise InputError(
+                f"{path}: was made by another version; name its results folder, from which the "
+                "database is made anew"
+            )
         yield connection
 
 

@@ -280,6 +280,7 @@ class ScoreRow(RunRow):
     score_deterministic: float
     mean_length: float
     env_steps: int
+    train_s: float
     wall_s: float
     finished_at: str
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from imitbench.bench.plan import make_plan, parse_overrides, parse_seeds
+from imitbench.bench.plan import make_plan, parse_demo_counts, parse_overrides, parse_seeds
 from imitbench.bench.spec import Settings
 from imitbench.errors import InputError
 
@@ -50,6 +50,19 @@ def test_methods_that_plan_need_a_model():
 )
 def test_seeds_are_a_count_or_a_list(text, seeds):
     assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"), [("5", [5]), ("1,3, 10,all", [1, 3, 10, None]), ("all", [None])]
+)
+def test_numbers_of_demonstrations_are_numbers_or_all(text, counts):
+    assert parse_demo_counts(text) == counts
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1-3", "1,,2", "some"])
+def test_malformed_numbers_of_demonstrations_are_told(text):
+    with pytest.raises(InputError, match="--n-demos"):
+        parse_demo_counts(text)
 
 
 @pytest.mark.parametrize("text", ["", "0", "x", "3-1", "-1", "1,,2"])

@@ -7,7 +7,7 @@ import pytest
 from support.synthetic_runs import write_failed, write_finished
 
 from imitbench.bench import request as module
-from imitbench.bench.request import plan_missing, plan_request
+from imitbench.bench.request import plan_missing, plan_request, plan_requests
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest
@@ -165,3 +165,27 @@ def test_the_folder_is_kept_as_it_is(tmp_path, out):
     before = sorted(out.rglob("*"))
     assert plan_missing(out).runs == 3
     assert sorted(out.rglob("*")) == before
+
+
+def test_several_numbers_of_demonstrations_are_a_plan_each(tmp_path):
+    request = requested(tmp_path, algorithms=["random", "bc"], overrides={"bc.hidden_size": "8"})
+    plans = plan_requests(request, [1, 3, None])
+    runs = [run for plan in plans for run in plan]
+    assert len({run.run_id for run in runs}) == len(runs) == 3 * 4
+    counts = [run.demos.count for run in runs if run.demos is not None]
+    assert counts == [1] * 3 + [3] * 3 + [runs[-1].demos.available] * 3
+    assert [plan.request.n_demos for plan in plans] == [1, 3, None]
+
+
+def test_an_override_of_a_method_without_demonstrations_goes_to_the_first_plan(tmp_path):
+    overrides = {"dagger.max_rounds": "2", "hidden_size": "8"}
+    request = requested(tmp_path, algorithms=["dagger", "bc"], overrides=overrides)
+    first, second = plan_requests(request, [1, 3])
+    assert first.request.overrides == overrides
+    assert second.request.overrides == {"hidden_size": "8"}
+    assert second.request.algorithms == ["bc"]
+
+
+def test_several_numbers_need_a_method_that_takes_demonstrations(tmp_path):
+    with pytest.raises(InputError, match="random learn from no demonstrations"):
+        plan_requests(requested(tmp_path, algorithms=["random"]), [1, 3])

@@ -201,10 +201,8 @@ def uninterrupted(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param(1.0, marks=pytest.mark.slow), 3.5, pytest.param(4.5, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [1.0, 3.5, 4.5])
 def test_a_killed_sweep_is_completed_by_the_same_command(tmp_path, plan_of, uninterrupted, moment):
     victim = run_command(tmp_path, start_new_session=True)
     time.sleep(moment)
@@ -216,6 +214,7 @@ def test_a_killed_sweep_is_completed_by_the_same_command(tmp_path, plan_of, unin
     assert len(list(tmp_path.glob("classic/*/*/*"))) == 3
 
 
+@pytest.mark.slow
 def test_two_sweeps_at_once_both_finish_and_nothing_is_done_twice(tmp_path, plan_of, uninterrupted):
     both = [run_command(tmp_path), run_command(tmp_path)]
     assert [process.wait() for process in both] == [0, 0]

@@ -63,6 +63,7 @@ def verify(tmp_path, monkeypatch):
     return call
 
 
+@pytest.mark.slow
 def test_behavioral_cloning_resumes_bit_for_bit(verify):
     found = verify()
     assert (found.exact, found.hint, found.offers) == (True, None, 20)

@@ -79,8 +79,9 @@ def test_errors_name_file_line_key_and_fix(tmp_path, old, new, expected):
     assert expected in message_for(tmp_path, CARD.replace(old, new, 1))
 
 
-def test_an_empty_file_is_told(tmp_path):
-    assert "document" in message_for(tmp_path, "")
+@pytest.mark.parametrize("text", ["", "- an item\n", "a word\n"])
+def test_a_file_without_keys_is_told(tmp_path, text):
+    assert "must hold keys with values" in message_for(tmp_path, text)
 
 
 def test_a_missing_file_is_told(tmp_path):

@@ -68,6 +68,7 @@ def chaos():
         each.close()
 
 
+@pytest.mark.slow
 def test_a_few_kills_change_nothing(tmp_path, chaos):
     whole = sweep("0-2", "Pendulum-v1")
     expected = undisturbed_twin(tmp_path / "twin", whole)

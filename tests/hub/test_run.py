@@ -32,6 +32,7 @@ def run(imitbench, out, *more, **variables):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_with_the_hub_down(imitbench, classic, tmp_path):
     cell = ("--env", "seals/CartPole-v0", "--seeds", 1)
     first = run(imitbench, "first", *cell)

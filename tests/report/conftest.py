@@ -49,6 +49,7 @@ def make_score() -> MakeScore:
             "score_deterministic": normalize(raw_return + 1, random, expert),
             "mean_length": 200.0,
             "env_steps": 0,
+            "train_s": 0.5,
             "wall_s": 1.0,
             "finished_at": "2025-01-01T00:00:00Z",
         }

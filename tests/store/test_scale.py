@@ -69,6 +69,7 @@ def test_two_thousand_runs_from_plan_to_report(results, specs):
     assert len(answer.out.splitlines()) > len({(s.algo, s.environment.id) for s in specs})
 
 
+@pytest.mark.slow
 def test_killed_collectors_lose_nothing_and_double_nothing(tmp_path, specs):
     out, saved = tmp_path / "out", tmp_path / "saved"
     write_results(out, specs[:100])

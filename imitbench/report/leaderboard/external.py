@@ -110,6 +110,7 @@ def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iter
             score_deterministic=math.nan if deterministic is None else deterministic,
             mean_length=math.nan if run.mean_length is None else run.mean_length,
             env_steps=run.env_steps or 0,
+            train_s=math.nan,
             wall_s=run.wall_s or 0.0,
             finished_at=run.finished_at or "",
         )

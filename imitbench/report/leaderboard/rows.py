@@ -109,6 +109,7 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
             "score_deterministic": _score(result.deterministic_return, result.references),
             "mean_length": result.mean_length,
             "env_steps": result.env_steps,
+            "train_s": result.train_s,
             "wall_s": result.wall_s,
             "finished_at": result.finished_at,
         }

@@ -1,0 +1,226 @@
+"""Tables beside the main ones: more aggregates, costs, numbers of demonstrations, imports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from imitbench.report import text
+from imitbench.report.entries import Setting, external_labels, group_of
+from imitbench.report.model import ANCHORS, AlgorithmResult, Cost, ExtraTable, Group, Section, Shown
+from imitbench.stats.intervals import Interval
+from imitbench.store.external import ExternalScoreRow
+from imitbench.store.records import ScoreRow
+
+SECONDS_PER_HOUR = 3600.0
+MILLION = 1e6
+
+
+def cost_of(rows: Sequence[ScoreRow]) -> Cost | None:
+    """What the completed runs of one algorithm cost; `None` without any."""
+    by_environment: dict[str, list[tuple[float, float, float]]] = {}
+    for row in rows:
+        demos = math.nan if row.n_demos is None else float(row.n_demos)
+        costs = (row.train_s / SECONDS_PER_HOUR, float(row.env_steps), demos)
+        by_environment.setdefault(row.env, []).append(costs)
+    if not by_environment:
+        return None
+    means = [np.mean(by_environment[env], axis=0) for env in sorted(by_environment)]
+    hours, steps, demos = (float(value) for value in np.mean(means, axis=0))
+    return Cost(hours, steps, None if math.isnan(demos) else demos)
+
+
+def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
+    """Median and optimality gap."""
+    return ExtraTable(
+        title="Further aggregates",
+        columns=("Algorithm", "Median score", "Optimality gap"),
+        names=1,
+        rows=tuple(
+            (
+                Shown(text.label(result)),
+                _interval(result.median, result),
+                _interval(result.gap, result),
+            )
+            for result in results
+            if result.median is not None
+        ),
+        caption=(
+            "Median: over the mean scores of the environments. Optimality gap: by how much runs "
+            "fall short of the expert's score 1 on average; the lower the better."
+        ),
+    )
+
+
+def costs(results: Sequence[AlgorithmResult]) -> ExtraTable:
+    """What algorithms cost, and what they score for it, dearest performance first."""
+    trained = [each for each in results if each.cost is not None and each.mean is not None]
+    trained = [each for each in trained if each.algorithm not in ANCHORS]
+    return ExtraTable(
+        title="Cost",
+        columns=(
+            "Algorithm",
+            "On the frontier",
+            "Mean score",
+            "Core-hours",
+            "Score per core-hour",
+            "Million steps",
+            "Score per million steps",
+            "Demonstrations",
+            "Score per demonstration",
+        ),
+        names=2,
+        rows=tuple(_cost_row(result, trained) for result in trained),
+        caption=(
+            "Means over environments of means over completed runs. Core-hours: training alone, on "
+            "one core per run. Steps: of the environment, taken by training. On the frontier: no "
+            "other algorithm scores as much for fewer core-hours."
+        ),
+    )
+
+
+def _cost_row(result: AlgorithmResult, others: Sequence[AlgorithmResult]) -> tuple[Shown, ...]:
+    cost, score = result.cost, result.mean
+    assert cost is not None
+    assert score is not None
+    beaten = any(_dominates(other, result) for other in others)
+    steps = cost.env_steps / MILLION
+    return (
+        Shown(text.label(result)),
+        Shown("no" if beaten else "yes"),
+        Shown(text.score(score.point), score.point),
+        _number(cost.core_hours),
+        _per(score.point, cost.core_hours),
+        _number(steps if steps else None, "none"),
+        _per(score.point, steps),
+        _number(cost.demos, "none"),
+        _per(score.point, cost.demos),
+    )
+
+
+def _dominates(one: AlgorithmResult, other: AlgorithmResult) -> bool:
+    assert one.cost and other.cost
+    assert one.mean and other.mean
+    ours = (one.mean.point, -one.cost.core_hours)
+    theirs = (other.mean.point, -other.cost.core_hours)
+    return ours != theirs and all(mine >= its for mine, its in zip(ours, theirs, strict=True))
+
+
+def _per(score: float, cost: float | None) -> Shown:
+    return _number(score / cost if cost else None)
+
+
+def _number(value: float | None, absent: str = text.NOTHING) -> Shown:
+    """Four significant digits, without an exponent as far as people read them so."""
+    if value is None:
+        return Shown(absent, math.nan)
+    shown = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return Shown(shown, value)
+
+
+def _interval(value: Interval | None, result: AlgorithmResult) -> Shown:
+    return Shown(text.interval(value, result), value.point if value else math.nan)
+
+
+def responses(sections: Sequence[Section]) -> list[ExtraTable]:
+    """How scores respond to the number of demonstrations, where there are several numbers."""
+    families: dict[tuple[str, Group], list[Section]] = {}
+    for section in sections:
+        if section.group.n_demos is not None:
+            key = (section.suite, Group(section.group.budget, None, section.group.source))
+            families.setdefault(key, []).append(section)
+    return [_response(members) for members in families.values() if len(members) > 1]
+
+
+def _response(sections: Sequence[Section]) -> ExtraTable:
+    shown: dict[str, list[Shown]] = {}
+    for place, section in enumerate(sections):
+        for result in section.algorithms:
+            taught = result.cost is not None and result.cost.demos is not None
+            if result.algorithm not in ANCHORS and taught:
+                row = shown.setdefault(text.label(result), [])
+                row += [Shown(text.NOTHING, math.nan)] * (place - len(row))
+                row.append(_interval(result.iqm, result))
+    for row in shown.values():
+        row += [Shown(text.NOTHING, math.nan)] * (len(sections) - len(row))
+    first = sections[0]
+    counts = tuple(str(section.group.n_demos) for section in sections)
+    return ExtraTable(
+        title=f"{first.suite}: IQM score by number of demonstrations",
+        columns=("Algorithm", *counts),
+        names=1,
+        rows=tuple((Shown(name), *row) for name, row in sorted(shown.items())),
+        caption=(
+            f"Budget {first.group.budget}, source {first.group.source}; each number is from the "
+            "section of that many demonstrations. Which ones are used is drawn anew for each seed."
+        ),
+    )
+
+
+def imports(
+    rows: Sequence[ExternalScoreRow], settings: Sequence[Setting]
+) -> tuple[list[list[ExternalScoreRow]], list[ExternalScoreRow]]:
+    """Sorts imported runs to the sections that they may stand beside.
+
+    Args:
+        rows: Imported runs.
+        settings: Suite and group of each section.
+
+    Returns:
+        Those of each section, and those that fit none.
+    """
+    beside: list[list[ExternalScoreRow]] = [[] for _ in settings]
+    rest = []
+    for row in rows:
+        own = Setting(row.suite, group_of(row))
+        fitting = [place for place, each in enumerate(settings) if own.compatible(each)]
+        for place in fitting:
+            beside[place].append(row)
+        if not fitting:
+            rest.append(row)
+    return beside, rest
+
+
+def imported(rows: Sequence[ExternalScoreRow]) -> ExtraTable:
+    """Results of other tools; no aggregate, rank or comparison has anything of them."""
+    cells: dict[tuple[str, str], list[ExternalScoreRow]] = {}
+    for row, label in zip(rows, external_labels(rows), strict=True):
+        cells.setdefault((row.env, label), []).append(row)
+    return ExtraTable(
+        title="Imported results",
+        columns=(
+            "Environment", "Algorithm", "Made with", "References", "Runs", "Raw return", "Score"
+        ),
+        names=4,
+        rows=tuple(_import_row(*key, cells[key]) for key in sorted(cells)),
+        caption=(
+            "Made by other tools and imported as they were told; their protocol may be another. "
+            "They are not ranked, averaged or compared with own runs. Mean ± sample standard "
+            "deviation over runs."
+        ),
+    )  # fmt: skip
+
+
+def _import_row(env: str, label: str, rows: Sequence[ExternalScoreRow]) -> tuple[Shown, ...]:
+    scales = {row.reference_version or "as told" for row in rows if row.score is not None}
+    return (
+        Shown(env),
+        Shown(label),
+        Shown(", ".join(sorted({row.tool for row in rows}))),
+        Shown(", ".join(sorted(scales)) or text.NOTHING),
+        Shown(str(len(rows)), float(len(rows))),
+        _spread([row.raw_return for row in rows], raw=True),
+        _spread([row.score for row in rows], raw=False),
+    )
+
+
+def _spread(values: Sequence[float | None], *, raw: bool) -> Shown:
+    known = np.array([value for value in values if value is not None])
+    if not known.size or known.size < len(values):
+        return Shown(text.NOTHING, math.nan)
+    mean = float(known.mean())
+    digits = text.raw_digits(mean) if raw else text.SCORE_DIGITS
+    spread = f" ± {text.fixed(float(known.std(ddof=1)), digits)}" if known.size > 1 else ""
+    return Shown(text.fixed(mean, digits) + spread, mean)

@@ -1,0 +1,200 @@
+"""`imitbench compare` on results as a small benchmark leaves them."""
+
+import csv
+import json
+import shutil
+
+import pytest
+from support.shown_results import write_results
+from typer.testing import CliRunner
+
+from imitbench.cli.main import app
+
+LEVELS = {
+    "bc": ((0.5, 0.02), (0.86, 0.06), (0.62, 0.02)),
+    "dagger": ((1.0, 0.01), (0.97, 0.02), (0.93, 0.03)),
+    "gail": ((1.0, 0.01), (0.3, 0.02), (0.92, 0.05)),
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    out = tmp_path_factory.mktemp("results") / "runs"
+    write_results(out, skills=LEVELS, failing=())
+    return out
+
+
+@pytest.fixture
+def compare(results):
+    """Compares within this process; `refused` starts the real command."""
+
+    def call(*arguments, out=results):
+        words = ["compare", *arguments, "--out", str(out), "--replicates", "1000"]
+        return CliRunner().invoke(app, words, catch_exceptions=False)
+
+    return call
+
+
+@pytest.fixture
+def verdict(compare):
+    """The only verdict of a comparison, as JSON."""
+
+    def call(*arguments, **options):
+        [contest] = json.loads(compare(*arguments, "--json", **options).stdout)["contests"]
+        [found] = contest["verdicts"]
+        return found
+
+    return call
+
+
+def table(results, path, algorithms, shift=0.0, columns=("algo", "env", "seed", "score")):
+    """Writes a CSV table from specifications and results of run directories."""
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, columns, extrasaction="ignore")
+        writer.writeheader()
+        for folder in sorted(results.glob("classic/*/*/*")):
+            spec = json.loads((folder / "spec.json").read_text())
+            result = json.loads((folder / "result.json").read_text())
+            anchors = result["references"]
+            score = (result["raw_return"] - anchors["random"]) / (
+                anchors["expert"] - anchors["random"]
+            )
+            if spec["algo"] in algorithms:
+                writer.writerow(
+                    {
+                        "algo": spec["algo"],
+                        "env": spec["environment"]["id"],
+                        "seed": spec["seed"],
+                        "score": score + shift,
+                        "raw_return": result["raw_return"],
+                    }
+                )
+    return path
+
+
+def test_a_better_algorithm_is_called_better_everywhere(compare):
+    answer = compare("dagger", "--baseline", "bc")
+    assert answer.exit_code == 0
+    lines = answer.stdout.splitlines()
+    assert lines[0] == "classic: budget quick, 10 demonstrations, source bundled"
+    assert lines[2] == "dagger against bc: better"
+    rows = [line.split() for line in lines if line.startswith(("Pendulum", "seals/"))]
+    assert [(row[0], row[1]) for row in rows] == [
+        ("Pendulum-v1", "5"),
+        ("seals/CartPole-v0", "5"),
+        ("seals/MountainCar-v0", "5"),
+    ]
+    assert all("better" in row for row in rows)
+    assert "permutation, corrected by Holm" in answer.stderr
+
+
+def test_the_json_says_the_same(verdict):
+    found = verdict("dagger", "--baseline", "bc")
+    assert (found["verdict"], found["reason"]) == ("better", "decided")
+    assert found["iqm"]["low"] > 0
+    assert found["improvement"]["point"] > 0.9
+    cartpole = found["environments"][1]
+    assert cartpole["runs"] == [5, 5]
+    assert cartpole["raw_means"][0] > cartpole["raw_means"][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "baseline", "condition", "code"),
+    [
+        ("bc", "dagger", "worse", 1),
+        ("dagger", "bc", "worse", 0),
+        ("dagger", "bc", "not-better", 0),
+        ("bc", "dagger", "not-better", 1),
+        ("gail", "bc", "worse", 0),
+        ("gail", "bc", "worse-anywhere", 1),
+        ("gail", "bc", "undecided", 1),
+        ("dagger", "bc", "undecided", 0),
+    ],
+)
+def test_the_exit_code_is_what_was_asked_for(compare, algorithm, baseline, condition, code):
+    answer = compare(algorithm, "--baseline", baseline, "--fail-if", condition)
+    assert answer.exit_code == code, answer.stdout
+
+
+def test_all_others_are_the_default_baselines(compare):
+    stdout = compare("dagger").stdout
+    assert [line for line in stdout.splitlines() if " against " in line] == [
+        "dagger against bc: better",
+        "dagger against gail: better",
+    ]
+
+
+def test_between_two_databases_the_same_algorithm_is_compared(verdict, results, tmp_path, compare):
+    compare("dagger")  # makes the database
+    before = tmp_path / "before.duckdb"
+    shutil.copy(results / "imitbench.duckdb", before)
+    found = verdict("bc", "--against", str(before))
+    assert (found["baseline"], found["verdict"]) == ("bc (baseline)", "undecided")
+    assert found["seeds"]["outlook"] == "no effect"
+    assert verdict("dagger", "--against", str(before), "--baseline", "bc")["verdict"] == "better"
+
+
+def test_between_two_tables(verdict, results, tmp_path):
+    new = table(results, tmp_path / "new.csv", {"bc"}, shift=0.2)
+    old = table(results, tmp_path / "old.csv", {"bc"})
+    assert verdict("bc", "--against", str(old), out=new)["verdict"] == "better"
+    assert verdict("bc", "--against", str(new), out=old)["verdict"] == "worse"
+
+
+def test_returns_alone_get_the_references_of_a_suite(verdict, results, tmp_path, refused):
+    path = table(
+        results, tmp_path / "returns.csv", {"bc", "dagger"}, columns=("algo", "env", "raw_return")
+    )
+    assert "--suite NAME" in refused("compare", "dagger", "--out", str(path))
+    assert verdict("dagger", "--suite", "classic", out=path)["verdict"] == "better"
+
+
+def test_imported_results_take_part_when_they_are_named(compare, verdict, results, tmp_path):
+    out = tmp_path / "with-import"
+    shutil.copytree(results, out)
+    path = table(results, tmp_path / "others.csv", {"bc"})
+    words = ["import", "csv", str(path), "--name", "paper", "--out", str(out)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert "paper" not in compare("dagger", out=out).stdout
+    assert verdict("dagger", "--baseline", "paper:bc", out=out)["verdict"] == "better"
+
+
+def test_a_verdict_that_hinges_on_failed_runs_is_none(verdict, tmp_path):
+    out = tmp_path / "failing"
+    everywhere = [("dagger", env, seed) for env in ENVIRONMENTS for seed in (0, 1, 2)]
+    write_results(out, seeds=7, skills=LEVELS, failing=everywhere)
+    asked = ("dagger", "--baseline", "bc")
+    assert verdict(*asked, "--failed-runs", "exclude", out=out)["verdict"] == "better"
+    assert verdict(*asked, "--failed-runs", "count-as-random", out=out)["verdict"] != "better"
+    found = verdict(*asked, out=out)
+    assert (found["verdict"], found["reason"]) == ("undecided", "failed runs decide")
+    assert found["environments"][0]["failures"] == [3, 0]
+
+
+ENVIRONMENTS = ("seals/CartPole-v0", "seals/MountainCar-v0", "Pendulum-v1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["daggre"], "did you mean 'dagger'?"),
+        (["dagger", "--baseline", "cb"], "did you mean 'bc'?"),
+        (["dagger", "--env", "Ant*"], "no runs there that are asked for"),
+        (["dagger", "--against", "missing.csv"], "missing.csv"),
+        (["dagger", "--fail-if", "bad"], "--fail-if"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(refused, results, arguments, said):
+    assert said in refused("compare", *arguments, "--out", str(results))
+
+
+def test_a_file_that_is_no_database_is_refused(refused, tmp_path):
+    path = tmp_path / "other.duckdb"
+    path.write_bytes(b"nothing of the kind")
+    assert str(path) in refused("compare", "bc", "--out", str(path))
+
+
+def test_names_that_could_steer_the_terminal_are_refused(refused, results, tmp_path):
+    path = table(results, tmp_path / "evil.csv", {"bc", "dagger"})
+    path.write_text(path.read_text().replace("dagger", "da\u202egger"))
+    assert "control characters" in refused("compare", "bc", "--out", str(path))

@@ -1,0 +1,162 @@
+"""Whether one algorithm is better than another."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imitbench.stats.verdicts import both, verdicts
+
+FEW = 2_000
+SHAPES = {
+    "normal": lambda rng, runs: rng.normal(0.8, 0.1, runs),
+    "success or collapse": lambda rng, runs: (
+        rng.choice([0.0, 1.0], runs) + rng.normal(0, 0.01, runs)
+    ),
+    "rare collapse": lambda rng, runs: (
+        np.where(rng.random(runs) < 0.2, 0.1, 1.0) + rng.normal(0, 0.02, runs)
+    ),
+    "skewed": lambda rng, runs: 1 - rng.exponential(0.2, runs),
+}
+
+
+def cells(shape, environments, runs, seed, shift=0.0):
+    rng = np.random.default_rng(seed)
+    return {f"env{i}": SHAPES[shape](rng, runs) + shift for i in range(environments)}
+
+
+def against(first, second, **options):
+    [verdict] = verdicts("new", first, {"old": second}, replicates=FEW, **options)
+    return verdict
+
+
+@pytest.mark.parametrize(("shift", "decision"), [(0.5, "better"), (-0.5, "worse")])
+@pytest.mark.parametrize("runs", [4, 5, 10])
+def test_a_clear_difference_is_decided_in_its_direction(shift, decision, runs):
+    verdict = against(cells("normal", 1, runs, 1, shift), cells("normal", 1, runs, 2))
+    assert (verdict.decision, verdict.reason) == (decision, "decided")
+    [found] = verdict.environments
+    assert found.decision == decision
+    assert (
+        found.difference.difference
+        == pytest.approx(verdict.difference.difference)
+        == pytest.approx(verdict.environments[0].means[0] - verdict.environments[0].means[1])
+    )
+    assert np.sign(verdict.iqm.low) == np.sign(verdict.iqm.high) == np.sign(shift)
+    assert verdict.improvement.probability.point == (shift > 0)
+    assert verdict.seeds.more == 0
+
+
+def test_three_seeds_decide_over_environments_and_never_on_one():
+    verdict = against(cells("normal", 3, 3, 1, 1.0), cells("normal", 3, 3, 2))
+    assert verdict.decision == "better"
+    assert {found.decision for found in verdict.environments} == {"undecided"}
+    assert {found.reason for found in verdict.environments} == {"too few runs"}
+    # 20 relabelings of 3 and 3 runs; 252 of 5 and 5, which is the first where 2 / n <= 0.05 / 3
+    assert {found.test.lacking for found in verdict.environments} == {2}
+    assert {found.seeds.more for found in verdict.environments} == {2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("environments", "runs"), [(1, 3), (1, 5), (3, 3), (5, 3), (5, 5), (5, 10)]
+)
+def test_false_alarms_are_rare(shape, environments, runs):
+    experiments = 400
+    overall = anywhere = 0
+    for experiment in range(experiments):
+        one = cells(shape, environments, runs, [experiment, 0])
+        other = cells(shape, environments, runs, [experiment, 1])
+        verdict = against(one, other)
+        overall += verdict.decision != "undecided"
+        anywhere += any(found.decision != "undecided" for found in verdict.environments)
+    # Of 400 at 5 %, more than 33 come with a probability of 0.2 %.
+    assert overall <= 33
+    assert anywhere <= 33
+
+
+def test_baselines_are_corrected_for_each_other():
+    new = cells("normal", 1, 5, 1, 0.17)
+    old = {f"old{i}": cells("normal", 1, 5, 10 + i) for i in range(8)}
+    alone = {name: against(new, scores).test.p_value for name, scores in old.items()}
+    together = verdicts("new", new, old, replicates=FEW)
+    assert [verdict.second for verdict in together] == list(old)
+    assert {verdict.second: verdict.test.p_value for verdict in together} == alone
+    assert min(verdict.test.adjusted for verdict in together) == pytest.approx(
+        8 * min(alone.values())
+    )
+
+
+def test_a_mean_that_the_iqm_does_not_follow_decides_nothing():
+    # One environment of five is lost completely; the middle half of all runs does not change.
+    old = {f"env{i}": np.full(6, 1.0) + 0.001 * np.arange(6) for i in range(5)}
+    new = {**old, "env0": np.zeros(6)}
+    verdict = against(new, old)
+    assert verdict.test.adjusted < 0.05
+    assert (verdict.decision, verdict.reason) == ("undecided", "mean and IQM disagree")
+    assert [found.decision for found in verdict.environments] == ["worse"] + 4 * ["undecided"]
+
+
+def test_only_common_environments_count_and_the_others_are_named():
+    new = cells("normal", 3, 5, 1, 1.0)
+    old = {name: scores for name, scores in cells("normal", 4, 5, 2).items() if name != "env0"}
+    verdict = against(new, old)
+    assert [found.environment for found in verdict.environments] == ["env1", "env2"]
+    assert {(cell.algorithm, cell.environment) for cell in verdict.coverage.missing} == {
+        ("old", "env0"),
+        ("new", "env3"),
+    }
+
+
+def test_without_common_environments_nothing_is_said():
+    verdict = against({"a": [1.0, 2.0]}, {"b": [1.0, 2.0]})
+    assert (verdict.decision, verdict.reason) == ("undecided", "nothing in common")
+    assert verdict.environments == ()
+    assert verdict.seeds is None
+
+
+def test_single_runs_decide_nothing():
+    verdict = against({"a": [1.0]}, {"a": [0.0]})
+    assert (verdict.decision, verdict.reason) == ("undecided", "too few runs")
+    assert verdict.seeds.outlook == "unknown spread"
+
+
+def test_unequal_numbers_of_runs():
+    verdict = against(cells("normal", 2, 10, 1, 0.5), cells("normal", 2, 4, 2))
+    assert verdict.decision == "better"
+    assert {found.runs for found in verdict.environments} == {(10, 4)}
+
+
+def test_what_differs_between_two_ways_to_count_is_undecided():
+    plain, old = cells("normal", 2, 6, 1, 0.4), cells("normal", 2, 6, 2)
+    failing = {**plain, "env0": np.append(plain["env0"], 6 * [0.0])}
+    one, other = against(plain, old), against(failing, old)
+    assert [found.decision for found in one.environments] == ["better", "better"]
+    assert other.environments[0].decision != "better"
+    combined = both(other, one)
+    assert combined.environments[0].reason == "failed runs decide"
+    assert combined.environments[1] == other.environments[1]
+    assert combined.decision == (one.decision if one.decision == other.decision else "undecided")
+    assert both(one, one) == one
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(2, 5))
+def test_exchanged_sides_give_the_opposite(seed, environments, runs):
+    one = cells("skewed", environments, runs, [seed, 0], 0.3)
+    other = cells("skewed", environments, runs, [seed, 1])
+    opposite = {"better": "worse", "worse": "better", "undecided": "undecided"}
+    forward, backward = against(one, other), against(other, one)
+    assert backward.difference.difference == pytest.approx(-forward.difference.difference)
+    assert backward.improvement.probability.point == pytest.approx(
+        1 - forward.improvement.probability.point
+    )
+    for found, mirrored in zip(forward.environments, backward.environments, strict=True):
+        assert mirrored.decision == opposite[found.decision]
+
+
+def test_the_same_seed_gives_the_same_verdict():
+    one, other = cells("normal", 3, 8, 1, 0.05), cells("normal", 3, 8, 2)
+    assert against(one, other) == against(one, other)
+    assert against(one, other).iqm != against(one, other, seed=1).iqm
