@@ -193,7 +193,7 @@ def test_own_runs_and_the_same_ones_published_give_the_same_numbers(tmp_path, ru
     one, other = (document(tmp_path / name)["tables"] for name in ("own", "published"))
     for table, twin in zip(one, other, strict=True):
         for row, same in zip(table["rows"], twin["rows"], strict=True):
-            apart = {"submitted_by", "runs", "failures"}
+            apart = {"submitted_by", "runs", "failures", "checked"}
             assert {**row, **dict.fromkeys(apart)} == {**same, **dict.fromkeys(apart)}
 
 
@@ -310,7 +310,10 @@ def test_the_board_says_whose_runs_are_not_as_the_cards_say(site, parsed, submis
     failed = {each["name"]: each["failed_checks"] for each in document(site)["submissions"]}
     assert failed["theirs"] == []
     assert {"suite", "budget", "algorithm"} <= set(failed[EVIL])
+    for row in (row for table in document(site)["tables"] for row in table["rows"]):
+        assert row["checked"] == (EVIL not in row["submitted_by"])
     text = " ".join(parsed[site / "index.html"].text)
+    assert "checks failed" in text
     assert "fails values, suite, budget, algorithm" in text
     assert any("does not pass the checks" in note for note in find_results(submissions).notes)
 

@@ -87,6 +87,7 @@ def _own_rows(
                 page=page_of(section.suite, name) if has_page else None,
                 anchor=anchor,
                 color=colors.get(name),
+                checked=not any(source.failed for source in sources if source.name in whose),
             )
         )
     return made

@@ -64,7 +64,9 @@ def row_name(row: BoardRow) -> Markup:
         (row.result.uses_reward, "uses reward"),
         (row.kind in ("run", "external") and row.result.partial, "partial"),
     ]
-    shown = (tag("span", mark, class_="mark") for holds, mark in marks if holds)
+    shown = [tag("span", mark, class_="mark") for holds, mark in marks if holds]
+    if not row.checked:
+        shown.append(tag("span", "checks failed", class_="mark bad"))
     return join(name, *shown)
 
 

@@ -78,6 +78,8 @@ class BoardRow:
         anchor: Where on that page the table's runs are.
         imported: Where an external row comes from.
         color: Place in the palette; anchors and external rows have none.
+        checked: Whether all submissions that it is made of pass the checks; own runs are not
+            checked.
     """
 
     rank: int | None
@@ -91,6 +93,7 @@ class BoardRow:
     anchor: str = ""
     imported: Import | None = None
     color: int | None = None
+    checked: bool = True
 
     @property
     def env_steps(self) -> float | None:
