@@ -70,8 +70,6 @@ def run(
         json=json,
         quiet=quiet,
     )
-    if lock is None and options.DEFAULT_LOCK.exists():
-        lock = options.DEFAULT_LOCK
     request = SweepRequest(
         algorithms=algo,
         suite=suite,
@@ -81,7 +79,7 @@ def run(
         budget=budget,
         overrides=parse_overrides(set_),
         source=source,
-        lock=str(lock) if lock is not None and source == "hub" else None,
+        lock=_lock_file(lock) if source == "hub" else None,
         device=how.device,
         folder=str(Path.cwd()),
     )
@@ -90,3 +88,10 @@ def run(
         print_plans(plans, how)
     else:
         launch(plans, how)
+
+
+def _lock_file(lock: Path | None) -> str | None:
+    """The lock file that was named, else the usual one if it is there."""
+    if lock is None and options.DEFAULT_LOCK.exists():
+        lock = options.DEFAULT_LOCK
+    return None if lock is None else str(lock)
