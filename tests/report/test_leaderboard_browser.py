@@ -1,7 +1,7 @@
 """The leaderboard in a real Chromium, from files, without a server."""
 
 import pytest
-from support.browser import Watched, browser
+from support.browser import Watched
 from support.published import publish
 from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
@@ -14,12 +14,6 @@ from imitbench.store.results_sources import find_results
 pytestmark = pytest.mark.browser
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
 FIRST, SECOND = "#s0 table.board", "#s1 table.board"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
