@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import options
-from imitbench.cli.report import REPLICATES
+from imitbench.cli.report import REPLICATES, FailedRuns
 
 
 def build_site(
@@ -26,6 +26,9 @@ def build_site(
     external: Annotated[
         bool, typer.Option("--external", help="Show imported results, too, unranked.")
     ] = False,
+    failed_runs: Annotated[
+        FailedRuns, typer.Option("--failed-runs", help="What a failed run counts as.")
+    ] = FailedRuns.count_as_random,
     replicates: Annotated[
         int, typer.Option("--replicates", min=100, help="Bootstrap replicates.")
     ] = REPLICATES,
@@ -43,13 +46,19 @@ def build_site(
     from imitbench.errors import InputError
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.site import check_place, write_site
+    from imitbench.stats.cells import FailurePolicy
     from imitbench.store.results_sources import find_results
 
     if not title.strip():
         raise InputError("--title: is empty")
     check_place(out, results)
     found = find_results(results, external=external)
-    board = build_board(found, title=title.strip(), replicates=replicates)
+    board = build_board(
+        found,
+        title=title.strip(),
+        replicates=replicates,
+        failed_runs=FailurePolicy(failed_runs.value),
+    )
     files = write_site(board, out, results=results)
     for text in found.notes:
         note(text)

@@ -20,6 +20,7 @@ from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data import COLUMNS
 from imitbench.report.leaderboard.names import slug
 from imitbench.report.leaderboard.site import write_site
+from imitbench.stats.cells import FailurePolicy
 from imitbench.store.external import External, ExternalRun, write_external
 from imitbench.store.results_sources import find_results
 
@@ -31,7 +32,7 @@ def build(results, site, **options):
     external = options.pop("external", False)
     board = build_board(
         find_results(results, external=external), title=options.pop("title", "Board"),
-        replicates=options.pop("replicates", 200),
+        replicates=options.pop("replicates", 200), **options,
     )  # fmt: skip
     write_site(board, site, results=results)
     return board
@@ -209,8 +210,18 @@ def test_ranks_are_by_iqm_among_what_covers_every_environment(site):
             own = row["kind"] == "run" and row["algorithm"] not in ("random", "expert")
             assert (row["rank"] is not None) == (own and complete), row["algorithm"]
         assert rows[: len(ranked)] == ranked
-    [odd] = [row for row in rows if row["algorithm"] == ODD]
-    assert (odd["rank"], odd["failed"], odd["environments_covered"]) == (None, 3, 2)
+
+
+def test_an_environment_with_nothing_but_failed_runs_counts_as_random(tmp_path, submissions, site):
+    build(submissions, tmp_path / "site", failed_runs=FailurePolicy.EXCLUDE)
+    policies, found = [], []
+    for folder in (site, tmp_path / "site"):
+        made = document(folder)
+        policies.append(made["method"]["failed_runs"])
+        [odd] = [r for table in made["tables"] for r in table["rows"] if r["algorithm"] == ODD]
+        found.append((odd["rank"] is None, odd["failed"], odd["environments_covered"]))
+    assert policies == ["count-as-random", "exclude"]
+    assert found == [(False, 3, 3), (True, 3, 2)]
 
 
 def test_one_algorithm_of_two_submitters_is_two_rows(site):

@@ -157,7 +157,7 @@ def _cell(row: BoardRow, cell: Cell, place: int) -> list[Entry]:
         count = tag("a", count, href=f"#{row.anchor}-failures")
 
     def linked(shown: str) -> str:
-        return tag("a", shown, href=href) if cell.kind == "run" else shown
+        return tag("a", shown, href=href) if cell.runs else shown
 
     def number(value: float | None, shown: str) -> Entry:
         known = finite(value)

@@ -18,11 +18,18 @@ from imitbench.report.leaderboard.rows import Rows, make_rows
 from imitbench.report.model import ANCHORS, AlgorithmResult, Report, Section
 from imitbench.report.palette import color_numbers
 from imitbench.report.tables import belongs, build_report
+from imitbench.stats.cells import FailurePolicy
 from imitbench.store.records import FailureRow, ScoreRow
 from imitbench.store.results_sources import ResultsFound, ResultsSource
 
 
-def build_board(found: ResultsFound, *, title: str, replicates: int) -> Board:
+def build_board(
+    found: ResultsFound,
+    *,
+    title: str,
+    replicates: int,
+    failed_runs: FailurePolicy = FailurePolicy.COUNT_AS_RANDOM,
+) -> Board:
     """Builds the board; the same results give the identical one.
 
     Rows are those of `imitbench.report.tables.build_report`. Ranks are by IQM, and only among
@@ -33,10 +40,16 @@ def build_board(found: ResultsFound, *, title: str, replicates: int) -> Board:
         found: The results.
         title: What to call the board.
         replicates: Bootstrap replicates of each interval.
+        failed_runs: What failed runs count as.
     """
     rows = make_rows(found.sources)
     report = build_report(
-        rows.scores, rows.failures, rows.references, replicates=replicates, episodes=rows.episodes
+        rows.scores,
+        rows.failures,
+        rows.references,
+        failed_runs=failed_runs,
+        replicates=replicates,
+        episodes=rows.episodes,
     )
     numbers: dict[str, int] = defaultdict(int)
     sections = []

@@ -37,6 +37,7 @@ def render_json(board: Board) -> str:
             "replicates": board.method.replicates,
             "bootstrap_seed": board.method.seed,
             "level": board.method.level,
+            "failed_runs": board.method.failed_runs.value,
         },
         "submissions": [
             {
