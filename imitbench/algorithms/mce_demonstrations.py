@@ -26,7 +26,8 @@ def demonstrated_occupancies(demonstrations: Any, model: TabularModel, discount:
         discount: Discount factor.
 
     Returns:
-        Expected discounted number of visits in an episode, shape (states,).
+        Expected discounted number of visits in an episode, shape (states,). An episode that has
+        reached a terminal state counts as staying there until the horizon.
 
     Raises:
         ValueError: They do not fit the environment or the discount.
@@ -57,6 +58,11 @@ def demonstrated_occupancies(demonstrations: Any, model: TabularModel, discount:
             "demonstrations: transitions do not tell their step, which a discount needs; give "
             "trajectories or visits, or discount=1"
         )
+    if model.terminal.any():
+        raise ValueError(
+            "demonstrations: transitions do not tell which episodes ended early, as they may in "
+            "this environment; give trajectories or visits"
+        )
     if isinstance(demonstrations, types.TransitionsMinimal):
         batches: list[Any] = [demonstrations.obs]
     else:
@@ -79,19 +85,31 @@ def _of_trajectories(
     discount: float,
     decode: ObservationDecoder,
 ) -> Floats:
-    lengths = {len(trajectory) for trajectory in trajectories}
-    if lengths != {model.horizon}:
-        wrong = min(lengths - {model.horizon})
-        raise ValueError(
-            f"demonstrations: a trajectory has {wrong} steps, but the environment's horizon is "
-            f"{model.horizon}; give whole episodes"
-        )
+    observations = [_as_array(each.obs) for each in trajectories]
+    lengths = np.array([len(trajectory) for trajectory in trajectories])
+    weights = discount ** np.arange(model.horizon, dtype=np.float64)
+    short = np.flatnonzero(lengths < model.horizon)
+    if (lengths > model.horizon).any():
+        raise _wrong_length(int(lengths.max()), model)
     # The last observation is where the episode ended: nothing is done there, nor rewarded.
-    observations = np.concatenate([_as_array(each.obs)[:-1] for each in trajectories])
-    weights = np.tile(discount ** np.arange(model.horizon, dtype=np.float64), len(trajectories))
-    states = decode(observations, "demonstrations")
-    visits: Floats = np.bincount(states, weights, minlength=model.states) / len(trajectories)
-    return visits
+    states = decode(np.concatenate([each[:-1] for each in observations]), "demonstrations")
+    taken: Floats = np.concatenate([weights[:length] for length in lengths])
+    visits = np.bincount(states, taken, minlength=model.states).astype(np.float64)
+    if len(short):
+        # The model stays in a terminal state where an episode ends before the horizon.
+        last = decode(np.concatenate([observations[i][-1:] for i in short]), "demonstrations")
+        if not model.terminal[last].all():
+            raise _wrong_length(int(lengths[short[~model.terminal[last]]].min()), model)
+        left = np.array([weights[lengths[i] :].sum() for i in short])
+        visits += np.bincount(last, left, minlength=model.states)
+    return visits / len(trajectories)
+
+
+def _wrong_length(steps: int, model: TabularModel) -> ValueError:
+    return ValueError(
+        f"demonstrations: a trajectory has {steps} steps, but the environment's horizon is "
+        f"{model.horizon}; give whole episodes"
+    )
 
 
 def _checked_visits(visits: npt.NDArray[Any], model: TabularModel, discount: float) -> Floats:

@@ -142,8 +142,9 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
 
         Raises:
             ValueError: They are empty, hold something else than states of the environment, are
-                trajectories of another length than its horizon, or transitions though there is a
-                discount; or visits do not add up to the discounted number of steps.
+                trajectories of another length than its horizon that do not end in a terminal
+                state, or transitions though there is a discount or a terminal state; or visits do
+                not add up to the discounted number of steps.
             TypeError: Demonstrations of another type.
         """
         self.demo_state_om = demonstrated_occupancies(demonstrations, self._model, self.discount)

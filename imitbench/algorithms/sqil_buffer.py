@@ -92,8 +92,9 @@ class SQILReplayBuffer(ReplayBuffer):
         fields = self._expert_fields(demonstrations)
         count = len(fields["acts"])
         expert = ReplayBuffer(count, self.observation_space, self.action_space, self.device)
-        expert.observations[:, 0] = fields["obs"]
-        expert.next_observations[:, 0] = fields["next_obs"]
+        shape = (count, *self.obs_shape)  # that of single choices is (1,) here
+        expert.observations[:, 0] = fields["obs"].reshape(shape)
+        expert.next_observations[:, 0] = fields["next_obs"].reshape(shape)
         acts = fields["acts"].reshape(count, self.action_dim)
         expert.actions[:, 0] = _scaled(acts, self.action_space)
         expert.dones[:, 0] = fields["dones"]

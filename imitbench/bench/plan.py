@@ -128,7 +128,8 @@ def make_plan(
     workers find them; commits that the suite's card does not pin are looked up.
 
     Args:
-        algorithms: Names; `all` stands for every algorithm.
+        algorithms: Names; `all` stands for every algorithm but controls, and for the controls of
+            the suite.
         suite: Name of the suite.
         environment: Glob over environment ids; `None` for all.
         seeds: Seeds of every cell.
@@ -139,9 +140,8 @@ def make_plan(
     Raises:
         InputError: Something asked for does not exist, does not fit or cannot be fetched.
     """
-    names = algorithm_names() if "all" in algorithms else list(dict.fromkeys(algorithms))
-    cards = [load_algorithm(name) for name in names]
     card = load_suite(suite)
+    cards = _named(algorithms, card)
     resolved = _with_overrides(cards, settings.overrides)
     environments = select_environments(card, environment)
     if settings.source == HUB:
@@ -224,6 +224,18 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--set {setting}: must be name=value or algorithm.name=value")
         overrides[name.strip()] = value.strip()
     return overrides
+
+
+def _named(names: Sequence[str], suite: SuiteCard) -> list[AlgorithmCard]:
+    """The algorithms meant; what is named beside `all` may be a control of another suite."""
+    named = dict.fromkeys(name for name in names if name != "all")
+    if "all" not in names:
+        return [load_algorithm(name) for name in named]
+    cards = [load_algorithm(name) for name in algorithm_names()]
+    wanted = {*named, *suite.controls}
+    for name in wanted - {card.name for card in cards}:
+        load_algorithm(name)  # says what is wrong
+    return [card for card in cards if card.role != "control" or card.name in wanted]
 
 
 def _tuned(cards: list[AlgorithmCard]) -> dict[str, Mapping[str, dict[str, Scalar]]]:

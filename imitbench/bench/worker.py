@@ -201,7 +201,7 @@ class _Run:
         require_device(spec.device)
         learner, demos = self._load()
         environments = spec.protocol.environments
-        with Evaluator(spec.environment, environments, check=self._check) as evaluator:
+        with Evaluator(spec.environment.evaluated, environments, check=self._check) as evaluator:
             self._enter("setup")
             task = self._task(evaluator)
             _check_demos(demos, task, spec)

@@ -15,6 +15,11 @@ Scalar = bool | int | float | str | None
 BudgetUnit = Literal["env_steps", "batches", "none"]
 """What a budget counts; `none` for learners that do not train."""
 
+ActionSpace = Literal["discrete", "multi_discrete", "box"]
+"""Kinds of action space: one choice, several at once, or numbers."""
+
+Role = Literal["method", "control", "anchor"]
+
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "int": (int,),
@@ -47,13 +52,15 @@ class Needs(Card):
         true_reward: The environment's own reward; flagged in reports.
         action_spaces: Kinds of action space it can act in.
         tabular: The model of a tabular environment.
+        fixed_horizon: Episodes that all have the same length.
     """
 
     demos: bool
     expert: bool = False
     true_reward: bool = False
-    action_spaces: list[Literal["discrete", "box"]]
+    action_spaces: list[ActionSpace]
     tabular: bool = False
+    fixed_horizon: bool = False
 
 
 class Hyperparameter(Card):
@@ -132,7 +139,9 @@ class AlgorithmCard(Card):
         implementation: Learner class as `module:Class`.
         budget_unit: What the suite's budget counts for this method; `none` when it does not
             train.
-        anchor: Whether it is a point of reference rather than a contender.
+        role: A `method` contends. An `anchor` shows what scores 0 and 1 look like. A `control` is
+            trained without any teaching, and shows what an environment gives away; suites name
+            the ones that belong to them.
         seconds_per_1000: Rough training seconds per 1,000 budget units on one core, for
             `--dry-run` until finished runs tell better.
     """
@@ -145,7 +154,7 @@ class AlgorithmCard(Card):
     implementation: str = Field(pattern=r"^[\w.]+:\w+$")
     needs: Needs
     budget_unit: BudgetUnit
-    anchor: bool = False
+    role: Role = "method"
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
 

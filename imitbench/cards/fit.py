@@ -16,6 +16,8 @@ def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | No
     spaces = algorithm.needs.action_spaces
     if algorithm.needs.tabular and not environment.tabular:
         return "plans with the model of a tabular environment; this one has none"
+    if algorithm.needs.fixed_horizon and environment.horizon != "fixed":
+        return "needs episodes of one length; those of this environment differ"
     if environment.action_space in spaces:
         return None
     return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

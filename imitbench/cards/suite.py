@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from imitbench.cards.algorithm import BudgetUnit, Card, Scalar
+from imitbench.cards.algorithm import ActionSpace, BudgetUnit, Card, Scalar
 
 BudgetName = Literal["quick", "default", "full"]
 BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
@@ -136,6 +136,10 @@ class EnvironmentCard(Card):
         max_episode_steps: Length of an episode (the longest, where it varies).
         steps_per_second: Stepping alone on one core, for cost estimates.
         tabular: Whether it is a table of states and actions whose model methods may read.
+        evaluation_id: Environment in which policies are evaluated, with the same arguments;
+            `null` for the one in which they train. References are measured there.
+        probes: What the environment is there to find out, in a sentence or two.
+        optimum: Highest mean return that there is, where it is known.
         references: `null` only until `imitbench suites measure` has run.
     """
 
@@ -145,8 +149,11 @@ class EnvironmentCard(Card):
     horizon: Literal["fixed", "variable"]
     max_episode_steps: int = Field(ge=1)
     steps_per_second: float = Field(gt=0)
-    action_space: Literal["discrete", "box"]
+    action_space: ActionSpace
     tabular: bool = False
+    evaluation_id: str | None = None
+    probes: str | None = None
+    optimum: float | None = None
     expert: ExpertRecipe
     demos: DemoSet
     budgets: dict[BudgetName, BudgetAmounts]
@@ -178,6 +185,8 @@ class SuiteCard(Card):
 
     Attributes:
         version: Version of the references; raised whenever they are measured anew.
+        controls: Algorithms with the role of a control that belong to the suite: they run where
+            `--algo all` is asked for.
     """
 
     schema_version: Literal[1]
@@ -185,4 +194,5 @@ class SuiteCard(Card):
     title: str
     description: str
     version: str
+    controls: list[str] = Field(default_factory=list)
     environments: dict[str, EnvironmentCard] = Field(min_length=1)

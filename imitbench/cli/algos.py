@@ -28,8 +28,8 @@ def algos(
             print_json([card.model_dump(mode="json") for card in cards])
         else:
             print_table(
-                ["algorithm", "budget in", "needs", "summary"],
-                [[c.name, c.budget_unit, _needs(c.needs), c.summary] for c in cards],
+                ["algorithm", "role", "budget in", "needs", "summary"],
+                [[c.name, c.role, c.budget_unit, _needs(c.needs), c.summary] for c in cards],
             )
         return
     card = load_algorithm(name)

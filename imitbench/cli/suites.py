@@ -63,6 +63,14 @@ def show(name: Annotated[str, typer.Argument(help="Suite.")], json: options.Json
             for env_id, each in card.environments.items()
         ],
     )
+    for env_id, each in card.environments.items():
+        if each.evaluation_id is not None:
+            typer.echo(f"{env_id} is evaluated on {each.evaluation_id}.")
+    for env_id, each in card.environments.items():
+        if each.probes is not None:
+            typer.echo(f"{env_id} probes: {each.probes}")
+    if card.controls:
+        typer.echo(f"controls: {', '.join(card.controls)}")
 
 
 @app.command("measure")

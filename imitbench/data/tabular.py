@@ -29,12 +29,14 @@ class TabularModel:
 
     Attributes:
         transitions: Probability of each next state, shape (states, actions, states), in the
-            environment's own data type.
-        rewards: Rewards, shape (states, actions, states) or a prefix of it, float64.
+            environment's own data type. Terminal states lead to themselves.
+        rewards: Rewards, shape (states, actions, states) or a prefix of it, float64; none in
+            terminal states.
         initial: Distribution of the first state, shape (states,), float64.
-        horizon: Steps of every episode.
+        horizon: Steps of every episode that reaches no terminal state.
         observations: Observation of each state, shape (states, size); `None` where the
             observation is the number of the state.
+        terminal: Whether an episode ends in a state, shape (states,), bool.
     """
 
     transitions: Array
@@ -42,17 +44,22 @@ class TabularModel:
     initial: Floats
     horizon: int
     observations: Array | None
+    terminal: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, env: Any, argument: str = "env") -> TabularModel:
         """Reads the model of an environment, through whatever wraps it.
+
+        Where the environment itself has no horizon, it is the time limit that it was registered
+        with.
 
         Args:
             env: An environment with the attributes of `seals.base_envs.TabularModelPOMDP`.
             argument: Name of the argument that it comes from, for messages.
 
         Raises:
-            ValueError: It is not tabular, has no finite horizon, or its probabilities are none.
+            ValueError: It is not tabular, has no finite horizon, its probabilities are none, or
+                it begins where they say that it does not.
         """
         inner = getattr(env, "unwrapped", env)
         absent = [name for name in _ATTRIBUTES if not hasattr(inner, name)]
@@ -62,6 +69,8 @@ class TabularModel:
                 f"{', '.join(absent)}); use one like seals.base_envs.TabularModelPOMDP"
             )
         horizon = inner.horizon
+        if horizon is None:
+            horizon = getattr(getattr(env, "spec", None), "max_episode_steps", None)
         if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
             raise ValueError(
                 f"{argument}: its horizon must be a positive whole number, not {horizon}"
@@ -70,13 +79,20 @@ class TabularModel:
         initial = np.asarray(inner.initial_state_dist, dtype=np.float64)
         _check_distributions(transitions, f"{argument}: transition_matrix")
         _check_distributions(initial, f"{argument}: initial_state_dist")
+        _check_start(inner, initial, argument)
         rewards = np.asarray(inner.reward_matrix, dtype=np.float64)
+        terminal = _terminal_states(inner, len(transitions))
+        if terminal.any():
+            transitions, rewards = transitions.copy(), rewards.copy()
+            transitions[terminal] = np.eye(len(terminal))[terminal][:, None]
+            rewards[terminal] = 0
         model = cls(
             transitions,
             rewards,
             initial / initial.sum(),
             int(horizon),
             getattr(inner, "observation_matrix", None),
+            terminal,
         )
         model.check_rewards(rewards, f"{argument}: reward_matrix")
         return model
@@ -223,6 +239,28 @@ def state_space_of(env: Any) -> spaces.Discrete:
     """Space of the states of a tabular environment."""
     space: spaces.Discrete = getattr(env, "unwrapped", env).state_space
     return space
+
+
+def _terminal_states(inner: Any, count: int) -> npt.NDArray[np.bool_]:
+    """Where an episode ends however few steps it has had."""
+    ends = getattr(inner, "terminal", None)
+    if not callable(ends):
+        return np.zeros(count, dtype=bool)
+    return np.array([bool(ends(state, 0)) for state in np.arange(count)], dtype=bool)
+
+
+def _check_start(inner: Any, initial: Floats, argument: str) -> None:
+    """Makes sure that a first state is one of those that have a chance; draws nothing for good."""
+    draw, rng = getattr(inner, "initial_state", None), getattr(inner, "np_random", None)
+    if not callable(draw) or not isinstance(rng, np.random.Generator):
+        return
+    before = rng.bit_generator.state
+    state = int(draw())
+    rng.bit_generator.state = before
+    if not initial[state] > 0:
+        raise ValueError(
+            f"{argument}: it begins in state {state}, which initial_state_dist gives no chance"
+        )
 
 
 def _check_distributions(array: Array, argument: str) -> None:

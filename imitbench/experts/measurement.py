@@ -58,7 +58,7 @@ def measure(
     deterministic: bool,
     seed: int,
 ) -> Measured:
-    """Evaluates a policy by the protocol of the benchmark.
+    """Evaluates a policy by the protocol of the benchmark, where runs are evaluated.
 
     Args:
         spec: The environment.
@@ -70,7 +70,7 @@ def measure(
     Raises:
         InputError: The environment cannot be made, or the policy does not fit it.
     """
-    with Evaluator(spec, Protocol().environments) as evaluator:
+    with Evaluator(spec.evaluated, Protocol().environments) as evaluator:
         spaces = (evaluator.observation_space, evaluator.action_space)
         if policy is None:
             policy = RandomPolicy(*spaces)

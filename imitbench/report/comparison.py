@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from imitbench.report.model import ANCHORS, Method, Section
+from imitbench.report.model import Method, Section
 from imitbench.stats.bands import Band
 from imitbench.stats.cells import compared, count_failures
 from imitbench.stats.improvement import ImprovementMatrix, improvement_matrix
@@ -21,7 +21,8 @@ class Comparison:
     """Algorithms of one section beside each other; failed runs count as the method says.
 
     Attributes:
-        algorithms: Those with runs and finite scores, in the order of the section; no anchors.
+        algorithms: Those with runs and finite scores, in the order of the section; no controls and
+            no anchors.
         environments: Those that all of them have runs on, which the profiles are over.
         profiles: Performance profile of each; empty without common environments.
         improvement: Probabilities of improvement of all pairs, each over the environments that
@@ -47,7 +48,7 @@ def compare_section(section: Section, method: Method) -> Comparison | None:
     names = tuple(
         result.algorithm
         for result in section.algorithms
-        if result.kind == "run" and result.iqm is not None and result.algorithm not in ANCHORS
+        if result.kind == "run" and result.iqm is not None and result.role == "method"
     )
     if not names:
         return None

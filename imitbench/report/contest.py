@@ -10,7 +10,7 @@ import numpy as np
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.report.entries import Entry, Setting
-from imitbench.report.model import ANCHORS
+from imitbench.report.model import role_of
 from imitbench.stats.cells import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, both, verdicts
@@ -65,8 +65,8 @@ def contests(
         algorithm: Its name in `entries`.
         entries: Runs among which its own are.
         against: Runs among which those of the baselines are.
-        baselines: Their names in `against`; none for all but the algorithm itself, the anchors
-            and what was imported.
+        baselines: Their names in `against`; none for all methods but the algorithm itself and
+            what was imported.
         options: How verdicts are found.
 
     Returns:
@@ -78,7 +78,8 @@ def contests(
     """
     ours = _named(algorithm, entries)
     names = list(dict.fromkeys(baselines)) or sorted(
-        {entry.algo for entry in against if not entry.imported} - {algorithm, *ANCHORS}
+        {entry.algo for entry in against if not entry.imported and role_of(entry.algo) == "method"}
+        - {algorithm}
     )
     if not names:
         raise InputError(

@@ -45,7 +45,9 @@ COLUMNS = (
     "failed_runs",
     "score_deterministic_mean",
     "mean_length",
+    "termination_rate",
     "uses_reward",
+    "role",
     "measure",
     "measure_mean",
     "measure_std",
@@ -73,7 +75,8 @@ def render_csv(report: Report) -> str:
     intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
     sample standard deviation over runs. `failed` counts failed runs, and `failed_runs` says
     what they count as. `core_hours` (of training), `env_steps` and `demos` are means over
-    environments of means over completed runs.
+    environments of means over completed runs. `termination_rate` is the share of episodes that
+    ended before a time limit. `role` tells methods from controls and anchors.
 
     Args:
         report: What to write.
@@ -142,6 +145,7 @@ def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
         "environments_covered": len(result.covered),
         "environments_total": len(result.cells),
         "uses_reward": result.uses_reward,
+        "role": result.role,
         **_interval("score_mean", result.mean),
         **_interval("score_iqm", result.iqm),
         **_interval("score_median", result.median),
@@ -192,5 +196,7 @@ def _cell(result: AlgorithmResult, cell: Cell) -> dict[str, Value]:
         "score_mean": cell.score,
         "score_deterministic_mean": cell.score_deterministic,
         "mean_length": cell.mean_length,
+        "termination_rate": cell.termination_rate,
         "uses_reward": result.uses_reward,
+        "role": result.role,
     }

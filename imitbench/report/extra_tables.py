@@ -9,7 +9,7 @@ import numpy as np
 
 from imitbench.report import text
 from imitbench.report.entries import Setting, external_labels, group_of
-from imitbench.report.model import ANCHORS, AlgorithmResult, Cost, ExtraTable, Group, Section, Shown
+from imitbench.report.model import AlgorithmResult, Cost, ExtraTable, Group, Section, Shown
 from imitbench.stats.intervals import Interval
 from imitbench.store.external import ExternalScoreRow
 from imitbench.store.records import ScoreRow
@@ -57,7 +57,7 @@ def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
 def costs(results: Sequence[AlgorithmResult]) -> ExtraTable:
     """What algorithms cost, and what they score for it, dearest performance first."""
     trained = [each for each in results if each.cost is not None and each.mean is not None]
-    trained = [each for each in trained if each.algorithm not in ANCHORS]
+    trained = [each for each in trained if each.role == "method"]
     return ExtraTable(
         title="Cost",
         columns=(
@@ -139,7 +139,7 @@ def _response(sections: Sequence[Section]) -> ExtraTable:
     for place, section in enumerate(sections):
         for result in section.algorithms:
             taught = result.cost is not None and result.cost.demos is not None
-            if result.algorithm not in ANCHORS and taught:
+            if result.role == "method" and taught:
                 row = shown.setdefault(text.label(result), [])
                 row += [Shown(text.NOTHING, math.nan)] * (place - len(row))
                 row.append(_interval(result.iqm, result))

@@ -7,7 +7,7 @@ import math
 from imitbench.report import text
 from imitbench.report.comparison import Comparison
 from imitbench.report.html_charts import legend, profile_chart
-from imitbench.report.html_tables import captioned
+from imitbench.report.html_tables import captioned, marks_of
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import Report, Section
 from imitbench.stats.improvement import Improvement
@@ -21,7 +21,10 @@ def score_matrix(section: Section, report: Report, place: int) -> Markup:
     Each environment links to where it is drilled into.
     """
     head = [tag("th", "Environment", scope="col")]
-    head += [tag("th", named(result.algorithm), scope="col") for result in section.algorithms]
+    head += [
+        tag("th", named(result.algorithm), *marks_of(result), scope="col")
+        for result in section.algorithms
+    ]
     rows = []
     for number, environment in enumerate(section.environments):
         link = tag("a", named(environment), href=f"#s{place}-e{number}")

@@ -12,7 +12,7 @@ from imitbench.report.html_data import data_element
 from imitbench.report.html_provenance import origin, provenance_table
 from imitbench.report.html_shell import document, fact, theme_picker
 from imitbench.report.markup import Markup, join, named, tag
-from imitbench.report.model import ANCHORS, Report, Section
+from imitbench.report.model import Report, Section
 from imitbench.report.palette import color_numbers
 from imitbench.store.run_details import Details
 
@@ -82,8 +82,11 @@ def _header(report: Report, has_provenance: bool) -> Markup:
         links.append(tag("a", "Provenance", href="#provenance"))
     runs = {row.run_id for section in report.sections for row in section.runs}
     algorithms = {
-        result.algorithm for section in report.sections for result in section.algorithms
-    } - set(ANCHORS)
+        result.algorithm
+        for section in report.sections
+        for result in section.algorithms
+        if result.role == "method"
+    }
     environments = {env for section in report.sections for env in section.environments}
     facts = [
         fact(len(runs), "completed run"),

@@ -106,8 +106,13 @@ def _cell(column: Column, entry: Entry, naming: bool) -> Markup:
 def name_of(result: AlgorithmResult, color: int | None) -> Markup:
     """An algorithm's name, with a spot of its color."""
     name = named(result.algorithm, "spotted", "" if color is None else f"c{color}")
-    mark = tag("span", "uses reward", class_="mark") if result.uses_reward else Markup("")
-    return join(name, mark)
+    return join(name, *marks_of(result))
+
+
+def marks_of(result: AlgorithmResult) -> list[Markup]:
+    """What stands behind an algorithm's name."""
+    marks = ["uses reward"] * result.uses_reward + ["control"] * (result.role == "control")
+    return [tag("span", mark, class_="mark") for mark in marks]
 
 
 def aggregates(section: Section, report: Report, colors: dict[str, int], scale: Scale) -> Markup:
@@ -179,6 +184,7 @@ def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
                 "Score",
                 "Score, deterministic",
                 "Episode length",
+                "Terminated",
                 "Failed runs",
             )
         ),
@@ -189,7 +195,7 @@ def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
         for result in section.algorithms
     ]
     made = text.conditions(section, report)
-    caption = f"Raw return: mean ± sample standard deviation over seeds. {made}"
+    caption = f"Raw return: mean ± sample standard deviation over seeds. {text.ENDINGS} {made}"
     return table(columns, rows, label="By environment", caption=caption, classes="cells", names=2)
 
 
@@ -203,6 +209,7 @@ def _cell_row(result: AlgorithmResult, cell: Cell, color: int | None) -> list[En
         Entry(text.score(cell.score), finite(cell.score)),
         Entry(text.score(cell.score_deterministic), finite(cell.score_deterministic)),
         Entry(text.fixed(cell.mean_length, 1), finite(cell.mean_length)),
+        Entry(text.share(cell.termination_rate), finite(cell.termination_rate)),
         _count(cell.failures),
     ]
 

@@ -120,6 +120,7 @@ def _cells(section: Section, report: Report, place: int) -> str:
         "Score",
         "Score, det.",
         "Length",
+        "Terminated",
         "Failed",
     )
     groups = [
@@ -131,7 +132,7 @@ def _cells(section: Section, report: Report, place: int) -> str:
     ]
     caption = (
         f"{section.title}. By environment; raw return: mean ± sample standard deviation over "
-        "seeds; det.: deterministic policy. "
+        f"seeds; det.: deterministic policy. {text.ENDINGS} "
     )
     return _long(header, groups, 2, caption + text.conditions(section, report), f"cells-{place}")
 
@@ -146,6 +147,7 @@ def _cell(result: AlgorithmResult, cell: Cell, *, first: bool) -> tuple[str, ...
         number(text.score(cell.score)),
         number(text.score(cell.score_deterministic)),
         number(text.fixed(cell.mean_length, 1)),
+        number(text.share(cell.termination_rate)),
         str(cell.failures),
     )
 

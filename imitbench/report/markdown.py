@@ -61,7 +61,7 @@ def _section(section: Section, report: Report) -> list[str]:
         f"Seeds are per environment. {caption}",
         "### By environment",
         _cells(section),
-        f"Raw return: mean ± sample standard deviation over seeds. {caption}",
+        f"Raw return: mean ± sample standard deviation over seeds. {text.ENDINGS} {caption}",
     ]
     for table in section.extra:
         blocks += [f"### {escape(table.title)}", *_extra(table)]
@@ -99,6 +99,7 @@ def _cells(section: Section) -> str:
         "Score",
         "Score, deterministic",
         "Episode length",
+        "Terminated",
         "Failed runs",
     )
     rows = [
@@ -118,6 +119,7 @@ def _cell(result: AlgorithmResult, cell: Cell) -> tuple[str, ...]:
         text.score(cell.score),
         text.score(cell.score_deterministic),
         text.fixed(cell.mean_length, 1),
+        text.share(cell.termination_rate),
         str(cell.failures),
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from imitbench.cards.algorithm import Role
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.cells import FailurePolicy
 from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
@@ -13,8 +15,21 @@ RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)
 """Algorithms that every section shows last, in this order: what scores 1 and 0 look like."""
 
+CONTROLS = ("zero_reward", "constant_plus", "constant_minus")
+"""Algorithms that are taught nothing, in the order in which sections show them before the anchors.
+
+As the anchors' names, these follow the roles on the algorithms' cards.
+"""
+
 Kind = Literal["run", "reference", "missing"]
 """Where numbers come from: completed runs, the suite's references, or nowhere."""
+
+
+def role_of(algorithm: str) -> Role:
+    """Role of an algorithm, be it a variant of it."""
+    if algorithm in ANCHORS:
+        return "anchor"
+    return "control" if algorithm.partition("[")[0] in CONTROLS else "method"
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,7 @@ class Cell:
             random.
         score_deterministic: Mean score of the deterministic policy.
         mean_length: Mean episode length in steps.
+        termination_rate: Share of episodes that ended by termination, not by a time limit.
     """
 
     environment: str
@@ -79,6 +95,7 @@ class Cell:
     score: float | None = None
     score_deterministic: float | None = None
     mean_length: float | None = None
+    termination_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -171,6 +188,11 @@ class AlgorithmResult:
     cost: Cost | None = None
 
     @property
+    def role(self) -> Role:
+        """Whether it contends, or is there to compare with."""
+        return role_of(self.algorithm)
+
+    @property
     def kind(self) -> Kind:
         """Where the aggregate comes from: runs if there are any."""
         kinds = {cell.kind for cell in self.cells}
@@ -195,9 +217,24 @@ class AlgorithmResult:
         return min(counts), max(counts)
 
     @property
+    def mean_length(self) -> float | None:
+        """Mean episode length over the covered environments, in steps; `None` without runs."""
+        return _mean([cell.mean_length for cell in self.covered])
+
+    @property
+    def termination_rate(self) -> float | None:
+        """Share of terminated episodes, likewise."""
+        return _mean([cell.termination_rate for cell in self.covered])
+
+    @property
     def failures(self) -> int:
         """Failed runs over all environments."""
         return sum(cell.failures for cell in self.cells)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True)
@@ -206,7 +243,7 @@ class Section:
 
     Attributes:
         environments: Environment ids, sorted.
-        algorithms: By IQM, best first; the anchors last.
+        algorithms: Methods by IQM, best first; then controls, and the anchors last.
         references: Returns that map to 0 and 1, by environment and version.
         notes: Sentences on whatever the tables alone would hide.
         measured: Further measurements by environment, algorithm and name.

@@ -5,11 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from imitbench.report.model import ANCHORS, AlgorithmResult, Cell
+import numpy as np
+
+from imitbench.report import text
+from imitbench.report.model import ANCHORS, AlgorithmResult, Cell, role_of
 from imitbench.store.records import ReferenceRow, ScoreRow
 
 ENOUGH_SEEDS = 10
 """Seeds from which on percentile intervals come near their nominal coverage."""
+
+GIVEN_AWAY = 0.1
+"""What the score of a control must exceed, with confidence, to be told.
+
+Score 0 is itself a mean over episodes of random actions. In every suite that ships, a tenth of the
+way to the expert is more than two standard errors of that mean; what is beyond it is no error of
+the reference.
+"""
+CONFIDENCE = 0.95
 
 
 def section_notes(
@@ -41,6 +53,9 @@ def section_notes(
     ]
     notes += [note for result in results for note in _coverage_notes(result)]
     notes += [note for result in results for note in _run_notes(result)]
+    notes += [
+        note for result in results if result.role == "control" for note in _given(result, rows)
+    ]
     notes += _reference_notes(rows, references)
     if any(_few_seeds(result) for result in results):
         notes.append(
@@ -110,6 +125,40 @@ def _run_notes(result: AlgorithmResult) -> list[str]:
             "no aggregate."
         )
     return notes
+
+
+def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
+    """Says where a control, which is taught nothing, scores well nevertheless."""
+    notes = []
+    for cell in result.covered:
+        there = [row for row in rows if row.env == cell.environment]
+        own = [row for row in there if row.algo == result.algorithm]
+        mean, low, high = _mean_interval([row.score for row in own])
+        if not low > GIVEN_AWAY:
+            continue
+        trained = [row for row in there if role_of(row.algo) != "anchor"]
+        if len({row.mean_length for row in trained}) > 1:
+            why = "surviving or ending early is rewarded there whatever the reward says"
+        else:
+            why = "being trained at all is worth that much there whatever the reward says"
+        notes.append(
+            f"{text.label(result)} scores {text.score(mean)} [{text.score(low)}, "
+            f"{text.score(high)}] on {cell.environment}: {why}."
+        )
+    return notes
+
+
+def _mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
+    """Mean of a few runs with Student's interval; ends are NaN for fewer than two."""
+    from scipy.stats import t
+
+    values = np.array(scores)
+    mean = float(values.mean()) if len(values) else math.nan
+    if len(values) < 2:
+        return mean, math.nan, math.nan
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    reach = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
+    return mean, mean - reach, mean + reach
 
 
 def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow]) -> list[str]:

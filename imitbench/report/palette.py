@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from imitbench.report.model import ANCHORS, Report
+from imitbench.report.model import Report
 
 PALETTE = (
     "#0072b2",
@@ -20,9 +20,14 @@ PALETTE = (
 
 
 def color_numbers(report: Report) -> dict[str, int]:
-    """A place in the palette for each algorithm; anchors have none.
+    """A place in the palette for each method; controls and anchors have none.
 
     Algorithms beyond the palette share colors.
     """
-    names = {result.algorithm for section in report.sections for result in section.algorithms}
-    return {name: place % len(PALETTE) for place, name in enumerate(sorted(names - set(ANCHORS)))}
+    names = {
+        result.algorithm
+        for section in report.sections
+        for result in section.algorithms
+        if result.role == "method"
+    }
+    return {name: place % len(PALETTE) for place, name in enumerate(sorted(names))}

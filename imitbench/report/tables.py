@@ -15,6 +15,7 @@ from imitbench.report.entries import Setting, group_of
 from imitbench.report.measures import summarize
 from imitbench.report.model import (
     ANCHORS,
+    CONTROLS,
     EXPERT,
     RANDOM,
     AlgorithmResult,
@@ -25,6 +26,7 @@ from imitbench.report.model import (
     Method,
     Report,
     Section,
+    role_of,
 )
 from imitbench.report.notes import section_notes
 from imitbench.stats.aggregates import interquartile_mean, mean, median, optimality_gap
@@ -316,9 +318,18 @@ def _cell(
         raw, score = (reference.random, 0.0) if name == RANDOM else (reference.expert, 1.0)
         return Cell(env, kind, failures=failures, raw_mean=raw, score=score)
     columns = np.array(
-        [(row.raw_return, row.score, row.score_deterministic, row.mean_length) for row in runs]
+        [
+            (
+                row.raw_return,
+                row.score,
+                row.score_deterministic,
+                row.mean_length,
+                row.termination_rate,
+            )
+            for row in runs
+        ]
     )
-    raw_mean, score_mean, deterministic, length = (float(x) for x in columns.mean(axis=0))
+    raw_mean, score_mean, deterministic, length, ended = map(float, columns.mean(axis=0))
     return Cell(
         environment=env,
         kind="run",
@@ -330,15 +341,26 @@ def _cell(
         score=score_mean * len(runs) / (len(runs) + counted),
         score_deterministic=deterministic * len(runs) / (len(runs) + counted),
         mean_length=length,
+        termination_rate=ended,
     )
 
 
 def _rank(result: AlgorithmResult) -> tuple[int, float, float, str]:
-    """Sort key: by IQM, then mean, best first; what has none after that; the anchors last."""
-    place = 1 + ANCHORS.index(result.algorithm) if result.algorithm in ANCHORS else 0
+    """Sort key: by IQM, then mean, best first; what has none after that; see `_place`."""
+    place = _place(result.algorithm)
     iqm = -result.iqm.point if result.iqm else math.inf
     average = -result.mean.point if result.mean else math.inf
     return place, iqm, average, result.algorithm
+
+
+def _place(algorithm: str) -> int:
+    """Methods first, then each control, then each anchor."""
+    role = role_of(algorithm)
+    if role == "method":
+        return 0
+    if role == "control":
+        return 1 + CONTROLS.index(algorithm.partition("[")[0])
+    return 1 + len(CONTROLS) + ANCHORS.index(algorithm)
 
 
 def _natural(version: str) -> tuple[tuple[int, str], ...]:

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from imitbench.report import text
 from imitbench.report.model import Report, Section
 
-HEADER = ("algorithm", "environments", "seeds", "mean score", "IQM", "failed")
+HEADER = (
+    "algorithm",
+    "environments",
+    "seeds",
+    "mean score",
+    "IQM",
+    "length",
+    "terminated",
+    "failed",
+)
 
 
 def render_short(report: Report) -> str:
@@ -34,6 +43,8 @@ def _section(section: Section) -> str:
             text.seeds(result),
             text.score(result.mean.point if result.mean else None),
             text.interval(result.iqm, result),
+            text.fixed(result.mean_length, 1),
+            text.share(result.termination_rate),
             str(result.failures),
         )
         for result in section.algorithms

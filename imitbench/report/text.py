@@ -12,6 +12,10 @@ EMPTY = (
     "No results: there is neither a completed nor a failed run here. `imitbench run` makes some."
 )
 SCORE_DIGITS = 3
+ENDINGS = (
+    "Terminated: share of episodes that ended before a time limit cut them off; the expert's is "
+    "known where it was run."
+)
 MESSAGE_LENGTH = 300
 """Characters of an error message that are shown; the database holds all of it."""
 
@@ -68,6 +72,11 @@ def measured_spread(measured: Measured) -> str:
     return fixed(measured.mean, digits) + spread
 
 
+def share(value: float | None) -> str:
+    """A share of something, in percent."""
+    return NOTHING if value is None else f"{fixed(100 * value, 1)}%"
+
+
 def interval(value: Interval | None, result: AlgorithmResult) -> str:
     """A point estimate with its interval, or why there is none."""
     if value is None:
@@ -99,8 +108,9 @@ def conditions(section: Section, report: Report) -> str:
 
 
 def label(result: AlgorithmResult) -> str:
-    """An algorithm's name, marked if it learns from what others may not see."""
-    return f"{result.algorithm} (uses reward)" if result.uses_reward else result.algorithm
+    """An algorithm's name, marked if it learns from what others may not see, or from nothing."""
+    name = f"{result.algorithm} (uses reward)" if result.uses_reward else result.algorithm
+    return f"{name} (control)" if result.role == "control" else name
 
 
 def coverage(result: AlgorithmResult) -> str:

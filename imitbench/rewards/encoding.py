@@ -62,6 +62,8 @@ class SpaceEncoder(ABC):
 class NumberEncoder(SpaceEncoder):
     """Encodes numbers as they are, and images divided by 255 if wanted.
 
+    A space of single numbers, without any axis, becomes one of vectors of length one.
+
     Args:
         space: Space of the elements.
         name: Name of the argument that batches come from, for messages.
@@ -71,7 +73,7 @@ class NumberEncoder(SpaceEncoder):
     def __init__(
         self, space: spaces.Box | spaces.MultiBinary, name: str, normalize_images: bool
     ) -> None:
-        super().__init__(space.shape, space.shape, name)
+        super().__init__(space.shape, space.shape or (1,), name)
         self._scale = normalize_images and is_image_space(space)
 
     def __call__(
@@ -84,6 +86,8 @@ class NumberEncoder(SpaceEncoder):
             tensor = safe_to_tensor(batch).to(device).to(dtype)
         if tensor.shape[1:] != self.shape or not tensor.ndim:
             raise self._wrong_shape(tensor, name)
+        if not self.shape:
+            tensor = tensor[:, None]
         return tensor / 255.0 if self._scale else tensor
 
 

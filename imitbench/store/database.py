@@ -38,7 +38,7 @@ _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -94,7 +94,7 @@ CREATE VIEW scores AS
            (raw_return - reference_random) / (reference_expert - reference_random) AS score,
            (deterministic_return - reference_random) / (reference_expert - reference_random)
                AS score_deterministic,
-           mean_length, env_steps, train_s, wall_s, finished_at
+           mean_length, env_steps, train_s, wall_s, finished_at, termination_rate
     FROM runs;
 CREATE VIEW external_scores AS
     SELECT run_id, name, tool, suite, env, algo, seed, budget, n_demos, all_demos, source, config,

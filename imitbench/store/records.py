@@ -9,9 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from imitbench.cards.algorithm import BudgetUnit, Scalar
 
@@ -36,17 +42,40 @@ class EnvironmentSpec(Record):
         kwargs: Keyword arguments of `gymnasium.make`.
         horizon: Whether every episode has the same length. Variable horizons leak the reward
             through termination and must be declared.
+        evaluation_id: Gymnasium id of the environment that it is evaluated on, if that is another
+            one; written down only then, so that identities stay what they were.
     """
 
     id: str
     module: str | None = None
     kwargs: dict[str, Scalar] = Field(default_factory=dict)
     horizon: Literal["fixed", "variable"] = "fixed"
+    evaluation_id: str | None = None
+
+    @property
+    def evaluated(self) -> EnvironmentSpec:
+        """The environment that policies are evaluated on."""
+        if self.evaluation_id is None:
+            return self
+        return self.model_copy(update={"id": self.evaluation_id, "evaluation_id": None})
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("evaluation_id") is None:
+            document.pop("evaluation_id", None)
+        return document
 
     @classmethod
     def of_card(cls, env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
         """What a run's record says about an environment of a suite."""
-        return cls(id=env_id, module=card.module, kwargs=dict(card.kwargs), horizon=card.horizon)
+        return cls(
+            id=env_id,
+            module=card.module,
+            kwargs=dict(card.kwargs),
+            horizon=card.horizon,
+            evaluation_id=card.evaluation_id,
+        )
 
 
 class ArtifactSpec(Record):
@@ -273,6 +302,7 @@ class ScoreRow(RunRow):
     Attributes:
         score: (raw_return - random) / (expert - random).
         score_deterministic: The same for the deterministic policy.
+        termination_rate: Share of episodes that ended by termination, not truncation.
     """
 
     raw_return: float
@@ -283,6 +313,7 @@ class ScoreRow(RunRow):
     train_s: float
     wall_s: float
     finished_at: str
+    termination_rate: float
 
 
 class MeasureRow(RunRow):

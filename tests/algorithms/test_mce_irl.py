@@ -332,6 +332,27 @@ class TestDemonstrations:
         with pytest.raises(ValueError, match=message):
             make_irl(small_model(deterministic=True), demonstrations)
 
+    @pytest.mark.parametrize("discount", [1.0, 0.5])
+    def test_an_episode_that_ends_early_stays_where_it_ended(self, discount):
+        env = gym.make("seals/EarlyTermNeg-v0")
+        episode = types.Trajectory(np.array([0, 1, 2]), np.array([0, 1]), None, True)
+        net = TabularRewardNet.of(env)
+        irl = MCEIRL([episode], env, net, np.random.default_rng(0), discount=discount)
+        rest = sum(discount**t for t in range(2, 10))
+        np.testing.assert_allclose(irl.demo_state_om, [1, discount, rest])
+
+    def test_an_episode_may_end_early_only_in_a_terminal_state(self):
+        env = gym.make("seals/EarlyTermNeg-v0")
+        episode = types.Trajectory(np.array([0, 1, 0]), np.array([0, 0]), None, True)
+        with pytest.raises(ValueError, match=r"a trajectory has 2 steps, but .* horizon is 10"):
+            MCEIRL([episode], env, TabularRewardNet.of(env), np.random.default_rng(0))
+
+    def test_transitions_do_not_tell_early_ends(self):
+        env = gym.make("seals/EarlyTermNeg-v0")
+        steps = types.TransitionsMinimal(np.array([0, 1]), np.array([0, 1]), np.array([{}, {}]))
+        with pytest.raises(ValueError, match="transitions do not tell which episodes ended early"):
+            MCEIRL(steps, env, TabularRewardNet.of(env), np.random.default_rng(0))
+
     def test_transitions_cannot_be_discounted(self):
         env = small_model(deterministic=True)
         batches = [{"obs": np.zeros(3, int), "acts": np.zeros(3, int)}]

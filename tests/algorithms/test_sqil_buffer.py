@@ -38,6 +38,14 @@ def act(buffer, steps, done=False, truncated=False):
         )  # fmt: skip
 
 
+def test_observations_may_be_choices():
+    episode = Trajectory(np.array([0, 2, 1]), np.array([1, 0]), None, True)
+    filled = SQILReplayBuffer(10, spaces.Discrete(3), CHOICE, [episode], "cpu")
+    expert = filled.expert_buffer
+    assert expert.observations[:, 0, 0].tolist() == [0, 2]
+    assert expert.next_observations[:, 0, 0].tolist() == [2, 1]
+
+
 @pytest.mark.parametrize(("size", "learner"), [(2, 1), (7, 3), (64, 32)])
 def test_half_of_a_batch_is_the_experts(size, learner):
     filled = buffer([trajectory(5)])

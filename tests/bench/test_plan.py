@@ -28,6 +28,23 @@ def test_all_stands_for_every_algorithm():
     assert {"bc", "random", "expert"} <= names
 
 
+def test_controls_run_where_the_suite_says_so():
+    controls = {"zero_reward", "constant_plus", "constant_minus"}
+    names = {card.name for card, _ in plan(["all"]).algorithms}
+    assert controls <= names
+    elsewhere = {"algorithms": ["all"], "suite": "tabular", "environment": None, "seeds": [0]}
+    without = make_plan(**elsewhere, settings=Settings())
+    assert {card.name for card, _ in without.algorithms} == names - controls
+    elsewhere["algorithms"] = ["all", "zero_reward"]
+    named = {card.name for card, _ in make_plan(**elsewhere, settings=Settings()).algorithms}
+    assert named == names - controls | {"zero_reward"}
+
+
+def test_a_name_beside_all_must_exist():
+    with pytest.raises(InputError, match="zero_rewards: no such algorithm"):
+        plan(["all", "zero_rewards"])
+
+
 def test_methods_that_plan_need_a_model():
     request = plan(["mce_irl"])
     assert list(request) == []

@@ -130,7 +130,7 @@ def test_a_state_that_cannot_be_stored_is_told(verify):
 def test_other_algorithms_resume_bit_for_bit(verify, algo):
     found = verify(algo=algo, kills=3)
     assert (found.exact, found.hint) == (True, None)
-    assert len(found.interruptions) == (0 if load_algorithm(algo).anchor else 4)
+    assert len(found.interruptions) == (0 if load_algorithm(algo).role == "anchor" else 4)
 
 
 @pytest.mark.slow

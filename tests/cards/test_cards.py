@@ -6,6 +6,7 @@ import pytest
 import yaml
 from gymnasium import spaces
 
+from imitbench.algorithms.optimal_planning import optimal_policy
 from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Learner
@@ -25,7 +26,11 @@ from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 
 CELLS = [(suite, env_id) for suite in suite_names() for env_id in load_suite(suite).environments]
-KINDS = {"discrete": spaces.Discrete, "box": spaces.Box}
+KINDS = {
+    "discrete": spaces.Discrete,
+    "multi_discrete": spaces.MultiDiscrete,
+    "box": spaces.Box,
+}
 # What an expert must at least return (its issue names the figures); others need a margin over
 # random actions only.
 GOOD_ENOUGH = {"seals/CartPole-v0": 499.0, "seals/MountainCar-v0": -110.0, "Pendulum-v1": -200.0}
@@ -38,7 +43,7 @@ def test_algorithm_card_names_an_existing_learner(name):
     learner = getattr(__import__(module, fromlist=[cls]), cls)
     assert issubclass(learner, Learner)
     assert card.summary.endswith(".")
-    assert card.anchor or card.paper is not None, "a contender names its paper"
+    assert card.role != "method" or card.paper is not None, "a contender names its paper"
     assert all(p.help.endswith(".") for p in card.hyperparameters.values())
 
 
@@ -101,7 +106,8 @@ def test_bundled_demonstrations_are_whole_episodes_of_the_expert(suite, env_id):
     demos = read_demonstrations(directory)
     env: gym.Env = make_environment(environment_spec(env_id, card))
     validate_demonstrations(demos, env.observation_space, env.action_space, where=env_id)
-    assert len(demos) == card.demos.trajectories <= 50
+    assert len(demos) == card.demos.trajectories
+    assert len(demos) <= 50 or card.max_episode_steps == 1
     assert all(demo.terminal for demo in demos)
     if card.horizon == "fixed":
         assert {len(demo) for demo in demos} == {card.max_episode_steps}
@@ -112,6 +118,35 @@ def test_bundled_demonstrations_are_whole_episodes_of_the_expert(suite, env_id):
         reference.std / np.sqrt(reference.episodes), returns.std() / np.sqrt(len(demos))
     )
     assert abs(returns.mean() - reference.mean) <= tolerance + 1e-6
+
+
+@pytest.mark.parametrize(("suite", "env_id"), CELLS)
+def test_what_is_learnt_can_be_evaluated(suite, env_id):
+    spec = environment_spec(env_id, load_suite(suite).environments[env_id])
+    here, there = make_environment(spec), make_environment(spec.evaluated)
+    assert here.observation_space == there.observation_space
+    assert here.action_space == there.action_space
+
+
+@pytest.mark.parametrize("suite", suite_names())
+def test_controls_of_a_suite_are_controls(suite):
+    assert {load_algorithm(name).role for name in load_suite(suite).controls} <= {"control"}
+
+
+@pytest.mark.parametrize("env_id", load_suite("diagnostics").environments)
+def test_a_diagnostic_task_says_what_it_probes_and_its_expert_can_do_it(env_id):
+    card = load_suite("diagnostics").environments[env_id]
+    assert card.probes is not None
+    assert card.probes.endswith(".")
+    random, expert = card.references.random.mean, card.references.expert
+    share = (expert.mean - random) / (card.optimum - random)
+    error = expert.std / np.sqrt(expert.episodes) / (card.optimum - random)
+    assert 0.95 <= share <= 1 + 3 * error
+    if card.tabular:
+        env = make_environment(environment_spec(env_id, card))
+        model = TabularModel.of(env)
+        _, values = optimal_policy(model)
+        assert values[0] @ model.initial == pytest.approx(card.optimum)
 
 
 def planned(**changes):

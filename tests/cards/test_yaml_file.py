@@ -72,7 +72,11 @@ def test_a_good_card_is_read(tmp_path):
         ),
         ("name: mine", "name: mine\nname: other", ":3: key 'name' stands twice; keep one"),
         ("[box]", "[box", ": not valid YAML"),
-        ("[box]", "[discreet]", "needs.action_spaces.0: input should be 'discrete' or 'box'"),
+        (
+            "[box]",
+            "[discreet]",
+            "needs.action_spaces.0: input should be 'discrete', 'multi_discrete' or 'box'",
+        ),
     ],
 )
 def test_errors_name_file_line_key_and_fix(tmp_path, old, new, expected):

@@ -25,6 +25,29 @@ class TestModel:
         with pytest.raises(ValueError, match=f"env: {attribute}: must be probabilities"):
             TabularModel.of(env)
 
+    def test_takes_the_registered_time_limit_for_a_horizon(self):
+        assert TabularModel.of(gym.make("seals/RiskyPath-v0")).horizon == 5
+
+    def test_stays_in_terminal_states_and_is_not_rewarded_there(self):
+        env = gym.make("seals/EarlyTermNeg-v0")
+        before = env.unwrapped.reward_matrix.copy()
+        model = TabularModel.of(env)
+        assert model.terminal.tolist() == [False, False, True]
+        assert model.rewards.tolist() == [-1, -1, 0]
+        assert model.transitions[2].tolist() == [[0, 0, 1], [0, 0, 1]]
+        np.testing.assert_array_equal(env.unwrapped.reward_matrix, before)
+
+    def test_refuses_a_start_that_its_distribution_excludes(self):
+        with pytest.raises(ValueError, match="begins in state 1, which initial_state_dist gives"):
+            TabularModel.of(gym.make("seals/InitShiftTest-v0"))
+
+    def test_draws_nothing_for_good(self):
+        first, second = small_model(deterministic=False), small_model(deterministic=False)
+        for env in (first, second):
+            env.reset(seed=3)
+        TabularModel.of(first)
+        assert first.np_random.random() == second.np_random.random()
+
     def test_averages_rewards_over_next_states(self):
         env = small_model(deterministic=False)
         model = TabularModel.of(env)

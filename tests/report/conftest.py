@@ -53,6 +53,7 @@ def make_score() -> MakeScore:
             "train_s": 0.5,
             "wall_s": 1.0,
             "finished_at": "2025-01-01T00:00:00Z",
+            "termination_rate": 0.25,
         }
         return ScoreRow.model_validate({**fields, **changes})
 

@@ -21,7 +21,9 @@ def test_the_table_has_a_line_per_algorithm_best_first(report: Report) -> None:
         "random",
     ]
     assert "2 of 3 (partial)" in lines[3]
-    assert lines[4].split()[4:] == ["reference", "1.000", "1.000", "(by", "definition)", "0"]
+    assert lines[2].split()[-3:] == ["200.0", "25.0%", "1"]
+    assert lines[4].split()[4:-3] == ["reference", "1.000", "1.000", "(by", "definition)"]
+    assert lines[4].split()[-3:] == ["n/a", "n/a", "0"]
 
 
 def test_columns_are_aligned(report: Report) -> None:

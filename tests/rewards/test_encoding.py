@@ -30,6 +30,11 @@ def test_numbers_stay_and_take_the_data_type_of_the_network():
     np.testing.assert_array_equal(encode(space, numbers, dtype=th.float64), numbers)
 
 
+def test_single_numbers_become_vectors_of_length_one():
+    space = spaces.Box(-10.0, 10.0, ())
+    np.testing.assert_array_equal(encode(space, np.array([1.5, -2.0])), [[1.5], [-2.0]])
+
+
 def test_images_of_bytes_are_scaled_if_wanted():
     images = np.full((2, 4, 5, 3), 51, np.uint8)
     assert (encode(IMAGE, images) == np.float32(0.2)).all()

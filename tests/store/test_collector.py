@@ -40,6 +40,7 @@ def test_finished_runs_become_rows(tmp_path, finished):
     assert (row.run_id, row.algo, row.env, row.seed) == (spec.run_id, "bc", "Pendulum-v1", 4)
     assert row.score == pytest.approx((50 + 100) / 200)
     assert row.score_deterministic == pytest.approx((25 + 100) / 200)
+    assert (row.mean_length, row.termination_rate) == (200.0, 0.0)
     content = dump(tmp_path)
     assert content["curves"] == [(spec.run_id, 1, "loss", 2.0), (spec.run_id, 2, "loss", 1.0)]
     assert [episode[1:] for episode in content["episodes"]] == [

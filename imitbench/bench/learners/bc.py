@@ -39,13 +39,15 @@ class BCLearner(Learner):
         self._curve = CurveWriter(
             step_key="bc/batch", leave_out=("batch_size", "bc/epoch", "bc/samples_so_far")
         )
+        transitions = flatten_trajectories(demos)
         self._bc = BC(
             observation_space=task.observation_space,
             action_space=task.action_space,
             rng=rng,
             policy=make_clone_policy(task),
-            demonstrations=flatten_trajectories(demos),
-            batch_size=options["batch_size"],
+            demonstrations=transitions,
+            # A few demonstrations make smaller batches, not an error.
+            batch_size=min(options["batch_size"], len(transitions)),
             optimizer_kwargs={"lr": options["learning_rate"]},
             ent_weight=options["ent_weight"],
             l2_weight=options["l2_weight"],

@@ -65,6 +65,8 @@ class PreferenceComparisonsLearner(Learner):
             task.environment, options["n_envs"], task.seed
         )
         self._episodes = EpisodeLog(self._environments)
+        if (longest := self._time_limit) is not None:  # no fragment is longer than an episode
+            options["fragment_length"] = min(options["fragment_length"], longest)
         self._ppo = make_ppo(self._episodes, options, task.seed, device)
         self._net = _make_reward_net(task).to(device)
         self._rounds_done = 0
@@ -167,16 +169,21 @@ class PreferenceComparisonsLearner(Learner):
         return self._ppo.n_steps * self._ppo.n_envs
 
     @property
-    def _sampling(self) -> Sampling:
+    def _time_limit(self) -> int | None:
+        """Steps of the longest episode that there may be."""
         spec = self._environments.get_attr("spec", 0)[0]
-        if spec is None or spec.max_episode_steps is None:
+        return None if spec is None else spec.max_episode_steps
+
+    @property
+    def _sampling(self) -> Sampling:
+        if self._time_limit is None:
             raise ValueError(
                 f"environment {self._task.environment.id} has no time limit, so that what "
                 "sampling takes cannot be planned"
             )
         return Sampling(
             n_envs=self._ppo.n_envs,
-            episode_length=spec.max_episode_steps,
+            episode_length=self._time_limit,
             exploration_frac=self._options["exploration_frac"],
         )
 

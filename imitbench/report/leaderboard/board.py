@@ -58,8 +58,8 @@ def build_board(
         numbers[section.suite] += 1
         own = _own_rows(section, f"t{number}", rows, report, found.sources)
         others = external_rows(section, report.method, found.external, anchor=f"t{number}")
-        last = [row for row in own if row.result.algorithm in ANCHORS]
-        contenders = [row for row in own if row.result.algorithm not in ANCHORS]
+        last = [row for row in own if row.result.role != "method"]
+        contenders = [row for row in own if row.result.role == "method"]
         sections.append(BoardSection(section, (*contenders, *others, *last)))
     return Board(title, report.method, found.sources, tuple(sections))
 
@@ -81,7 +81,7 @@ def _own_rows(
     others = [result for result in section.algorithms if not _covers_all(result)]
     ranks = {
         result.algorithm: rank
-        for rank, result in enumerate((r for r in complete if r.algorithm not in ANCHORS), start=1)
+        for rank, result in enumerate((r for r in complete if r.role == "method"), start=1)
     }
     for result in (*complete, *others):
         name = result.algorithm

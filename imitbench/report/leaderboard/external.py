@@ -108,6 +108,7 @@ def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iter
             raw_return=math.nan if run.raw_return is None else run.raw_return,
             score=math.nan if score is None else score,
             score_deterministic=math.nan if deterministic is None else deterministic,
+            termination_rate=math.nan,
             mean_length=math.nan if run.mean_length is None else run.mean_length,
             env_steps=run.env_steps or 0,
             train_s=math.nan,

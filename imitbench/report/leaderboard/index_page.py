@@ -11,7 +11,7 @@ from imitbench.report.html_shell import document, fact, theme_picker
 from imitbench.report.html_tables import Column, Entry
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.markup import Markup, join, named, tag
-from imitbench.report.model import ANCHORS, Report
+from imitbench.report.model import Report
 from imitbench.stats.intervals import Interval
 from imitbench.store.results_sources import ResultsSource
 
@@ -62,6 +62,7 @@ def row_name(row: BoardRow) -> Markup:
         (row.kind == "external", "external"),
         (row.kind == "reference", "reference"),
         (row.result.uses_reward, "uses reward"),
+        (row.result.role == "control", "control"),
         (row.kind in ("run", "external") and row.result.partial, "partial"),
     ]
     shown = [tag("span", mark, class_="mark") for holds, mark in marks if holds]
@@ -86,7 +87,7 @@ def _header(board: Board) -> Markup:
         (part.section.suite, row.result.algorithm)
         for part in board.sections
         for row in part.rows
-        if row.kind == "run" and row.result.algorithm not in ANCHORS
+        if row.kind == "run" and row.result.role == "method"
     }
     environments = {(part.section.suite, env) for part in board.sections
                     for env in part.section.environments}  # fmt: skip

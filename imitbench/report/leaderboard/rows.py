@@ -107,6 +107,7 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
             "raw_return": result.raw_return,
             "score": _score(result.raw_return, result.references),
             "score_deterministic": _score(result.deterministic_return, result.references),
+            "termination_rate": result.termination_rate,
             "mean_length": result.mean_length,
             "env_steps": result.env_steps,
             "train_s": result.train_s,

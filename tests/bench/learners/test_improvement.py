@@ -21,7 +21,7 @@ AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 80_000}
 TRAINED = [
     name
     for name in algorithm_names()
-    if not load_algorithm(name).anchor and not load_algorithm(name).needs.tabular
+    if load_algorithm(name).role == "method" and not load_algorithm(name).needs.tabular
 ]
 
 

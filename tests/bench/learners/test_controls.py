@@ -1,0 +1,49 @@
+"""Controls: they see no teaching, only how long episodes last."""
+
+import numpy as np
+import pytest
+
+from imitbench.bench.protocol import Evaluator
+from imitbench.cards.catalog import load_algorithm
+from imitbench.experts.catalog import find_environment
+from imitbench.report.model import CONTROLS
+
+SMALL = {"n_envs": "4", "n_steps": "50", "hidden_size": "8", "learning_rate": "0.02"}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_they_need_nothing_and_are_taught_nothing(name):
+    card = load_algorithm(name)
+    assert card.role == "control"
+    assert not (card.needs.demos or card.needs.expert or card.needs.true_reward)
+
+
+@pytest.mark.parametrize("lean", ["true", "false"])
+@pytest.mark.parametrize("name", CONTROLS)
+def test_rollouts_fill_the_budget_and_the_curve_tells_how_episodes_end(set_up, train, name, lean):
+    spent, points = train(set_up(name, demos=[], lean_ppo=lean, **SMALL), 899)
+    assert spent == 800
+    assert [step for step, _ in points] == [200, 400, 600, 800]
+    assert points[-1][1]["rollout/length_mean"] == 200
+    assert points[-1][1]["rollout/termination_rate"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "steps"),
+    [
+        ("constant_plus", "seals/EarlyTermNeg-v0", 10),
+        ("constant_minus", "seals/EarlyTermPos-v0", 2),
+    ],
+)
+def test_they_survive_or_leave_whatever_the_true_reward(set_up, train, name, env, steps):
+    learner = set_up(name, env=env, demos=[], **SMALL)
+    train(learner, 1600)
+    with Evaluator(find_environment(env), 10) as evaluator:
+        found = evaluator.evaluate(learner.policy(), episodes=20, seed=0, deterministic=False)
+    assert abs(np.mean(found.lengths) - steps) < 1
+
+
+def test_the_same_reward_is_given_everywhere(set_up):
+    learner = set_up("constant_minus", demos=[], **SMALL)
+    obs, acts = np.zeros((5, 3)), np.zeros((5, 1))
+    np.testing.assert_array_equal(learner._trainer(obs, acts, obs, np.zeros(5)), -np.ones(5))

@@ -1,0 +1,119 @@
+"""Controls: learners that are taught nothing stand apart, and tell what is given away."""
+
+import csv
+import io
+import math
+
+import pytest
+
+from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
+from imitbench.report.comparison import compare_section
+from imitbench.report.contest import Options, contests
+from imitbench.report.csv_table import render_csv
+from imitbench.report.entries import own_entries
+from imitbench.report.html_page import render_html
+from imitbench.report.latex import render_latex
+from imitbench.report.markdown import render_markdown
+from imitbench.report.model import ANCHORS, CONTROLS, role_of
+from imitbench.report.notes import GIVEN_AWAY
+from imitbench.report.palette import color_numbers
+from imitbench.report.tables import build_report
+from imitbench.report.terminal import render_short
+
+TAUGHT_NOTHING = {"n_demos": None, "all_demos": None, "source": None}
+
+
+@pytest.fixture
+def controlled(rows, references, make_score):
+    """Makes the report with runs of controls on CartPole; lengths follow returns if told to."""
+
+    def make(returns, *, lengths=True, **algorithms):
+        found = [
+            make_score(
+                algo, "CartPole", seed, raw, mean_length=raw if lengths else 200.0, **TAUGHT_NOTHING
+            )
+            for algo, values in {"constant_plus": returns, **algorithms}.items()
+            for seed, raw in enumerate(values)
+        ]
+        return build_report([*rows, *found], [], references, replicates=200)
+
+    return make
+
+
+def test_names_follow_the_roles_on_the_cards():
+    roles = {name: load_algorithm(name).role for name in algorithm_names()}
+    assert {name for name, role in roles.items() if role == "control"} == set(CONTROLS)
+    assert all(role_of(name) == role for name, role in roles.items())
+    assert role_of("constant_plus[gamma=0.9]") == "control"
+    assert role_of("mine:constant_plus") == "method"
+
+
+def test_they_follow_the_methods_however_they_score(controlled):
+    report = controlled([500.0] * 3, zero_reward=[20.0] * 3)
+    (section,) = report.sections
+    names = [result.algorithm for result in section.algorithms]
+    assert names == ["bc", "gail", "zero_reward", "constant_plus", *ANCHORS]
+
+
+def test_every_format_marks_them(controlled):
+    report = controlled([480.0] * 3)
+    assert "| constant_plus (control) |" in render_markdown(report)
+    assert "constant\\_plus (control)" in render_latex(report)
+    assert "constant_plus (control)  " in render_short(report)
+    assert 'plus</span><span class="mark">control</span>' in render_html(report)
+    rows = list(csv.DictReader(io.StringIO(render_csv(report))))
+    roles = {row["algorithm"]: row["role"] for row in rows}
+    assert roles["bc"] == "method"
+    assert roles["constant_plus"] == "control"
+    assert roles["random"] == "anchor"
+
+
+def test_they_take_part_in_no_comparison(controlled):
+    report = controlled([480.0] * 3)
+    (section,) = report.sections
+    assert compare_section(section, report.method).algorithms == ("bc", "gail")
+    assert set(color_numbers(report)) == {"bc", "gail"}
+    [cost] = [table for table in section.extra if table.title == "Cost"]
+    assert {row[0].shown for row in cost.rows} == {"bc", "gail"}
+    entries = own_entries(section.runs, [])
+    [contest] = contests("bc", entries, entries, [], Options(replicates=50))
+    assert [verdict.second for verdict in contest.verdicts] == ["gail"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "why"),
+    [
+        (True, "surviving or ending early is rewarded there whatever the reward says"),
+        (False, "being trained at all is worth that much there whatever the reward says"),
+    ],
+)
+def test_what_is_given_away_is_told(controlled, lengths, why):
+    (section,) = controlled([260.0, 250.0, 270.0], lengths=lengths).sections
+    reach = 4.302653 * (10 / 480) / math.sqrt(3)  # Student's, for three runs
+    low, high = 0.5 - reach, 0.5 + reach
+    expected = f"constant_plus (control) scores 0.500 [{low:.3f}, {high:.3f}] on CartPole: {why}."
+    assert expected in section.notes
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        [20.0, 25.0, 15.0],  # chance
+        [60.0, 62.0, 58.0],  # above chance, but no more than its reference may be wrong by
+        [20.0, 500.0, 260.0],  # anything, for all that three runs tell
+        [500.0],  # one run has no interval
+    ],
+)
+def test_nothing_is_told_without_confidence(controlled, returns):
+    (section,) = controlled(returns).sections
+    assert not any("constant_plus (control) scores" in note for note in section.notes)
+
+
+@pytest.mark.parametrize("suite", suite_names())
+def test_the_margin_is_beyond_the_error_of_every_random_reference(suite):
+    for env_id, card in load_suite(suite).environments.items():
+        if card.references is None:
+            continue
+        random, expert = card.references.random, card.references.expert
+        error = random.std / math.sqrt(random.episodes) / (expert.mean - random.mean)
+        assert 2 * error < GIVEN_AWAY, env_id
