@@ -93,9 +93,8 @@ def _of_trajectories(
         raise _wrong_length(int(lengths.max()), model)
     # The last observation is where the episode ended: nothing is done there, nor rewarded.
     states = decode(np.concatenate([each[:-1] for each in observations]), "demonstrations")
-    taken = np.concatenate([weights[:length] for length in lengths])
-    visits: Floats = np.zeros(model.states)
-    visits += np.bincount(states, taken, minlength=model.states)
+    taken: Floats = np.concatenate([weights[:length] for length in lengths])
+    visits = np.bincount(states, taken, minlength=model.states).astype(np.float64)
     if len(short):
         # The model stays in a terminal state where an episode ends before the horizon.
         last = decode(np.concatenate([observations[i][-1:] for i in short]), "demonstrations")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
@@ -15,7 +15,9 @@ from imitbench.cards.catalog import (
     load_suite,
     select_environments,
 )
+from imitbench.cards.fit import mismatch
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
+from imitbench.cards.tuned import load_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock
 from imitbench.hub.suite_sources import (
@@ -52,7 +54,9 @@ class Plan:
     Attributes:
         suite: Card of the suite.
         environments: Chosen environments by id.
-        algorithms: Cards of the chosen algorithms with their resolved hyper-parameters.
+        algorithms: Cards of the chosen algorithms, each with the settings meant for it.
+        tuned: Every hyper-parameter by algorithm and environment, of algorithms that have tuned
+            values; nothing unless these are asked for.
         seeds: Seeds of every cell.
         settings: Choices that hold for the whole sweep.
         request: What was asked for, so that it can be planned again; `None` where that is not
@@ -62,9 +66,10 @@ class Plan:
 
     suite: SuiteCard
     environments: dict[str, EnvironmentCard]
-    algorithms: list[tuple[AlgorithmCard, dict[str, Scalar]]]
+    algorithms: list[tuple[AlgorithmCard, dict[str, str]]]
     seeds: Sequence[int]
     settings: Settings
+    tuned: Mapping[str, Mapping[str, dict[str, Scalar]]] = field(default_factory=dict)
     request: SweepRequest | None = None
     only: frozenset[str] | None = None
 
@@ -74,13 +79,15 @@ class Plan:
         Raises:
             InputError: An expert or demonstrations are missing.
         """
-        for algorithm, hyperparameters in self.algorithms:
+        for algorithm, overrides in self.algorithms:
             for env_id, environment in self.environments.items():
                 if self._mismatch(algorithm, env_id, environment) is not None:
                     continue
+                tuned = self.tuned.get(algorithm.name, {}).get(env_id)
+                values = algorithm.resolve(overrides, tuned)
                 for seed in self.seeds:
                     spec = make_spec(
-                        self.suite, env_id, algorithm, hyperparameters, seed, self.settings
+                        self.suite, env_id, algorithm, values, seed, self.settings, tuned
                     )
                     if self.only is None or spec.run_id in self.only:
                         yield spec
@@ -98,7 +105,9 @@ class Plan:
     def _mismatch(
         self, algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard
     ) -> str | None:
-        return _source_mismatch(algorithm, env_id, environment, self.settings.source) or _mismatch(
+        if algorithm.name in self.tuned and env_id not in self.tuned[algorithm.name]:
+            return "has no tuned values for this environment; --config default has"
+        return _source_mismatch(algorithm, env_id, environment, self.settings.source) or mismatch(
             algorithm, environment
         )
 
@@ -133,7 +142,7 @@ def make_plan(
     """
     card = load_suite(suite)
     cards = _named(algorithms, card)
-    resolved = _with_hyperparameters(cards, settings.overrides)
+    resolved = _with_overrides(cards, settings.overrides)
     environments = select_environments(card, environment)
     if settings.source == HUB:
         environments = _fetch(suite, environments, cards, lock, tell)
@@ -144,6 +153,7 @@ def make_plan(
         algorithms=resolved,
         seeds=seeds,
         settings=settings,
+        tuned=_tuned(cards) if settings.config == "tuned" else {},
     )
 
 
@@ -228,9 +238,18 @@ def _named(names: Sequence[str], suite: SuiteCard) -> list[AlgorithmCard]:
     return [card for card in cards if card.role != "control" or card.name in wanted]
 
 
-def _with_hyperparameters(
+def _tuned(cards: list[AlgorithmCard]) -> dict[str, Mapping[str, dict[str, Scalar]]]:
+    """Tuned values of the algorithms that have any; those without keep their defaults."""
+    found = {card.name: tuned for card in cards if (tuned := load_tuned(card)) is not None}
+    if not found:
+        names = ", ".join(card.name for card in cards)
+        raise InputError(f"--config tuned: there are no tuned values of {names}; leave it out")
+    return found
+
+
+def _with_overrides(
     cards: list[AlgorithmCard], overrides: dict[str, str]
-) -> list[tuple[AlgorithmCard, dict[str, Scalar]]]:
+) -> list[tuple[AlgorithmCard, dict[str, str]]]:
     """Gives each algorithm the settings meant for it; each setting must reach at least one."""
     known = {name for card in cards for name in card.hyperparameters}
     qualified = {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
@@ -250,7 +269,8 @@ def _with_hyperparameters(
             for name, text in overrides.items()
             if name.startswith(prefix)
         }
-        resolved.append((card, card.resolve(own)))
+        card.resolve(own)  # so that a wrong value is told before anything is fetched
+        resolved.append((card, own))
     return resolved
 
 
@@ -268,7 +288,7 @@ def _fetch(
         for algorithm in algorithms
         if algorithm.needs.demos
         and not _source_mismatch(algorithm, env_id, card, HUB)
-        and not _mismatch(algorithm, card)
+        and not mismatch(algorithm, card)
     ]
     sources = [
         source
@@ -296,14 +316,3 @@ def _source_mismatch(
         if algorithm.needs.expert and environment.expert.hub is None:
             return "the suite card names no hub repository of an expert"
     return None
-
-
-def _mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
-    spaces = algorithm.needs.action_spaces
-    if algorithm.needs.tabular and not environment.tabular:
-        return "plans with the model of a tabular environment; this one has none"
-    if algorithm.needs.fixed_horizon and environment.horizon != "fixed":
-        return "needs episodes of one length; those of this environment differ"
-    if environment.action_space in spaces:
-        return None
-    return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

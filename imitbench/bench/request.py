@@ -70,6 +70,7 @@ def plan_request(request: SweepRequest, tell: Tell = silent) -> Plan:
             budget=request.budget,
             n_demos=request.n_demos,
             overrides=request.overrides,
+            config=request.config,
             device=request.device,
             folder=Path(request.folder),
         ),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from imitbench.bench import artifacts
 from imitbench.bench.devices import DeviceClass
@@ -19,7 +21,10 @@ from imitbench.store.records import (
     Protocol,
     ReferenceScores,
     RunSpec,
+    variant_label,
 )
+
+ConfigName = Literal["default", "tuned"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class Settings:
         budget: Name of the budget.
         n_demos: Trajectories to use; `None` for all.
         overrides: Hyper-parameters as text, `name` or `algorithm.name`.
+        config: `tuned` for hyper-parameters of each environment's own, where an algorithm has
+            such, `default` for those on its card.
         device: Class of the processor, on which numbers depend.
         folder: Where a relative path in `source` starts.
     """
@@ -39,6 +46,7 @@ class Settings:
     budget: BudgetName = "default"
     n_demos: int | None = None
     overrides: dict[str, str] = field(default_factory=dict)
+    config: ConfigName = "default"
     device: DeviceClass = "cpu"
     folder: Path = Path()
 
@@ -50,6 +58,7 @@ def make_spec(
     hyperparameters: dict[str, Scalar],
     seed: int,
     settings: Settings,
+    tuned: Mapping[str, Scalar] | None = None,
 ) -> RunSpec:
     """Specifies one run.
 
@@ -60,6 +69,7 @@ def make_spec(
         hyperparameters: Every hyper-parameter, resolved.
         seed: Seed of the run.
         settings: Choices that hold for the whole sweep.
+        tuned: Every hyper-parameter as tuned for this environment, if it is in use.
 
     Raises:
         InputError: An expert or demonstrations that the algorithm needs are missing.
@@ -67,10 +77,6 @@ def make_spec(
     environment = suite.environments[env_id]
     root = artifacts.source_root(settings.source, suite.name, settings.folder)
     needs = algorithm.needs
-    defaults = algorithm.resolve({})
-    different = {n: value for n, value in hyperparameters.items() if value != defaults[n]}
-    if settings.device != "cpu":  # other numbers, which no table may mix with those of the CPU
-        different["device"] = settings.device
 
     def place(part: artifacts.Part) -> artifacts.Place:
         return artifacts.place_of(root, part, settings.source, environment, suite.name)
@@ -88,19 +94,15 @@ def make_spec(
         protocol=Protocol(),
         device=settings.device,
         uses_reward=needs.true_reward,
-        variant=",".join(f"{name}={value}" for name, value in different.items()),
+        variant=variant_label(
+            algorithm.changed(hyperparameters, tuned), settings.device, tuned=tuned is not None
+        ),
     )
 
 
 def environment_spec(env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
     """What a run's record says about an environment of a suite."""
-    return EnvironmentSpec(
-        id=env_id,
-        module=card.module,
-        kwargs=dict(card.kwargs),
-        horizon=card.horizon,
-        evaluation_id=card.evaluation_id,
-    )
+    return EnvironmentSpec.of_card(env_id, card)
 
 
 def reference_scores(
@@ -137,9 +139,8 @@ def reference_scores(
 
 
 def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: BudgetName) -> Budget:
-    amounts = environment.budgets[name]
-    amount = 0 if algorithm.budget_unit == "none" else getattr(amounts, algorithm.budget_unit)
-    return Budget(name=name, unit=algorithm.budget_unit, amount=amount)
+    unit = algorithm.budget_unit
+    return Budget(name=name, unit=unit, amount=environment.amount(name, unit))
 
 
 def _pin_demos(

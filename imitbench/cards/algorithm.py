@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -10,6 +11,9 @@ from imitbench.errors import InputError, did_you_mean
 
 Scalar = bool | int | float | str | None
 """A hyper-parameter or keyword value that survives YAML, JSON and the command line."""
+
+BudgetUnit = Literal["env_steps", "batches", "none"]
+"""What a budget counts; `none` for learners that do not train."""
 
 ActionSpace = Literal["discrete", "multi_discrete", "box"]
 """Kinds of action space: one choice, several at once, or numbers."""
@@ -149,7 +153,7 @@ class AlgorithmCard(Card):
     paper: Paper | None = None
     implementation: str = Field(pattern=r"^[\w.]+:\w+$")
     needs: Needs
-    budget_unit: Literal["env_steps", "batches", "none"]
+    budget_unit: BudgetUnit
     role: Role = "method"
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
@@ -163,11 +167,30 @@ class AlgorithmCard(Card):
                 raise ValueError(f"hyperparameters.{name}.default {error}") from None
         return self
 
-    def resolve(self, overrides: dict[str, str]) -> dict[str, Scalar]:
+    def changed(
+        self, values: Mapping[str, Scalar], base: Mapping[str, Scalar] | None = None
+    ) -> dict[str, Scalar]:
+        """Those of some hyper-parameters that are not the card's, in the card's order.
+
+        Args:
+            values: Hyper-parameters.
+            base: What to compare with instead of the card's defaults: every hyper-parameter.
+        """
+        usual = self.resolve({}) if base is None else base
+        return {
+            name: values[name]
+            for name in self.hyperparameters
+            if name in values and values[name] != usual[name]
+        }
+
+    def resolve(
+        self, overrides: dict[str, str], base: Mapping[str, Scalar] | None = None
+    ) -> dict[str, Scalar]:
         """Completes command-line settings with the card's defaults.
 
         Args:
             overrides: Parameter names and values as text.
+            base: Values to start from instead of the defaults: every hyper-parameter.
 
         Returns:
             Every hyper-parameter with a value of its type, in the card's order.
@@ -176,7 +199,7 @@ class AlgorithmCard(Card):
             InputError: An unknown name or a value of the wrong type or range.
         """
         values: dict[str, Scalar] = {
-            name: parameter.check(parameter.default)
+            name: parameter.check(parameter.default if base is None else base[name])
             for name, parameter in self.hyperparameters.items()
         }
         for name, text in overrides.items():

@@ -41,17 +41,26 @@ def suite_directory(name: str) -> Path:
     return _root("suites") / name
 
 
+def algorithm_directory(name: str) -> Path:
+    """Folder of a bundled algorithm, which holds its card.
+
+    Raises:
+        InputError: No such algorithm.
+    """
+    if name not in algorithm_names():
+        raise InputError(
+            f"algorithm {name}: no such algorithm; {did_you_mean(name, algorithm_names())}"
+        )
+    return _root("algorithms") / name
+
+
 def load_algorithm(name: str) -> AlgorithmCard:
     """Loads an algorithm's card.
 
     Raises:
         InputError: No such algorithm, or its card is malformed.
     """
-    if name not in algorithm_names():
-        raise InputError(
-            f"algorithm {name}: no such algorithm; {did_you_mean(name, algorithm_names())}"
-        )
-    path = _root("algorithms") / name / "card.yaml"
+    path = algorithm_directory(name) / "card.yaml"
     card = read_yaml_model(path, AlgorithmCard)
     if card.name != name:
         raise InputError(f"{path}: name: must be the folder's name '{name}', not '{card.name}'")

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from imitbench.cards.algorithm import ActionSpace, Card, Scalar
+from imitbench.cards.algorithm import ActionSpace, BudgetUnit, Card, Scalar
 
-BUDGET_NAMES = ("quick", "default", "full")
 BudgetName = Literal["quick", "default", "full"]
+BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
 
 
 class Measurement(Card):
@@ -171,6 +171,13 @@ class EnvironmentCard(Card):
         if self.expert.algo == "exact" and not self.tabular:
             raise ValueError("expert.algo exact needs an environment with tabular: true")
         return self
+
+    def amount(self, budget: BudgetName, unit: BudgetUnit) -> int:
+        """How much training a budget is, in the unit that a method's budget counts."""
+        if unit == "none":
+            return 0
+        amounts = self.budgets[budget]
+        return amounts.batches if unit == "batches" else amounts.env_steps
 
 
 class SuiteCard(Card):

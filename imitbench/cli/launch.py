@@ -120,7 +120,7 @@ def launch(plans: Sequence[Plan], how: Launch) -> None:
         else:
             outcome.add(_execute(plan, how))
     _summarize(plans, how, outcome)
-    if outcome.left:
+    if outcome.left or (how.wait and outcome.queued):
         raise typer.Exit(130)
     if outcome.failed or outcome.lost:
         raise typer.Exit(1)

@@ -17,6 +17,7 @@ from imitbench.cli import (
     doctor,
     experts,
     import_,
+    leaderboard,
     logs,
     prefetch,
     report,
@@ -53,6 +54,7 @@ app.add_typer(experts.app, name="experts")
 app.add_typer(demos.app, name="demos")
 app.add_typer(results.app, name="results")
 app.add_typer(import_.app, name="import")
+app.add_typer(leaderboard.app, name="leaderboard")
 app.command("prefetch")(prefetch.prefetch)
 app.command("verify-resume")(verify_resume.verify_resume)
 app.command("doctor")(doctor.doctor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,3 +50,44 @@ def pull_results(
         print_json({"repo": repo, "revision": fetched.commit, "added": made, "present": present})
     elif not quiet:
         note(f"{out}: {made} runs added, {present} were there, from commit {fetched.commit[:12]}")
+
+
+@app.command("export")
+def export_results(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder.", file_okay=False)],
+    out: options.Out = options.DEFAULT_OUT,
+    suite: Annotated[
+        str | None, typer.Option("--suite", metavar="NAME", help="Only runs of this suite [all].")
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write results as they are published, into a folder here: every run, and its episodes.
+
+    It is what `imitbench results push` uploads, but for the card, and what `imitbench leaderboard
+    validate` checks. Names of machines and tracebacks are left out.
+
+    Example: imitbench results export submission --out runs
+    """
+    from imitbench import __version__
+    from imitbench.cli.output import count, note, print_json
+    from imitbench.cli.provenance import typed_command
+    from imitbench.store import results_folder
+
+    runs = results_folder.read_runs(out, suite=suite)
+    results_folder.export_results(runs.runs, folder, version=__version__, command=typed_command())
+    for message in runs.unreadable:
+        note(f"left out: {message}")
+    if json:
+        print_json(
+            {
+                "folder": str(folder),
+                "runs": sum(run.result is not None for run in runs.runs),
+                "failures": sum(run.failure is not None for run in runs.runs),
+                "unfinished": runs.unfinished,
+                "unreadable": runs.unreadable,
+            }
+        )
+    elif not quiet:
+        left = f", {runs.unfinished} unfinished left out" if runs.unfinished else ""
+        note(f"{folder}: {count(len(runs.runs), 'run')}{left}")

@@ -17,6 +17,7 @@ def run(
     jobs: run_options.Jobs = None,
     out: options.Out = options.DEFAULT_OUT,
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
+    config: run_options.Config = "default",
     budget: run_options.Budget = "default",
     n_demos: run_options.Demos = "all",
     source: run_options.Source = "bundled",
@@ -69,17 +70,16 @@ def run(
         json=json,
         quiet=quiet,
     )
-    if lock is None and options.DEFAULT_LOCK.exists():
-        lock = options.DEFAULT_LOCK
     request = SweepRequest(
         algorithms=algo,
         suite=suite,
         environment=env,
         seeds=parse_seeds(seeds),
+        config=config,
         budget=budget,
         overrides=parse_overrides(set_),
         source=source,
-        lock=str(lock) if lock is not None and source == "hub" else None,
+        lock=_lock_file(lock) if source == "hub" else None,
         device=how.device,
         folder=str(Path.cwd()),
     )
@@ -88,3 +88,10 @@ def run(
         print_plans(plans, how)
     else:
         launch(plans, how)
+
+
+def _lock_file(lock: Path | None) -> str | None:
+    """The lock file that was named, else the usual one if it is there."""
+    if lock is None and options.DEFAULT_LOCK.exists():
+        lock = options.DEFAULT_LOCK
+    return None if lock is None else str(lock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +22,10 @@ Seeds = Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3
 Set = Annotated[
     list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
+]
+Config = Annotated[
+    Literal["default", "tuned"],
+    typer.Option("--config", help="Hyper-parameters of the card, or tuned for each environment."),
 ]
 Budget = Annotated[BudgetName, typer.Option("--budget", help="How much training.")]
 Demos = Annotated[

@@ -8,10 +8,8 @@ the same without `indices`, and `terminal` a single flag. Infos are pickled in b
 from __future__ import annotations
 
 import math
-import tokenize
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -26,24 +24,11 @@ from imitbench.data.trajectories import Trajectory
 from imitbench.data.trajectory_source import Chunk, TrajectorySource, chunks_of
 from imitbench.data.trusted import unpickle_infos
 from imitbench.errors import InputError
+from imitbench.util.damaged_npz import DAMAGE
 from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
 
-_DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    NotImplementedError,
-    RuntimeError,  # an encrypted member
-    SyntaxError,  # a garbled header
-    tokenize.TokenError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 _NAMES = ("obs", "acts", "rews", "terminal", "indices")
 # Deflate packs equal bytes about a thousandfold; real observations hardly twofold.
 _SUSPICIOUS_BYTES = 2**30
@@ -167,7 +152,7 @@ class NpzSource(TrajectorySource):
                 yield archive
         except InputError:
             raise
-        except _DAMAGE as error:
+        except DAMAGE as error:
             reason = f"no array {error}" if isinstance(error, KeyError) else one_line(error)
             raise InputError(
                 f"{self.where}: damaged .npz file ({reason}): fetch it again"

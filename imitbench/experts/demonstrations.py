@@ -16,14 +16,17 @@ from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.data import rollout
 from imitbench.data.demonstrations import write_demonstrations
-from imitbench.data.types import TrajectoryWithRew
+from imitbench.data.types import Observation, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.measurement import expert_directory
 from imitbench.policies.storage import load_policy
 from imitbench.util.files import atomic_write_text
 
-MAX_FILE_BYTES = 2_000_000
+MAX_FILE_BYTES = 5_000_000
 """Bundled files stay small enough to travel with the package."""
+
+_PRECISION = 1e-6
+"""Relative error, absolute below 1, up to which numbers are stored in half their size."""
 
 _ENVIRONMENTS = 8
 
@@ -60,7 +63,7 @@ def collect_demonstrations(
     venv.close()
     # Episode statistics of the monitor are no part of a demonstration.
     chosen = [
-        dataclasses.replace(trajectory, infos=None)
+        dataclasses.replace(trajectory, obs=_compact(trajectory.obs), infos=None)
         for trajectory in collected[: recipe.trajectories]
     ]
     _write(chosen, directory / recipe.repo)
@@ -70,6 +73,15 @@ def collect_demonstrations(
         _dataset_card(env_id, card, command, len(chosen), float(np.mean(returns))),
     )
     return chosen
+
+
+def _compact(obs: Observation) -> Observation:
+    """Observations in float32, if that loses nothing that matters."""
+    if not isinstance(obs, np.ndarray) or obs.dtype != np.float64:
+        return obs
+    short = obs.astype(np.float32)
+    error = np.abs(short - obs) / np.maximum(np.abs(obs), 1.0)
+    return short if float(error.max(initial=0.0)) <= _PRECISION else obs
 
 
 def _write(trajectories: list[TrajectoryWithRew], target: Path) -> None:

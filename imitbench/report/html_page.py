@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections import Counter
-from importlib.resources import files
-from typing import Any
 
 from imitbench import __version__
 from imitbench.report import html_comparison, html_tables, text
 from imitbench.report.comparison import Comparison, compare_section
 from imitbench.report.html_charts import Scale
-from imitbench.report.html_data import data_element, published
-from imitbench.report.html_tables import Column, Entry
+from imitbench.report.html_data import data_element
+from imitbench.report.html_provenance import origin, provenance_table
+from imitbench.report.html_shell import document, fact, theme_picker
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import Report, Section
 from imitbench.report.palette import color_numbers
 from imitbench.store.run_details import Details
 
+STYLES = ("report.css",)
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "charts.js", "drill.js", "start.js")
 
 
@@ -49,11 +46,10 @@ def render_html(report: Report, details: Details | None = None) -> str:
         main.append(_block(f"x{place}", heading, html_tables.extra(table)))
     if report.failures:
         heading = tag("h2", "Failed runs", id="failures-title")
-        block = html_tables.failures(report.failures)
+        block = html_tables.failures(report.failures, report.method.failed_runs)
         main.append(_block("failures", heading, block))
     if known.runs:
         main.append(_provenance(known))
-    style, script = _asset("report.css"), _script()
     body = join(
         tag("a", "Skip to the results", href="#results", class_="skip"),
         _header(report, bool(known.runs)),
@@ -61,41 +57,8 @@ def render_html(report: Report, details: Details | None = None) -> str:
         tag("footer", tag("p", f"Made by imitbench {__version__}. {_sentence(report)}")),
         tag("dialog", id="run", aria_labelledby="run-title"),
         data_element(report, known, colors),
-        Markup(f"<script>{script}</script>"),
     )
-    head = join(
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="generator", content=f"imitbench {__version__}"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", _title(report)),
-        tag("link", rel="icon", href="data:,"),
-        Markup(f"<style>{style}</style>"),
-    )
-    page = tag("html", tag("head", head), tag("body", body), lang="en")
-    return f"<!doctype html>\n{page}\n"
-
-
-def _asset(name: str) -> str:
-    return (files("imitbench.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-def _script() -> str:
-    parts = "\n".join(_asset(name) for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
-
-
-def _policy(style: str, script: str) -> str:
-    """Nothing but this style and this script, and no connection to anywhere."""
-    hashes = []
-    for content in (style, script):
-        digest = hashlib.sha256(content.encode("utf-8")).digest()
-        hashes.append(f"'sha256-{base64.b64encode(digest).decode('ascii')}'")
-    return (
-        f"default-src 'none'; style-src {hashes[0]}; script-src {hashes[1]}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return document(_title(report), body, styles=STYLES, scripts=SCRIPTS)
 
 
 def _title(report: Report) -> str:
@@ -117,11 +80,6 @@ def _header(report: Report, has_provenance: bool) -> Markup:
         links.append(tag("a", "Failed runs", href="#failures"))
     if has_provenance:
         links.append(tag("a", "Provenance", href="#provenance"))
-    themes = [
-        tag("option", label, value=value)
-        for value, label in (("", "System"), ("light", "Light"), ("dark", "Dark"))
-    ]
-    picker = tag("label", tag("span", "Theme"), tag("select", *themes, id="theme"), class_="theme")
     runs = {row.run_id for section in report.sections for row in section.runs}
     algorithms = {
         result.algorithm
@@ -131,24 +89,19 @@ def _header(report: Report, has_provenance: bool) -> Markup:
     }
     environments = {env for section in report.sections for env in section.environments}
     facts = [
-        _fact(len(runs), "completed run"),
-        _fact(len(report.failures), "failed run", bad=bool(report.failures)),
-        _fact(len(algorithms), "algorithm"),
-        _fact(len(environments), "environment"),
+        fact(len(runs), "completed run"),
+        fact(len(report.failures), "failed run", bad=bool(report.failures)),
+        fact(len(algorithms), "algorithm"),
+        fact(len(environments), "environment"),
     ]
     return tag(
         "header",
-        tag("div", tag("p", "imitbench", class_="brand"), picker, class_="bar"),
+        tag("div", tag("p", "imitbench", class_="brand"), theme_picker(), class_="bar"),
         tag("h1", "Report"),
         tag("ul", *facts, class_="facts"),
         tag("nav", *links, aria_label="Sections"),
         class_="top",
     )
-
-
-def _fact(count: int, what: str, *, bad: bool = False) -> Markup:
-    number = tag("strong", f"{count:,}", class_="bad" if bad else None)
-    return tag("li", number, f" {what}{'' if count == 1 else 's'}")
 
 
 def _block(id_: str, heading: Markup, *content: Markup) -> Markup:
@@ -240,41 +193,6 @@ def _drill(place: int, number: int, section: Section) -> Markup:
 
 def _provenance(details: Details) -> Markup:
     """Versions, hardware and commands, and how many runs each stands for."""
-    counts: Counter[str] = Counter(
-        json.dumps({**published(run.provenance), "device": run.spec.device}, sort_keys=True)
-        for run in details.runs.values()
-    )
-    columns = [
-        Column("Runs", number=True),
-        Column("imitbench"),
-        Column("Commit"),
-        Column("Python"),
-        Column("Packages"),
-        Column("Hardware"),
-        Column("Command"),
-    ]
-    rows = [
-        _origin(json.loads(origin), count)
-        for origin, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    ]
-    caption = "How and where the runs came about, as recorded beside each result."
+    counts = Counter(origin(run.provenance, run.spec.device) for run in details.runs.values())
     heading = tag("h2", "Provenance", id="provenance-title")
-    block = html_tables.table(
-        columns, rows, label="Provenance", caption=caption, classes="provenance", names=0
-    )
-    return _block("provenance", heading, block)
-
-
-def _origin(origin: dict[str, Any], count: int) -> list[Entry]:
-    packages = origin["packages"]
-    versions = [f"{name} {version}" for name, version in sorted(packages.items())]
-    hardware = f"{origin['cpu']}{', ' + origin['gpu'] if origin['gpu'] else ''}"
-    return [
-        Entry(str(count), float(count)),
-        Entry(origin["imitbench"] or text.NOTHING),
-        Entry(tag("code", (origin["git_sha"] or text.NOTHING)[:10]), origin["git_sha"]),
-        Entry(origin["python"] or text.NOTHING),
-        Entry(", ".join(versions)),
-        Entry(f"{hardware} ({origin['device']})"),
-        Entry(tag("code", origin["command"] or ""), origin["command"]),
-    ]
+    return _block("provenance", heading, provenance_table(counts))

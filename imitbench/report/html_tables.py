@@ -11,6 +11,7 @@ from imitbench.report.html_charts import Scale, axis, strip
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
+from imitbench.stats.cells import FailurePolicy
 from imitbench.stats.intervals import Interval
 from imitbench.store.records import FailureRow
 
@@ -287,7 +288,7 @@ def extra(given: ExtraTable) -> Markup:
     return table(columns, rows, label=given.title, caption=given.caption, names=given.names)
 
 
-def failures(rows: Sequence[FailureRow]) -> Markup:
+def failures(rows: Sequence[FailureRow], policy: FailurePolicy) -> Markup:
     """Every failed run."""
     columns = [
         Column("Suite"),
@@ -313,7 +314,7 @@ def failures(rows: Sequence[FailureRow]) -> Markup:
         for row in rows
     ]
     caption = (
-        "Failed runs have no score and are in no average; tables count them. "
+        f"{policy.statement} Tables count them. "
         "The command “imitbench logs” shows what a run wrote."
     )
     return table(columns, found, label="Failed runs", caption=caption, classes="failures", names=3)

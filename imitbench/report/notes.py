@@ -45,6 +45,12 @@ def section_notes(
         for result in results
         if result.uses_reward
     ]
+    asking = {row.algo for row in rows if row.n_demos is None and row.source is not None}
+    notes += [
+        f"{result.algorithm} asks the expert itself while it trains, and uses no demonstrations."
+        for result in results
+        if result.algorithm in asking and result.algorithm not in ANCHORS
+    ]
     notes += [note for result in results for note in _coverage_notes(result)]
     notes += [note for result in results for note in _run_notes(result)]
     notes += [

@@ -57,7 +57,7 @@ def build_report(
     such group is a section of its own. The anchors `random` and `expert` do not train, so they
     stand in every section of their suite (the expert only beside runs of its own source). Where
     an anchor was not run, its reference stands in: 0 and 1 by definition. Methods that use
-    neither demonstrations nor an expert stand beside all others of their budget.
+    no demonstrations stand beside all others of their budget and source.
 
     Args:
         scores: Completed runs.
@@ -128,10 +128,10 @@ def _suite_sections(
     sections = []
     for group in _groups([*rows, *failures]):
         failed = Counter(
-            (row.algo, row.env) for row in failures if row.algo in ANCHORS or _belongs(row, group)
+            (row.algo, row.env) for row in failures if row.algo in ANCHORS or belongs(row, group)
         )
         anchors = _anchor_runs(rows, group)
-        runs = [row for row in rows if row.algo not in ANCHORS and _belongs(row, group)]
+        runs = [row for row in rows if row.algo not in ANCHORS and belongs(row, group)]
         native = [row for row in anchors if group.budget in (None, row.budget)]
         environments = sorted({row.env for row in [*runs, *native]} | {env for _, env in failed})
         inside = sorted(
@@ -164,7 +164,7 @@ def _suite_sections(
                     inside,
                 ),
                 measured=summarize(
-                    [row for row in measures if row.algo in ANCHORS or _belongs(row, group)]
+                    [row for row in measures if row.algo in ANCHORS or belongs(row, group)]
                 ),
                 runs=_shown(ranked, [*runs, *anchors], environments),
                 extra=_extra(ranked),
@@ -192,22 +192,33 @@ def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
     return *run, row.phase, row.error_type, row.message
 
 
-def _belongs(row: RunRow, group: Group) -> bool:
+def belongs(row: RunRow, group: Group) -> bool:
     """Whether a run may be averaged with, or shown beside, those of a group.
 
-    A method that uses neither demonstrations nor an expert is the same under any of them.
+    A method that uses no demonstrations is the same under any number of them, and one that uses
+    no expert either, under any source.
     """
-    own = group_of(row)
-    return own == group or own == Group(group.budget, None, None)
+    return _is_part(group_of(row), group)
+
+
+def _is_part(own: Group, group: Group) -> bool:
+    return (
+        own.budget == group.budget
+        and own.n_demos in (None, group.n_demos)
+        and own.source in (None, group.source)
+    )
 
 
 def _groups(rows: Sequence[ScoreRow | FailureRow]) -> list[Group]:
     """Groups of the runs that trained or tried to; without any, one for each source of experts."""
     trained = {group_of(row) for row in rows if row.algo not in ANCHORS}
-    taught = {group.budget for group in trained if group != Group(group.budget, None, None)}
-    trained -= {Group(budget, None, None) for budget in taught}
+    whole = {
+        group
+        for group in trained
+        if not any(_is_part(group, other) for other in trained if other != group)
+    }
     experts = {Group(None, None, row.source) for row in rows if row.algo == EXPERT}
-    return sorted(trained or experts or {Group(None, None, None)}, key=_group_order)
+    return sorted(whole or experts or {Group(None, None, None)}, key=_group_order)
 
 
 def _group_order(group: Group) -> tuple[int, str, float, str]:
@@ -355,4 +366,6 @@ def _place(algorithm: str) -> int:
 def _natural(version: str) -> tuple[tuple[int, str], ...]:
     """Sort key that puts version 10 after version 9."""
     parts = version.replace("-", ".").split(".")
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts)
+    return tuple(
+        (int(part), "") if part.isdecimal() and len(part) < 20 else (-1, part) for part in parts
+    )

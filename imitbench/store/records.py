@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -18,7 +19,10 @@ from pydantic import (
     model_serializer,
 )
 
-from imitbench.cards.algorithm import Scalar
+from imitbench.cards.algorithm import BudgetUnit, Scalar
+
+if TYPE_CHECKING:
+    from imitbench.cards.suite import EnvironmentCard
 
 RUN_ID_LENGTH = 12
 
@@ -62,6 +66,17 @@ class EnvironmentSpec(Record):
             document.pop("evaluation_id", None)
         return document
 
+    @classmethod
+    def of_card(cls, env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
+        """What a run's record says about an environment of a suite."""
+        return cls(
+            id=env_id,
+            module=card.module,
+            kwargs=dict(card.kwargs),
+            horizon=card.horizon,
+            evaluation_id=card.evaluation_id,
+        )
+
 
 class ArtifactSpec(Record):
     """An expert or a set of demonstrations, pinned by content.
@@ -104,7 +119,7 @@ class Budget(Record):
     """
 
     name: str
-    unit: Literal["env_steps", "batches", "none"]
+    unit: BudgetUnit
     amount: int = Field(ge=0)
 
 
@@ -324,6 +339,21 @@ class ReferenceRow(Record):
     version: str
     random: float
     expert: float
+
+
+def variant_label(changed: Mapping[str, Scalar], device: str, *, tuned: bool = False) -> str:
+    """What tells runs apart whose algorithm's settings are not those of its card.
+
+    Args:
+        changed: Hyper-parameters that differ from the card's, or from those tuned for the
+            environment.
+        device: Class of the processor. Numbers of another one than the CPU are other numbers,
+            which no table may mix.
+        tuned: Whether hyper-parameters that were tuned for the environment are in use.
+    """
+    different = {**changed, **({"device": device} if device != "cpu" else {})}
+    labels = [f"{name}={value}" for name, value in different.items()]
+    return ",".join(["tuned", *labels] if tuned else labels)
 
 
 def canonical_digest(document: object) -> str:

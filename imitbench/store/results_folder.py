@@ -25,9 +25,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.errors import InputError
-from imitbench.store.records import Provenance, Record, RunFailure, RunResult, RunSpec
+from imitbench.store.records import (
+    Provenance,
+    Record,
+    RunFailure,
+    RunResult,
+    RunSpec,
+    canonical_digest,
+)
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.util.files import atomic_write_text
+from imitbench.util.folders import new_folder
 
 MANIFEST_FILE = "manifest.json"
 PATTERNS = (MANIFEST_FILE, "runs/*.jsonl", "failures/*.jsonl", "episodes/*/*.csv")
@@ -57,6 +65,8 @@ class Manifest(Record):
         suites: By name.
         provenances: How runs came about, by the name that lines have for it.
         files: SHA-256 of every other file, cards and policies excepted.
+        digest: SHA-256 over all of the above, and so over all that is published: two folders
+            with the same one hold the same results. Early folders have none.
     """
 
     format: Literal["imitbench-results"] = "imitbench-results"
@@ -66,6 +76,12 @@ class Manifest(Record):
     suites: dict[str, SuiteSummary]
     provenances: dict[str, Provenance]
     files: dict[str, str]
+    digest: str | None = None
+
+    @property
+    def own_digest(self) -> str:
+        """What `digest` must be."""
+        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
 
 
 @dataclass(frozen=True)
@@ -143,7 +159,7 @@ def read_runs(out: Path, *, suite: str | None = None) -> Runs:
             unfinished += 1
             continue
         try:
-            found.append(_read_run(directory))
+            found.append(read_run(directory))
         except InputError as error:
             unreadable.append(str(error))
     return Runs(sorted(found, key=_order), unfinished, unreadable)
@@ -178,21 +194,48 @@ def write_results(
             kind = "runs" if run.result else "failures"
             lines[kind].append(_line(run, key))
             if run.episodes is not None:
-                texts[episodes_file(run.spec)] = _episodes_text(run.episodes)
+                texts[episodes_file(run.spec)] = episodes_text(run.episodes)
         texts |= {f"{kind}/{suite}.jsonl": "".join(each) for kind, each in lines.items() if each}
     manifest = Manifest(
         imitbench=version,
         command=command,
-        suites={suite: _summary(runs, suite) for suite in suites},
+        suites={suite: summarize(runs, suite) for suite in suites},
         provenances={key: provenances[key] for key in sorted(provenances)},
         files={name: text_digest(texts[name]) for name in sorted(texts)},
     )
+    manifest = manifest.model_copy(update={"digest": manifest.own_digest})
     for name, text in texts.items():
         atomic_write_text(folder / name, text)
     atomic_write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
 
 
-def _read_run(directory: RunDirectory) -> PublishedRun:
+def export_results(
+    runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
+) -> None:
+    """Writes a folder of published results where there is none, whole or not at all.
+
+    Args:
+        runs: What to publish.
+        folder: Where to; must be empty or absent.
+        version: Version of this package.
+        command: Command line to write down.
+
+    Raises:
+        InputError: There is nothing to publish, the folder is not empty or cannot be written, or
+            the name of a suite is unfit for a file.
+    """
+    if not runs:
+        raise InputError(f"{folder}: there are no finished runs to publish")
+    with new_folder(folder) as draft:
+        write_results(runs, draft, version=version, command=command)
+
+
+def read_run(directory: RunDirectory) -> PublishedRun:
+    """Reads a run that completed or failed.
+
+    Raises:
+        InputError: A file is missing or malformed.
+    """
     spec = directory.read_spec()
     if spec.run_id != directory.path.name:
         raise InputError(f"{directory.path / 'spec.json'}: belongs to run {spec.run_id}")
@@ -213,7 +256,8 @@ def _order(run: PublishedRun) -> tuple[Any, ...]:
     return spec.suite, spec.environment.id, spec.algo_label, spec.seed, spec.run_id
 
 
-def _summary(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
+def summarize(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
+    """What there is of a suite among some runs."""
     own = [run for run in runs if run.spec.suite == suite]
     return SuiteSummary(
         runs=sum(run.result is not None for run in own),
@@ -241,7 +285,8 @@ def episodes_file(spec: RunSpec) -> str:
     return f"episodes/{spec.suite}/{spec.run_id}.csv"
 
 
-def _episodes_text(episodes: EpisodeTable) -> str:
+def episodes_text(episodes: EpisodeTable) -> str:
+    """Evaluation episodes as CSV, with the columns `EPISODE_COLUMNS`."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(EPISODE_COLUMNS)

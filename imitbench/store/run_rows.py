@@ -72,7 +72,7 @@ def read_rows(out: Path, path: str) -> RunRows:
             "not to this folder; delete the folder or restore the file"
         )
     run_id = home.name
-    identity = {"run_id": run_id, **_identity(spec)}
+    identity = {"run_id": run_id, **identity_columns(spec)}
     if not directory.is_done:
         failure = directory.read_failure()
         _check_run_id(directory, "error.json", run_id, failure.run_id)
@@ -142,7 +142,8 @@ def _together(runs: Sequence[RunRows], tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).append_column("run_id", ids)
 
 
-def _identity(spec: RunSpec) -> dict[str, Any]:
+def identity_columns(spec: RunSpec) -> dict[str, Any]:
+    """What tells which run a row belongs to, but for its id."""
     demos = spec.demos
     return {
         "suite": spec.suite,

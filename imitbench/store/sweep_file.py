@@ -53,6 +53,7 @@ class SweepRequest(Record):
         budget: Name of the budget.
         n_demos: Demonstrations to learn from; `None` for all.
         overrides: Hyper-parameters as text, `name` or `algorithm.name`.
+        config: Whether tuned hyper-parameters are used where there are such.
         source: Where experts and demonstrations come from.
         lock: Lock file of the hub; `None` where there was none.
         device: Class of the processor.
@@ -66,6 +67,7 @@ class SweepRequest(Record):
     budget: BudgetName = "default"
     n_demos: int | None = None
     overrides: dict[str, str] = Field(default_factory=dict)
+    config: Literal["default", "tuned"] = "default"
     source: str = "bundled"
     lock: str | None = None
     device: Literal["cpu", "cuda"] = "cpu"

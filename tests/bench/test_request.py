@@ -87,7 +87,7 @@ def test_runs_of_changed_cards_are_told_and_left_out(tmp_path, out, monkeypatch)
     def with_other_card(**arguments):
         plan = real(**arguments)
         [(card, hyperparameters)] = plan.algorithms
-        changed = [(card, {**hyperparameters, "batch_size": 7})]
+        changed = [(card, {**hyperparameters, "batch_size": "7"})]
         return module.replace(plan, algorithms=changed)
 
     monkeypatch.setattr(module, "make_plan", with_other_card)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from support.browser import browser
 
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
@@ -138,3 +139,9 @@ def report(
 @pytest.fixture
 def empty_report() -> Report:
     return build_report([], [], [])
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    with browser() as opened:
+        yield opened

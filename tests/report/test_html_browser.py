@@ -1,7 +1,7 @@
 """The HTML report in a real Chromium."""
 
 import pytest
-from support.browser import Watched, browser
+from support.browser import Watched
 from support.shown_results import SKILLS, write_results
 
 from imitbench.report.html_page import render_html
@@ -13,12 +13,6 @@ from imitbench.store.run_details import Curve, Details, read_details
 pytestmark = pytest.mark.browser
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
 OVERVIEW, CELLS = "table.overview", "table.cells"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from imitbench.report.html_charts import Scale
-from imitbench.report.html_page import SCRIPTS, render_html
+from imitbench.report.html_page import SCRIPTS, STYLES, render_html
+from imitbench.report.leaderboard import index_page as leaderboard
 from imitbench.report.markup import Markup, escape, tag
 from imitbench.report.palette import PALETTE
 from imitbench.report.tables import build_report
@@ -76,8 +77,9 @@ def test_everything_is_inside_and_the_policy_admits_nothing_else(report):
 
 
 def test_scripts_build_pages_from_text_alone():
-    assert {path.name for path in ASSETS.iterdir()} == {*SCRIPTS, "report.css"}
-    for name in SCRIPTS:
+    names = {path.name for path in ASSETS.iterdir()}
+    assert names == {*SCRIPTS, *STYLES, *leaderboard.SCRIPTS, *leaderboard.STYLES}
+    for name in (name for name in names if name.endswith(".js")):
         script = (ASSETS / name).read_text(encoding="utf-8")
         assert not FORBIDDEN.search(script)
 

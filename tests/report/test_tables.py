@@ -293,3 +293,29 @@ def test_sections_keep_the_runs_that_their_cells_are_made_of(report: Report) -> 
             ]
             assert len(runs) == (cell.runs if cell.kind == "run" else 0)
             assert [row.seed for row in runs] == sorted(row.seed for row in runs)
+
+
+def test_a_method_that_asks_the_expert_stands_beside_those_with_demonstrations(
+    make_score, references
+):
+    rows = [
+        make_score("bc", "CartPole", 0, 480.0, n_demos=10),
+        make_score("bc", "CartPole", 0, 400.0, n_demos=3, run_id="few"),
+        make_score("dagger", "CartPole", 0, 500.0, n_demos=None, all_demos=None),
+        make_score("dagger", "CartPole", 0, 490.0, n_demos=None, all_demos=None, source="hub"),
+    ]
+    sections = build_report(rows, [], references, replicates=100).sections
+    shown = {
+        (section.group.n_demos, section.group.source): [
+            (result.algorithm, result.cells[0].raw_mean)
+            for result in section.algorithms
+            if result.algorithm not in ("random", "expert")
+        ]
+        for section in sections
+    }
+    assert shown == {
+        (3, "bundled"): [("dagger", 500.0), ("bc", 400.0)],
+        (10, "bundled"): [("dagger", 500.0), ("bc", 480.0)],
+        (None, "hub"): [("dagger", 490.0)],
+    }
+    assert any(note.startswith("dagger asks the expert itself") for note in sections[0].notes)

@@ -1,6 +1,9 @@
 """Sweeps on a real cluster: what is asked for is done once, and can be followed and stopped."""
 
 import json
+import signal
+import subprocess
+import sys
 
 from support.command import refusal
 from support.slurm import tell, wait_for, wait_for_checkpoint
@@ -105,6 +108,24 @@ def test_whoever_waits_may_go_and_come_back(cluster, submit, imitbench, profile,
     summary = json.loads(back.out)
     assert summary["done"] + summary["already_done"] == 2
     assert len([*tmp_path.glob("runs/.slurm/*/submission.json")]) == 1
+
+
+def test_who_stops_waiting_leaves_the_tasks_and_is_told_so(cluster, profile, tmp_path):
+    waiting = subprocess.Popen(
+        [
+            sys.executable, "-m", "imitbench", "run", *LONG, "--wait",
+            "--executor", "slurm", "--profile", profile,
+        ],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    wait_for_checkpoint(tmp_path / "runs")
+    waiting.send_signal(signal.SIGINT)
+    _, said = waiting.communicate(timeout=60)
+    assert waiting.returncode == 130, said
+    assert len(cluster.queue()) == 1
 
 
 def test_tasks_taken_out_of_the_queue_by_hand_are_told(cluster, submit, tmp_path):

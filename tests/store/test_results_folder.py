@@ -4,13 +4,14 @@ import json
 import shutil
 
 import pytest
+from support.published import change, publish
 from support.results import EPISODES, write_failed_run, write_finished_run
 from support.runs import make_spec
 
 from imitbench.errors import InputError
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.results_folder import PublishedRun, read_runs, text_digest, write_results
+from imitbench.store.results_folder import PublishedRun, read_runs
 from imitbench.store.results_reader import read_results, restore_runs
 
 
@@ -24,11 +25,6 @@ def out(tmp_path):
     unfinished = write_finished_run(out, seed=3)
     (unfinished.path / "result.json").unlink()
     return out
-
-
-def publish(out, folder):
-    write_results(read_runs(out).runs, folder, version="0.1.0", command="imitbench results push")
-    return folder
 
 
 def content(folder):
@@ -117,17 +113,6 @@ def test_a_damaged_run_is_named_and_left_out(out):
     assert "episodes.parquet: cannot be read" in message
 
 
-def change(folder, name, old, new, *, signed=True):
-    """Alters a file; with `signed`, the manifest agrees with it."""
-    text = (folder / name).read_text()
-    assert old in text
-    (folder / name).write_text(text.replace(old, new, 1))
-    if signed and name != "manifest.json":
-        manifest = json.loads((folder / "manifest.json").read_text())
-        manifest["files"][name] = text_digest((folder / name).read_text())
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-
-
 RUNS = "runs/classic.jsonl"
 BAD = {
     "a changed file": (RUNS, '"env_steps":10', '"env_steps":11', False, "not what the manifest"),
@@ -136,8 +121,12 @@ BAD = {
     "an unknown field": (RUNS, '"provenance":', '"extra":1,"provenance":', True, "line 1: extra"),
     "no provenance": (RUNS, '"provenance":"', '"provenance":"x', True, "has no provenance"),
     "a foreign path": ("manifest.json", "runs/classic", "../classic", True, "no name of a file"),
-    "another format": ("manifest.json", "imitbench-results", "else", True, "format"),
-    "no manifest": ("manifest.json", "{", "", True, "manifest.json"),
+    "another format": ("manifest.json", "imitbench-results", "else", False, "format"),
+    "no manifest": ("manifest.json", "{", "", False, "manifest.json"),
+    "an altered manifest": ("manifest.json", "results push", "results", False, "was altered"),
+    "a run twice": (RUNS, '{"run_id"', '{twice}{"run_id"', True, "a second time"),
+    "another count": ("manifest.json", '"runs": 2', '"runs": 3', True, "does not count"),
+    "other lengths": (RUNS, '"mean_length":', '"mean_length":1', True, "not the mean length of"),
 }
 
 
@@ -145,7 +134,8 @@ BAD = {
 def test_results_that_contradict_themselves_are_refused(tmp_path, out, case):
     name, old, new, signed, message = case
     folder = publish(out, tmp_path / "published")
-    change(folder, name, old, new, signed=signed)
+    first, *_ = (folder / RUNS).read_text().splitlines()
+    change(folder, name, old, new.replace("{twice}", f"{first}\n"), signed=signed)
     with pytest.raises(InputError, match=message) as caught:
         read_results(folder)
     assert "\n" not in str(caught.value)
@@ -170,3 +160,11 @@ def test_no_run_is_restored_outside_the_results_folder(tmp_path, changes):
     with pytest.raises(InputError, match="is no folder's name"):
         restore_runs([PublishedRun(spec)], tmp_path / "theirs")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_manifest_of_an_early_version_is_read(tmp_path, out):
+    folder = publish(out, tmp_path / "published")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["digest"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert len(read_results(folder)) == 3

@@ -4,6 +4,7 @@ import numpy as np
 
 from imitbench.store.records import Protocol, Provenance, ReferenceScores, RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.store.run_scores import recompute
 from support.runs import make_spec
 
 EPISODES = 4
@@ -28,22 +29,17 @@ def write_finished_run(out, seed=0, **changes):
     deterministic = np.arange(2 * EPISODES) >= EPISODES
     directory = RunDirectory.of(out, spec)
     directory.begin(spec)
-    directory.write_episodes(
-        EpisodeTable(
-            returns=returns,
-            lengths=rng.integers(1, 200, 2 * EPISODES),
-            terminated=rng.random(2 * EPISODES) < 0.5,
-            deterministic=deterministic,
-        )
+    episodes = EpisodeTable(
+        returns=returns,
+        lengths=rng.integers(1, 200, 2 * EPISODES),
+        terminated=rng.random(2 * EPISODES) < 0.5,
+        deterministic=deterministic,
     )
+    directory.write_episodes(episodes)
     directory.finish(
         RunResult(
             run_id=spec.run_id,
-            raw_return=float(returns[~deterministic].mean()),
-            return_std=float(returns[~deterministic].std()),
-            deterministic_return=float(returns[deterministic].mean()),
-            mean_length=100.0,
-            termination_rate=0.5,
+            **recompute(episodes),
             env_steps=10,
             train_s=1.0,
             wall_s=2.0,

@@ -34,6 +34,7 @@ _ARGUMENTS = (
     "clip_range",
     "ent_coef",
     "vf_coef",
+    "max_grad_norm",
 )
 
 

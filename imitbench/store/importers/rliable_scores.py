@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import io
 import math
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,24 +26,11 @@ from imitbench.store.importers.untrusted import (
     read_bounded,
     visible,
 )
+from imitbench.util.damaged_npz import DAMAGE
 from imitbench.util.text_line import one_line
 
 _MAX_BYTES = 64 * 2**20
 _MAX_ALGORITHMS = 10_000
-_DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    NotImplementedError,
-    RuntimeError,  # an encrypted member
-    SyntaxError,  # a garbled header
-    tokenize.TokenError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 Scores = npt.NDArray[np.float64]
 _ByTask = list[tuple[str, list[Any]]]
 
@@ -145,7 +130,7 @@ def _archive(content: bytes, path: Path) -> dict[str, Scores | _ByTask]:
                 found[algo] = _checked(_array(archive.read(member)), algo, path)
     except InputError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise InputError(f"{path}: damaged .npz file ({one_line(error)})") from error
     return found
 

@@ -1,0 +1,329 @@
+"""A page for each algorithm on a suite: its cells, and every run behind them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from imitbench.report import html_tables, text
+from imitbench.report.html_provenance import origin, provenance_table
+from imitbench.report.html_shell import document, fact, theme_picker
+from imitbench.report.html_tables import Column, Entry, finite
+from imitbench.report.leaderboard.index_page import (
+    OWN,
+    SCRIPTS,
+    STYLES,
+    footer,
+    interval,
+    row_name,
+    whose,
+)
+from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
+from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.model import Cell, Report
+from imitbench.store.external import ExternalRun
+from imitbench.store.records import RunSpec
+
+Shown = tuple[int, BoardSection, BoardRow]
+"""A row of the board, its table, and that table's number on the first page."""
+
+
+def pages(board: Board) -> dict[str, list[Shown]]:
+    """The rows that each page is about, by the page's place below the site."""
+    found: dict[str, list[Shown]] = {}
+    for number, part in enumerate(board.sections):
+        for row in part.rows:
+            if row.page is not None:
+                found.setdefault(row.page, []).append((number, part, row))
+    return found
+
+
+def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
+    """Writes the page of an algorithm.
+
+    Args:
+        board: The board.
+        page: Its place below the site.
+        shown: The rows of the board that it is about, at least one.
+
+    Returns:
+        HTML that needs nothing else but the files it leads to.
+    """
+    up = "../" * page.count("/")
+    _, part, first = shown[0]
+    origins = Counter(
+        {run.row.run_id: origin(run.run.provenance, run.run.spec.device)
+         for _, _, row in shown for run in row.runs}.values()
+    )  # fmt: skip
+    ids = {each: f"o{place}" for place, each in enumerate(sorted(origins))}
+    main = [_group(each, board, up, ids) for each in shown]
+    specs = [run.run.spec for _, _, row in shown for run in row.runs]
+    specs += [failure.run.spec for _, _, row in shown for failure in row.failures]
+    if specs:
+        main.append(_block("settings", "Settings", _settings(specs)))
+    if origins:
+        main.append(_block("provenance", "Provenance", provenance_table(origins, ids)))
+    back = tag("a", "← ", board.title, href=f"{up}index.html")
+    completed = sum(len(row.runs) for _, _, row in shown)
+    failed = sum(len(row.failures) for _, _, row in shown)
+    if first.imported is not None:
+        completed = len({run.place for _, _, row in shown if row.imported
+                         for run in row.imported.runs})  # fmt: skip
+    header = tag(
+        "header",
+        tag("div", tag("p", "imitbench", class_="brand"), theme_picker(), class_="bar"),
+        tag("p", back, class_="crumbs"),
+        tag("h1", row_name(first)),
+        tag(
+            "ul",
+            tag("li", f"suite {part.section.suite}"),
+            tag("li", whose(first)),
+            fact(completed, "completed run"),
+            fact(failed, "failed run", bad=bool(failed)),
+            class_="facts",
+        ),
+        class_="top",
+    )
+    body = join(
+        tag("a", "Skip to the results", href="#results", class_="skip"),
+        header,
+        tag("main", *main, id="results"),
+        footer(board),
+    )
+    return document(f"{first.name} · {board.title}", body, styles=STYLES, scripts=SCRIPTS)
+
+
+def _block(id_: str, title: str, *content: Markup) -> Markup:
+    heading = tag("h2", title, id=f"{id_}-title")
+    return tag("section", heading, *content, id=id_, aria_labelledby=f"{id_}-title", class_="block")
+
+
+def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
+    """Everything on an algorithm in one table of the board."""
+    number, part, row = each
+    anchor, section = row.anchor, part.section
+    ranked = sum(other.rank is not None for other in part.rows)
+    place = f"rank {row.rank} of {ranked}" if row.rank is not None else "not ranked"
+    said = join(
+        "IQM score ", interval(row.result.iqm, row), ", mean score ",
+        interval(row.result.mean, row), ", ", tag("a", place, href=f"{up}index.html#s{number}"),
+        ".",
+    )  # fmt: skip
+    parts = [tag("p", said), tag("h3", "By environment", id=f"{anchor}-cells"),
+             _cells(row, part, board)]  # fmt: skip
+    parts.append(tag("h3", "Runs", id=f"{anchor}-runs"))
+    for place_of, environment in enumerate(section.environments):
+        heading = tag("h4", named(environment), id=f"{anchor}-e{place_of}")
+        if row.imported is not None:
+            imported = [run for run in row.imported.runs if run.env == environment]
+            if imported:
+                parts += [heading, _external_runs(imported, environment)]
+            continue
+        runs = [run for run in row.runs if run.row.env == environment]
+        if runs:
+            parts += [heading, _runs(runs, row, environment, up, origins)]
+    if row.failures:
+        parts += [tag("h3", "Failed runs", id=f"{anchor}-failures"), _failures(row)]
+    return _block(anchor, section.title, *parts)
+
+
+def _cells(row: BoardRow, part: BoardSection, board: Board) -> Markup:
+    columns = [
+        Column("Environment"),
+        *(
+            Column(label, number=True)
+            for label in (
+                "Score",
+                "Raw return",
+                "Score, deterministic",
+                "Episode length",
+                "Seeds",
+                "Failed runs",
+            )
+        ),
+    ]
+    rows = [_cell(row, cell, place) for place, cell in enumerate(row.result.cells)]
+    made = text.conditions(part.section, Report(board.method, (), ()))
+    caption = f"Raw return: mean ± sample standard deviation over seeds. {made}"
+    return html_tables.table(
+        columns, rows, label="By environment", caption=caption, classes="cells"
+    )
+
+
+def _cell(row: BoardRow, cell: Cell, place: int) -> list[Entry]:
+    href = f"#{row.anchor}-e{place}"
+    count: str = tag("span", str(cell.failures), class_="bad") if cell.failures else "0"
+    if cell.failures:
+        count = tag("a", count, href=f"#{row.anchor}-failures")
+
+    def linked(shown: str) -> str:
+        return tag("a", shown, href=href) if cell.runs else shown
+
+    def number(value: float | None, shown: str) -> Entry:
+        known = finite(value)
+        return Entry(linked(shown) if known is not None else text.NOTHING, known)
+
+    return [
+        Entry(named(cell.environment), cell.environment),
+        number(cell.score, text.score(cell.score)),
+        number(cell.raw_mean, text.raw_spread(cell)),
+        number(cell.score_deterministic, text.score(cell.score_deterministic)),
+        number(cell.mean_length, text.fixed(cell.mean_length, 1)),
+        Entry(linked(str(cell.seeds)), float(cell.seeds)),
+        Entry(count, float(cell.failures)),
+    ]
+
+
+def _runs(
+    runs: Sequence[BoardRun],
+    row: BoardRow,
+    environment: str,
+    up: str,
+    origins: Mapping[str, str],
+) -> Markup:
+    columns = [
+        Column("Run"),
+        *(
+            Column(label, number=True)
+            for label in (
+                "Seed",
+                "Raw return",
+                "Over episodes",
+                "Score",
+                "Score, deterministic",
+                "Episode length",
+                "Steps",
+                "Seconds",
+            )
+        ),
+        Column("Episodes"),
+        Column("Origin"),
+        Column("Finished"),
+        Column("Submitted by"),
+        Column("Digest of the specification"),
+    ]
+    caption = (
+        "Seconds are of the whole run, evaluation included; steps are of training. The run's name "
+        "is the start of its digest, which is over all that determines its numbers."
+    )
+    return html_tables.table(
+        columns,
+        [_run(each, row, up, origins) for each in runs],
+        label=f"Runs on {environment}",
+        caption=caption,
+        classes="runs",
+    )
+
+
+def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> list[Entry]:
+    shown, run = each.row, each.run
+    result, spec = run.result, run.spec
+    assert result is not None
+    code = tag("code", spec.run_id, id=f"{row.anchor}-r{shown.run_id}")
+    came = origins[origin(run.provenance, spec.device)]
+    version = run.provenance.imitbench
+    return [
+        Entry(code, spec.run_id),
+        Entry(str(shown.seed), float(shown.seed)),
+        Entry(text.raw(shown.raw_return), finite(shown.raw_return)),
+        Entry(f"± {text.raw(result.return_std)}", finite(result.return_std)),
+        Entry(text.score(shown.score), finite(shown.score)),
+        Entry(text.score(shown.score_deterministic), finite(shown.score_deterministic)),
+        Entry(text.fixed(shown.mean_length, 1), finite(shown.mean_length)),
+        Entry(f"{shown.env_steps:,}", float(shown.env_steps)),
+        Entry(text.fixed(shown.wall_s, 1), finite(shown.wall_s)),
+        Entry(
+            tag("a", f"{2 * spec.protocol.episodes} episodes", href=f"{up}{each.episodes}"),
+            spec.run_id,
+        ),
+        Entry(tag("a", f"imitbench {version}", href=f"#{came}"), version),
+        Entry(shown.finished_at[:16].replace("T", " "), shown.finished_at),
+        Entry(each.submitter or OWN),
+        Entry(tag("code", spec.digest, class_="digest"), spec.digest),
+    ]
+
+
+def _external_runs(runs: Sequence[ExternalRun], environment: str) -> Markup:
+    columns = [
+        Column("Place"),
+        *(Column(label, number=True) for label in ("Seed", "Raw return", "Score", "Steps")),
+        Column("Budget"),
+        Column("Demonstrations", number=True),
+        Column("Source"),
+        Column("References"),
+        Column("Provenance"),
+    ]
+    rows = [
+        [
+            Entry(tag("code", run.place), run.place),
+            _number(run.seed, "" if run.seed is None else str(run.seed)),
+            _number(run.raw_return, text.raw(run.raw_return)),
+            _number(run.any_score, text.score(run.any_score)),
+            _number(run.env_steps, f"{run.env_steps or 0:,}"),
+            Entry(run.budget or text.NOTHING),
+            _number(run.n_demos, str(run.n_demos)),
+            Entry(run.source or text.NOTHING),
+            Entry(run.reference_version or ("stated" if run.score is not None else text.NOTHING)),
+            Entry(", ".join(f"{key}: {value}" for key, value in sorted(run.provenance.items()))),
+        ]
+        for run in runs
+    ]
+    caption = "As the source has them; these runs were not made by this package."
+    return html_tables.table(
+        columns, rows, label=f"Imported runs on {environment}", caption=caption, classes="runs"
+    )
+
+
+def _number(value: float | None, shown: str) -> Entry:
+    return Entry(text.NOTHING if value is None else shown, None if value is None else float(value))
+
+
+def _failures(row: BoardRow) -> Markup:
+    columns = [
+        Column("Run"),
+        Column("Environment"),
+        Column("Seed", number=True),
+        Column("Phase"),
+        Column("Error"),
+        Column("Message"),
+        Column("Submitted by"),
+    ]
+    rows = [
+        [
+            Entry(tag("code", each.run.spec.run_id), each.run.spec.run_id),
+            Entry(named(each.row.env), each.row.env),
+            Entry(str(each.row.seed), float(each.row.seed)),
+            Entry(each.row.phase),
+            Entry(each.row.error_type),
+            Entry(text.message(each.row.message)),
+            Entry(each.submitter or OWN),
+        ]
+        for each in row.failures
+    ]
+    caption = "Failed runs have no score; the tables count them."
+    return html_tables.table(columns, rows, label="Failed runs", caption=caption)
+
+
+def _settings(specs: Sequence[RunSpec]) -> Markup:
+    """Hyper-parameters and further settings, with the values that runs have."""
+    values: dict[str, dict[str, None]] = {}
+    for spec in specs:
+        budget, demos = spec.budget, spec.demos
+        facts: dict[str, object] = {
+            "implementation": spec.implementation,
+            "budget": f"{budget.name} ({budget.amount:,} {budget.unit})",
+            "device": spec.device,
+            "demonstrations": f"{demos.count} of {demos.available} of {demos.repo}, "
+            f"digest {demos.digest[:12]}" if demos else text.NOTHING,
+            "expert": f"{spec.expert.repo}, digest {spec.expert.digest[:12]}"
+            if spec.expert else text.NOTHING,
+            **spec.hyperparameters,
+        }  # fmt: skip
+        for name, value in facts.items():
+            values.setdefault(name, {})[str(value)] = None
+    entries = [
+        part
+        for name, each in values.items()
+        for part in (tag("dt", name), tag("dd", "; ".join(sorted(each))))
+    ]
+    return tag("dl", *entries)

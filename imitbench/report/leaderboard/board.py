@@ -1,0 +1,123 @@
+"""From results to the board: what stands in which table, and in which order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from imitbench.report.leaderboard.external import external_rows
+from imitbench.report.leaderboard.model import (
+    Board,
+    BoardFailure,
+    BoardRow,
+    BoardRun,
+    BoardSection,
+)
+from imitbench.report.leaderboard.names import episodes_folder, page_of
+from imitbench.report.leaderboard.rows import Rows, make_rows
+from imitbench.report.model import ANCHORS, AlgorithmResult, Report, Section
+from imitbench.report.palette import color_numbers
+from imitbench.report.tables import belongs, build_report
+from imitbench.stats.cells import FailurePolicy
+from imitbench.store.records import FailureRow, ScoreRow
+from imitbench.store.results_sources import ResultsFound, ResultsSource
+
+
+def build_board(
+    found: ResultsFound,
+    *,
+    title: str,
+    replicates: int,
+    failed_runs: FailurePolicy = FailurePolicy.COUNT_AS_RANDOM,
+) -> Board:
+    """Builds the board; the same results give the identical one.
+
+    Rows are those of `imitbench.report.tables.build_report`. Ranks are by IQM, and only among
+    algorithms that have runs on every environment of their table. External results, if there are
+    any, stand beside the others, and are neither ranked nor averaged with them.
+
+    Args:
+        found: The results.
+        title: What to call the board.
+        replicates: Bootstrap replicates of each interval.
+        failed_runs: What failed runs count as.
+    """
+    rows = make_rows(found.sources)
+    report = build_report(
+        rows.scores,
+        rows.failures,
+        rows.references,
+        failed_runs=failed_runs,
+        replicates=replicates,
+        episodes=rows.episodes,
+    )
+    numbers: dict[str, int] = defaultdict(int)
+    sections = []
+    for section in report.sections:
+        number = numbers[section.suite]
+        numbers[section.suite] += 1
+        own = _own_rows(section, f"t{number}", rows, report, found.sources)
+        others = external_rows(section, report.method, found.external, anchor=f"t{number}")
+        last = [row for row in own if row.result.role != "method"]
+        contenders = [row for row in own if row.result.role == "method"]
+        sections.append(BoardSection(section, (*contenders, *others, *last)))
+    return Board(title, report.method, found.sources, tuple(sections))
+
+
+def _own_rows(
+    section: Section, anchor: str, rows: Rows, report: Report, sources: Sequence[ResultsSource]
+) -> list[BoardRow]:
+    runs: dict[str, list[BoardRun]] = defaultdict(list)
+    for row in section.runs:
+        runs[row.algo].append(_run(row, rows, sources))
+    failures: dict[str, list[BoardFailure]] = defaultdict(list)
+    for failure in report.failures:
+        here = failure.suite == section.suite and failure.env in section.environments
+        if here and (failure.algo in ANCHORS or belongs(failure, section.group)):
+            failures[failure.algo].append(_failure(failure, rows, sources))
+    colors = color_numbers(report)
+    made = []
+    complete = [result for result in section.algorithms if _covers_all(result)]
+    others = [result for result in section.algorithms if not _covers_all(result)]
+    ranks = {
+        result.algorithm: rank
+        for rank, result in enumerate((r for r in complete if r.role == "method"), start=1)
+    }
+    for result in (*complete, *others):
+        name = result.algorithm
+        has_page = bool(runs[name] or failures[name])
+        whose = dict.fromkeys(run.submitter for run in runs[name])
+        whose |= dict.fromkeys(failure.submitter for failure in failures[name])
+        made.append(
+            BoardRow(
+                rank=ranks.get(name),
+                name=rows.names.get(name, name),
+                kind=result.kind,
+                submitters=tuple(whose),
+                result=result,
+                runs=tuple(runs[name]),
+                failures=tuple(failures[name]),
+                page=page_of(section.suite, name) if has_page else None,
+                anchor=anchor,
+                color=colors.get(name),
+                checked=not any(source.failed for source in sources if source.name in whose),
+            )
+        )
+    return made
+
+
+def _covers_all(result: AlgorithmResult) -> bool:
+    """Whether an algorithm has runs on every environment, and finite scores."""
+    return result.kind == "run" and not result.partial and result.iqm is not None
+
+
+def _run(row: ScoreRow, rows: Rows, sources: Sequence[ResultsSource]) -> BoardRun:
+    entry = rows.entries[row.run_id]
+    name = sources[entry.source].name
+    folder = episodes_folder(name, row.suite)
+    return BoardRun(row, entry.run, name, f"{folder}/{entry.run.spec.run_id}.csv")
+
+
+def _failure(row: FailureRow, rows: Rows, sources: Sequence[ResultsSource]) -> BoardFailure:
+    entry = rows.entries[row.run_id]
+    return BoardFailure(row, entry.run, sources[entry.source].name)

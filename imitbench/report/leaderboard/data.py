@@ -1,0 +1,193 @@
+"""The board as JSON and as CSV, for programs; `docs/leaderboard.md` says what the columns hold."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import Any
+
+from imitbench import __version__
+from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
+from imitbench.report.model import Cell
+from imitbench.stats.intervals import Interval
+
+FORMAT = "imitbench-leaderboard"
+VERSION = 1
+COLUMNS = (
+    "suite", "budget", "n_demos", "source", "rank", "algorithm", "kind", "submitted_by",
+    "score_iqm", "score_iqm_low", "score_iqm_high",
+    "score_mean", "score_mean_low", "score_mean_high",
+    "environments_covered", "environments_total", "seeds_min", "seeds_max", "runs", "failed",
+    "uses_reward", "checked", "env_steps_per_run", "wall_s_per_run", "page",
+)  # fmt: skip
+"""The header line of the CSV file."""
+
+
+def render_json(board: Board) -> str:
+    """Writes everything that the site shows, runs included, as one JSON document."""
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "imitbench": __version__,
+        "title": board.title,
+        "method": {
+            "episodes": board.method.episodes,
+            "replicates": board.method.replicates,
+            "bootstrap_seed": board.method.seed,
+            "level": board.method.level,
+            "failed_runs": board.method.failed_runs.value,
+        },
+        "submissions": [
+            {
+                "name": source.name,
+                "digest": source.digest,
+                "failed_checks": list(source.failed),
+                "runs": sum(run.result is not None for run in source.runs),
+                "failures": sum(run.failure is not None for run in source.runs),
+            }
+            for source in board.sources
+        ],
+        "tables": [_table(part) for part in board.sections],
+    }
+    return json.dumps(_plain(document), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def render_csv(board: Board) -> str:
+    """Writes the rows of all tables as one CSV table with the header `COLUMNS`."""
+    sink = io.StringIO()
+    writer = csv.DictWriter(sink, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for part in board.sections:
+        for row in part.rows:
+            columns = {**_group(part), **_row(row, part)}
+            writer.writerow({name: _field(columns[name]) for name in COLUMNS})
+    return sink.getvalue()
+
+
+def _table(part: BoardSection) -> dict[str, Any]:
+    section = part.section
+    return {
+        **_group(part),
+        "environments": list(section.environments),
+        "references": [row.model_dump(exclude={"suite"}) for row in section.references],
+        "notes": list(section.notes),
+        "rows": [
+            {
+                **_row(row, part),
+                "cells": [_cell(cell) for cell in row.result.cells],
+                "runs": _runs(row),
+                "failures": [
+                    {
+                        "run_id": each.run.spec.run_id,
+                        "submitted_by": each.submitter,
+                        "env": each.row.env,
+                        "seed": each.row.seed,
+                        "phase": each.row.phase,
+                        "error_type": each.row.error_type,
+                        "message": each.row.message,
+                    }
+                    for each in row.failures
+                ],
+            }
+            for row in part.rows
+        ],
+    }
+
+
+def _group(part: BoardSection) -> dict[str, Any]:
+    group = part.section.group
+    return {
+        "suite": part.section.suite,
+        "budget": group.budget,
+        "n_demos": group.n_demos,
+        "source": group.source,
+    }
+
+
+def _row(row: BoardRow, part: BoardSection) -> dict[str, Any]:
+    result = row.result
+    fewest, most = result.seeds
+    names = [row.imported.said] if row.imported else [name or "own runs" for name in row.submitters]
+    return {
+        "rank": row.rank,
+        "algorithm": row.name,
+        "kind": row.kind,
+        "submitted_by": ", ".join(names),
+        **_interval("score_iqm", result.iqm),
+        **_interval("score_mean", result.mean),
+        "environments_covered": len(result.covered),
+        "environments_total": len(part.section.environments),
+        "seeds_min": fewest,
+        "seeds_max": most,
+        "runs": sum(cell.runs for cell in result.cells),
+        "failed": result.failures,
+        "uses_reward": result.uses_reward,
+        "checked": row.checked,
+        "env_steps_per_run": row.env_steps,
+        "wall_s_per_run": row.wall_s,
+        "page": None if row.page is None else f"{row.page}#{row.anchor}",
+    }
+
+
+def _interval(name: str, value: Interval | None) -> dict[str, float | None]:
+    point, low, high = (value.point, value.low, value.high) if value else (None, None, None)
+    return {name: point, f"{name}_low": low, f"{name}_high": high}
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    return {
+        "env": cell.environment,
+        "kind": cell.kind,
+        "seeds": cell.seeds,
+        "runs": cell.runs,
+        "failed": cell.failures,
+        "raw_return_mean": cell.raw_mean,
+        "raw_return_std": cell.raw_std,
+        "score_mean": cell.score,
+        "score_deterministic_mean": cell.score_deterministic,
+        "mean_length": cell.mean_length,
+    }
+
+
+def _runs(row: BoardRow) -> list[dict[str, Any]]:
+    if row.imported is not None:
+        return [run.model_dump(exclude_none=True) for run in row.imported.runs]
+    return [
+        {
+            "run_id": each.run.spec.run_id,
+            "spec_digest": each.run.spec.digest,
+            "submitted_by": each.submitter,
+            "env": each.row.env,
+            "seed": each.row.seed,
+            "raw_return": each.row.raw_return,
+            "score": each.row.score,
+            "score_deterministic": each.row.score_deterministic,
+            "mean_length": each.row.mean_length,
+            "env_steps": each.row.env_steps,
+            "wall_s": each.row.wall_s,
+            "finished_at": each.row.finished_at,
+            "episodes": each.episodes,
+        }
+        for each in row.runs
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: numbers that are none become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _field(value: Any) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return format(value, ".10g") if isinstance(value, float) else str(value)

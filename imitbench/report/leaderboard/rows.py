@@ -1,0 +1,182 @@
+"""Rows of reports out of published runs, so that those of several submitters stay apart."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from imitbench.cards.catalog import load_algorithm
+from imitbench.report.model import ANCHORS
+from imitbench.store.records import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
+from imitbench.store.results_folder import PublishedRun
+from imitbench.store.results_sources import ResultsSource
+from imitbench.store.run_rows import identity_columns
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run, and where it comes from.
+
+    Attributes:
+        source: Place of its source among all.
+        run: The run.
+    """
+
+    source: int
+    run: PublishedRun
+
+
+@dataclass
+class Rows:
+    """What a report is built from.
+
+    Attributes:
+        scores: The newest completed run of every cell and seed of each submitter. Their ids tell
+            the submitters apart, too, and so do their algorithms where needed.
+        failures: Every failed run, likewise.
+        references: References of all of them.
+        entries: The runs, by the id of their row.
+        names: Algorithm as its runs name it, by the name that rows have.
+    """
+
+    scores: list[ScoreRow] = field(default_factory=list)
+    failures: list[FailureRow] = field(default_factory=list)
+    references: list[ReferenceRow] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def episodes(self) -> int | None:
+        """Evaluation episodes of each completed run; `None` if that differs."""
+        shown = (self.entries[row.run_id].run.spec.protocol.episodes for row in self.scores)
+        counts = set(shown)
+        return counts.pop() if len(counts) == 1 else None
+
+
+def make_rows(sources: Sequence[ResultsSource]) -> Rows:
+    """Makes rows of the runs of all submitters.
+
+    An algorithm that several submitters ran on a suite is one contender for each of them. The
+    anchors `random` and `expert` are the same whoever ran them, if it was this package's
+    implementation.
+
+    Args:
+        sources: Results by submitter.
+    """
+    rows = Rows()
+    keys = _keys(sources)
+    references: set[ReferenceRow] = set()
+    for place, source in enumerate(sources):
+        shown = {id(run) for run in _newest(source.runs)}
+        for run in source.runs:
+            outcome = run.result or run.failure
+            assert outcome is not None
+            spec = run.spec
+            run_id = f"{place}-{spec.run_id}"
+            key = keys[place, spec.suite, spec.algo_label, _is_anchor(spec)]
+            columns = {**identity_columns(spec), "run_id": run_id, "algo": key}
+            rows.entries[run_id] = Entry(place, run)
+            rows.names[key] = spec.algo_label
+            references.add(_reference(spec, outcome.references))
+            if run.failure is not None:
+                failure = run.failure
+                rows.failures.append(
+                    FailureRow(
+                        **columns,
+                        phase=failure.phase,
+                        error_type=failure.error_type,
+                        message=failure.message,
+                    )
+                )
+            elif id(run) in shown:
+                rows.scores.append(_score_row(run, columns))
+    rows.references = sorted(references, key=lambda row: (row.suite, row.env, row.version,
+                                                          row.random, row.expert))  # fmt: skip
+    return rows
+
+
+def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
+    result = run.result
+    assert result is not None
+    return ScoreRow.model_validate(
+        {
+            **columns,
+            "raw_return": result.raw_return,
+            "score": _score(result.raw_return, result.references),
+            "score_deterministic": _score(result.deterministic_return, result.references),
+            "termination_rate": result.termination_rate,
+            "mean_length": result.mean_length,
+            "env_steps": result.env_steps,
+            "train_s": result.train_s,
+            "wall_s": result.wall_s,
+            "finished_at": result.finished_at,
+        }
+    )
+
+
+def _score(raw_return: float, references: ReferenceScores) -> float:
+    """As the view `scores` of the database has it; no number where there is no scale."""
+    width = references.expert - references.random
+    return (raw_return - references.random) / width if width else math.nan
+
+
+def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
+    return ReferenceRow(
+        suite=spec.suite,
+        env=spec.environment.id,
+        version=references.version,
+        random=references.random,
+        expert=references.expert,
+    )
+
+
+def _newest(runs: Iterable[PublishedRun]) -> list[PublishedRun]:
+    """As the view `latest` of the database has it."""
+    cells: dict[tuple[object, ...], list[PublishedRun]] = defaultdict(list)
+    for run in runs:
+        if run.result is not None:
+            columns = identity_columns(run.spec)
+            cell = ("suite", "env", "algo", "seed", "budget", "n_demos", "source")
+            cells[tuple(columns[name] for name in cell)].append(run)
+    newest = []
+    for same in cells.values():
+        last = max(run.result.finished_at for run in same if run.result)
+        tied = [run for run in same if run.result and run.result.finished_at == last]
+        newest.append(min(tied, key=lambda run: run.spec.run_id))
+    return newest
+
+
+def _is_anchor(spec: RunSpec) -> bool:
+    """Whether a run is of an anchor, and not of something that has its name."""
+    return spec.implementation == _implementations().get(spec.algo_label)
+
+
+@cache
+def _implementations() -> dict[str, str]:
+    return {name: load_algorithm(name).implementation for name in ANCHORS}
+
+
+def _keys(sources: Sequence[ResultsSource]) -> dict[tuple[int, str, str, bool], str]:
+    """A name for each algorithm of each submitter on a suite; the algorithm's own if it can be."""
+    wanted = sorted(
+        {
+            (place, run.spec.suite, run.spec.algo_label, _is_anchor(run.spec))
+            for place, source in enumerate(sources)
+            for run in source.runs
+        }
+    )
+    shared = Counter((suite, label) for _, suite, label, _ in wanted)
+    keys: dict[tuple[int, str, str, bool], str] = {}
+    taken = {label for _, _, label, _ in wanted}
+    for place, suite, label, anchor in wanted:
+        if anchor or (shared[suite, label] == 1 and label not in ANCHORS):
+            keys[place, suite, label, anchor] = label
+            continue
+        key = f"{label} ({sources[place].name or 'own runs'})"
+        while key in taken:
+            key += "*"
+        keys[place, suite, label, anchor] = key
+    return keys

@@ -1,0 +1,100 @@
+"""Writes the site, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from imitbench.errors import InputError
+from imitbench.report.leaderboard.algorithm_page import pages, render_page
+from imitbench.report.leaderboard.data import render_csv, render_json
+from imitbench.report.leaderboard.index_page import render_index
+from imitbench.report.leaderboard.model import Board
+from imitbench.store.results_folder import episodes_text
+from imitbench.util.folders import is_empty, new_folder
+
+MARK = "leaderboard.json"
+_OURS = {"index.html", MARK, "leaderboard.csv", "algorithms", "episodes", "external"}
+
+
+class _Mark(BaseModel):
+    format: Literal["imitbench-leaderboard"]
+
+
+def check_place(site: Path, results: Path) -> None:
+    """Makes sure that a site may be written to its place, before any work is done.
+
+    Args:
+        site: Folder of the site.
+        results: Where the results lie, which must not lie in the site.
+
+    Raises:
+        InputError: It may not: something else is there.
+    """
+    place, source = site.resolve(), results.resolve()
+    if place == source or place in source.parents:
+        raise InputError(f"--out {site}: the results lie in it; name another folder")
+    if not is_empty(site):
+        _check_old(site)
+
+
+def write_site(board: Board, site: Path, *, results: Path) -> int:
+    """Writes all files of a board.
+
+    Args:
+        board: The board.
+        site: Folder of the site; made anew, or replaced if it is an earlier site.
+        results: Where the results lie, which must not lie in the site.
+
+    Returns:
+        The number of files.
+
+    Raises:
+        InputError: What is there is no site of this package, or it cannot be written.
+    """
+    check_place(site, results)
+    count = 0
+    with new_folder(site, _check_old) as draft:
+        for name, content in _files(board):
+            path = draft / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode("utf-8"))
+            count += 1
+    return count
+
+
+def _files(board: Board) -> Iterator[tuple[str, str]]:
+    yield "index.html", render_index(board)
+    yield MARK, render_json(board)
+    yield "leaderboard.csv", render_csv(board)
+    for page, shown in pages(board).items():
+        yield page, render_page(board, page, shown)
+    written = set()
+    for part in board.sections:
+        for row in part.rows:
+            for each in row.runs:
+                if each.episodes not in written and each.run.episodes is not None:
+                    written.add(each.episodes)
+                    yield each.episodes, episodes_text(each.run.episodes)
+
+
+def _check_old(site: Path) -> None:
+    """Makes sure that nothing but an earlier site is replaced."""
+    name = f"--out {site}"
+    if not site.is_dir():
+        raise InputError(f"{name}: is no folder")
+    try:
+        _Mark.model_validate_json((site / MARK).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise InputError(
+            f"{name}: is not empty, and no leaderboard of this program; name a new folder"
+        ) from error
+    foreign = sorted(path.name for path in site.iterdir() if path.name not in _OURS)
+    if foreign:
+        raise InputError(
+            f"{name}: holds {foreign[0]}, which is not of the leaderboard and would be lost; move "
+            "it away, or name another folder"
+        )

@@ -1,0 +1,403 @@
+"""The leaderboard's files: what they say, that they lead to each other, and what they replace."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from support.published import publish
+from support.shown_results import SKILLS, write_results
+from support.submissions import write_submitted_runs
+
+from imitbench.errors import InputError
+from imitbench.report.leaderboard.board import build_board
+from imitbench.report.leaderboard.data import COLUMNS
+from imitbench.report.leaderboard.names import slug
+from imitbench.report.leaderboard.site import write_site
+from imitbench.stats.cells import FailurePolicy
+from imitbench.store.external import External, ExternalRun, write_external
+from imitbench.store.results_sources import find_results
+
+ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
+EVIL = "<b>evil | co"
+
+
+def build(results, site, **options):
+    external = options.pop("external", False)
+    board = build_board(
+        find_results(results, external=external), title=options.pop("title", "Board"),
+        replicates=options.pop("replicates", 200), **options,
+    )  # fmt: skip
+    write_site(board, site, results=results)
+    return board
+
+
+def import_results(out, name="paper", **changes):
+    runs = [
+        ExternalRun(
+            **{
+                "place": f"{algo}/{env}/{seed}", "status": "completed", "algo": algo, "env": env,
+                "raw_return": raw, "score": score, "seed": seed, "suite": "classic", **changes,
+            }
+        )
+        for algo, env, raw, score in (
+            ("bc", "Pendulum-v1", -150.0, 1.5), ("gail", "seals/CartPole-v0", 490.0, 0.98),
+        )
+        for seed in range(3)
+    ]  # fmt: skip
+    write_external(External("csv", "table.csv", {}, runs), out, name, version="0.1.0")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A results folder of own runs, in which an algorithm and a message are like markup."""
+    out = tmp_path_factory.mktemp("own") / "runs"
+    skills = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
+    failing = (("gail", "Pendulum-v1", 2), *((ODD, "Pendulum-v1", seed) for seed in range(3)))
+    write_results(out, seeds=3, skills=skills, failing=failing, message=ODD)
+    return out
+
+
+@pytest.fixture(scope="module")
+def submissions(tmp_path_factory, runs):
+    """Two submissions that have algorithms in common, and one of them an odd name."""
+    folder = tmp_path_factory.mktemp("results")
+    publish(runs, folder / EVIL)
+    own = tmp_path_factory.mktemp("theirs")
+    write_submitted_runs(own / "runs", env=None, n_demos=10)
+    publish(own / "runs", folder / "theirs")
+    import_results(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, submissions):
+    folder = tmp_path_factory.mktemp("site") / "site"
+    build(submissions, folder, external=True)
+    return folder
+
+
+def files(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes()
+            for p in folder.rglob("*") if p.is_file()}  # fmt: skip
+
+
+def document(site):
+    return json.loads((site / "leaderboard.json").read_text())
+
+
+class Links(HTMLParser):
+    """What a page leads to and what in it can be led to; and all tags and attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.targets, self.ids, self.tags, self.attributes = [], [], Counter(), set()
+        self.text, self.last = [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.last = tag
+        self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+        found = dict(attrs)
+        if tag == "a":
+            self.targets.append(found["href"])
+        if "id" in found:
+            self.ids.append(found["id"])
+
+    def handle_data(self, data):
+        if self.last not in ("style", "script"):
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def parsed(site):
+    return {path: Links(path.read_text()) for path in site.rglob("*.html")}
+
+
+def test_every_link_leads_somewhere(site, parsed):
+    assert len(parsed) > 10
+    seen = 0
+    for path, page in parsed.items():
+        assert len(page.ids) == len(set(page.ids)), path
+        for target in page.targets:
+            place, _, fragment = target.partition("#")
+            there = (path.parent / unquote(place)).resolve() if place else path
+            assert there.is_file(), (path, target)
+            assert site in there.parents
+            if fragment:
+                assert fragment in parsed[there].ids, (path, target)
+            seen += 1
+    assert seen > 200
+
+
+def test_pages_load_nothing_and_their_policy_admits_nothing_else(parsed):
+    for path, page in parsed.items():
+        text = path.read_text()
+        [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+        assert policy.startswith("default-src &#x27;none&#x27;; style-src &#x27;sha256-")
+        assert "src" not in page.attributes
+        assert page.tags["link"] == 1  # an empty icon, so that none is asked for
+        assert not any("//" in target or target.startswith("/") for target in page.targets)
+
+
+def test_every_number_of_a_row_leads_to_its_runs(site, parsed):
+    bc = next(row for table in document(site)["tables"] for row in table["rows"]
+              if row["algorithm"] == "bc" and row["kind"] == "run")  # fmt: skip
+    page, anchor = bc["page"].split("#")
+    index = parsed[site / "index.html"]
+    assert sum(target.startswith(f"{page}#{anchor}") for target in index.targets) >= 6
+    text = " ".join(parsed[site / page].text)
+    for run in bc["runs"]:
+        assert run["run_id"] in text
+        assert run["spec_digest"] in text
+        assert f"{run['raw_return']:.2f}" in text
+        table = (site / run["episodes"]).read_text()
+        values = [float(row["raw_return"]) for row in csv.DictReader(io.StringIO(table))
+                  if row["deterministic"] == "false"]  # fmt: skip
+        assert sum(values) / len(values) == pytest.approx(run["raw_return"], rel=1e-12)
+
+
+def test_foreign_names_stay_text(site, parsed):
+    for path, page in parsed.items():
+        assert not page.tags["img"] + page.tags["b"], path
+        assert page.tags["script"] == 1
+        assert not any(name.startswith("on") for name in page.attributes)
+    index = "".join(parsed[site / "index.html"].text)
+    assert ODD in index
+    assert EVIL in index
+    pages = [page for path, page in parsed.items() if ODD in "".join(page.text)]
+    assert any(EVIL in "".join(page.text) for page in pages)
+    names = [path.relative_to(site).as_posix() for path in site.rglob("*")]
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-./") for name in names)
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path, submissions, site):
+    shutil.copytree(submissions, tmp_path / "moved")
+    build(tmp_path / "moved", tmp_path / "site", external=True)
+    assert files(tmp_path / "site") == files(site)
+    everything = b"".join(files(site).values())
+    assert b"secret-host" not in everything
+    assert str(submissions).encode() not in everything
+
+
+def test_own_runs_and_the_same_ones_published_give_the_same_numbers(tmp_path, runs):
+    build(runs, tmp_path / "own")
+    publish(runs, tmp_path / "submission")
+    build(tmp_path / "submission", tmp_path / "published")
+    one, other = (document(tmp_path / name)["tables"] for name in ("own", "published"))
+    for table, twin in zip(one, other, strict=True):
+        for row, same in zip(table["rows"], twin["rows"], strict=True):
+            apart = {"submitted_by", "runs", "failures", "checked"}
+            assert {**row, **dict.fromkeys(apart)} == {**same, **dict.fromkeys(apart)}
+
+
+def test_ranks_are_by_iqm_among_what_covers_every_environment(site):
+    for table in document(site)["tables"]:
+        rows = table["rows"]
+        ranked = [row for row in rows if row["rank"] is not None]
+        assert [row["rank"] for row in ranked] == list(range(1, len(ranked) + 1))
+        scores = [row["score_iqm"] for row in ranked]
+        assert scores == sorted(scores, reverse=True)
+        for row in rows:
+            complete = row["environments_covered"] == row["environments_total"]
+            own = row["kind"] == "run" and row["algorithm"] not in ("random", "expert")
+            assert (row["rank"] is not None) == (own and complete), row["algorithm"]
+        assert rows[: len(ranked)] == ranked
+
+
+def test_an_environment_with_nothing_but_failed_runs_counts_as_random(tmp_path, submissions, site):
+    build(submissions, tmp_path / "site", failed_runs=FailurePolicy.EXCLUDE)
+    policies, found = [], []
+    for folder in (site, tmp_path / "site"):
+        made = document(folder)
+        policies.append(made["method"]["failed_runs"])
+        [odd] = [r for table in made["tables"] for r in table["rows"] if r["algorithm"] == ODD]
+        found.append((odd["rank"] is None, odd["failed"], odd["environments_covered"]))
+    assert policies == ["count-as-random", "exclude"]
+    assert found == [(False, 3, 3), (True, 3, 2)]
+
+
+def test_one_algorithm_of_two_submitters_is_two_rows(site):
+    [table] = document(site)["tables"]
+    rows = [row for row in table["rows"] if row["kind"] == "run"]
+    found = [(row["algorithm"], row["submitted_by"]) for row in rows]
+    assert {("bc", "theirs"), ("bc", EVIL), ("gail", "theirs"), ("gail", EVIL)} < set(found)
+    assert len(found) == len(set(found))
+    assert len({row["page"] for row in rows}) == len(rows)
+
+
+def test_external_results_are_shown_on_request_only_and_change_no_other_number(
+    tmp_path, submissions, site
+):
+    build(submissions, tmp_path / "site")
+    without, with_ = document(tmp_path / "site"), document(site)
+    shown = [row for table in with_["tables"] for row in table["rows"]]
+    external = [row for row in shown if row["kind"] == "external"]
+    assert {row["algorithm"] for row in external} == {"bc", "gail"}
+    assert all(row["rank"] is None for row in external)
+    assert all(row["submitted_by"] == "paper (csv: table.csv)" for row in external)
+    bc = next(row for row in external if row["algorithm"] == "bc")
+    assert (bc["score_mean"], bc["environments_covered"]) == (1.5, 1)
+    assert bc["environments_total"] == 3
+    assert len(bc["runs"]) == 3
+    others = [row for row in shown if row["kind"] != "external"]
+    assert others == [row for table in without["tables"] for row in table["rows"]]
+    assert "external" not in {path.name for path in (tmp_path / "site").iterdir()}
+    index = (site / "index.html").read_text()
+    assert '<span class="mark">external</span>' in index
+
+
+def test_external_results_of_other_demonstrations_or_suites_stay_out(tmp_path, runs):
+    out = tmp_path / "runs"
+    shutil.copytree(runs, out)
+    import_results(out, "few", n_demos=3)
+    import_results(out, "elsewhere", suite="mujoco")
+    import_results(out, "raw", score=None)
+    board = build(out, tmp_path / "site", external=True)
+    labels = {row.imported.label for part in board.sections for row in part.rows if row.imported}
+    assert labels == {"raw"}
+    raw = next(row for part in board.sections for row in part.rows if row.imported)
+    assert raw.result.iqm is None
+    assert raw.result.cells[0].raw_mean == -150.0
+    page = (tmp_path / "site" / raw.page).read_text()
+    assert "-150.00" in page
+    assert not re.search(r"\bnan\b", " ".join(Links(page).text))
+
+
+def test_the_csv_table_has_a_line_per_row(site):
+    text = (site / "leaderboard.csv").read_text()
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert tuple(lines[0]) == COLUMNS
+    rows = [(table, row) for table in document(site)["tables"] for row in table["rows"]]
+    assert len(lines) == len(rows)
+    for line, (table, row) in zip(lines, rows, strict=True):
+        assert (line["suite"], line["algorithm"]) == (table["suite"], row["algorithm"])
+        for name in ("score_iqm", "score_mean_low"):
+            shown = None if line[name] == "" else float(line[name])
+            assert shown == (None if row[name] is None else pytest.approx(row[name], rel=1e-9))
+
+
+def test_the_columns_are_those_in_the_documents():
+    told = Path(__file__).resolve().parents[2].joinpath("docs/leaderboard.md").read_text()
+    table = told.partition("| column |")[2].partition("\n\n")[0]
+    columns = [line.split("|")[1] for line in table.splitlines()[2:]]
+    assert tuple(re.findall(r"`(\w+)`", " ".join(columns))) == COLUMNS
+
+
+def test_what_a_folder_was_taken_for_is_said(tmp_path, submissions, runs):
+    assert find_results(submissions).taken == "2 submissions"
+    assert find_results(submissions / "theirs").taken == "published results"
+    assert find_results(runs).taken == "a results folder of own runs"
+    with pytest.raises(InputError, match="holds neither published results"):
+        find_results(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        find_results(tmp_path / "missing")
+
+
+def test_the_same_submission_twice_counts_once(tmp_path, submissions):
+    for name in ("a", "b"):
+        shutil.copytree(submissions / "theirs", tmp_path / name)
+    found = find_results(tmp_path)
+    assert [source.name for source in found.sources] == ["a"]
+    assert found.notes == ("left out: b: the very results of a",)
+
+
+def test_a_damaged_submission_is_not_passed_over(tmp_path, submissions):
+    shutil.copytree(submissions / "theirs", tmp_path / "a")
+    path = tmp_path / "a" / "runs" / "classic.jsonl"
+    path.write_text(path.read_text().replace('"seed":0', '"seed":5', 1))
+    with pytest.raises(InputError, match="not what the manifest says"):
+        find_results(tmp_path)
+
+
+def test_the_board_says_whose_runs_are_not_as_the_cards_say(site, parsed, submissions):
+    failed = {each["name"]: each["failed_checks"] for each in document(site)["submissions"]}
+    assert failed["theirs"] == []
+    assert {"suite", "budget", "algorithm"} <= set(failed[EVIL])
+    for row in (row for table in document(site)["tables"] for row in table["rows"]):
+        assert row["checked"] == (EVIL not in row["submitted_by"])
+    text = " ".join(parsed[site / "index.html"].text)
+    assert "checks failed" in text
+    assert "fails values, suite, budget, algorithm" in text
+    assert any("does not pass the checks" in note for note in find_results(submissions).notes)
+
+
+def test_an_algorithm_that_only_has_an_anchors_name_is_no_anchor(tmp_path):
+    write_results(tmp_path / "runs", seeds=2, failing=(),
+                  skills={"random": ((2.0, 0.1),) * 3, "bc": ((0.5, 0.1),) * 3})  # fmt: skip
+    board = build(tmp_path / "runs", tmp_path / "site")
+    [part] = board.sections
+    first = part.rows[0]
+    assert (first.rank, first.name, first.kind) == (1, "random", "run")
+    [anchor] = [row for row in part.rows if row.result.algorithm == "random"]
+    assert anchor.kind == "reference"
+
+
+def test_an_earlier_site_is_replaced_and_nothing_else(tmp_path, runs):
+    site = tmp_path / "site"
+    site.mkdir()
+    build(runs, site)
+    before = files(site)
+    (site / "algorithms" / "old.html").write_text("old")
+    build(runs, site)
+    assert files(site) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+    (site / "CNAME").write_text("example.org")
+    with pytest.raises(InputError, match="holds CNAME"):
+        build(runs, site)
+    (site / "CNAME").unlink()
+    (site / "leaderboard.json").write_text('{"format": "other"}')
+    with pytest.raises(InputError, match="is not empty, and no leaderboard"):
+        build(runs, site)
+    (site / "leaderboard.json").unlink()
+    with pytest.raises(InputError, match="is not empty, and no leaderboard"):
+        build(runs, site)
+    assert set(files(site)) == set(before) - {"leaderboard.json"}
+
+
+def test_results_are_never_overwritten(tmp_path, runs):
+    shutil.copytree(runs, tmp_path / "site" / "runs")
+    for site in (tmp_path / "site", tmp_path / "site" / "runs"):
+        with pytest.raises(InputError, match="the results lie in it"):
+            build(tmp_path / "site" / "runs", site)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError):
+        build(runs, tmp_path / "file")
+
+
+def test_a_site_that_cannot_be_finished_leaves_the_earlier_one(tmp_path, runs, monkeypatch):
+    build(runs, tmp_path / "site")
+    before = files(tmp_path / "site")
+
+    def fails(board):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("imitbench.report.leaderboard.site.render_csv", fails)
+    with pytest.raises(InputError, match="No space left"):
+        build(runs, tmp_path / "site")
+    assert files(tmp_path / "site") == before
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_names_of_files_are_different_for_different_names():
+    names = ["bc", "BC", "b c", "b-c", "<b>c", "é", "..", "", "a" * 100, "bc-12345678", "bc."]
+    slugs = [slug(name) for name in names]
+    assert slugs[0] == "bc"
+    assert len({each.lower() for each in slugs}) == len(names)
+    assert all(each and not each.startswith(".") and len(each) <= 60 for each in slugs)
+
+
+def test_an_empty_board_says_so(tmp_path):
+    out = tmp_path / "runs"
+    write_submitted_runs(out, algorithms=["bc"], seeds=1, failing=())
+    for path in out.rglob("result.json"):
+        path.unlink()
+    build(out, tmp_path / "site")
+    assert "No results" in (tmp_path / "site" / "index.html").read_text()

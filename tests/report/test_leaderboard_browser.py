@@ -1,0 +1,186 @@
+"""The leaderboard in a real Chromium, from files, without a server."""
+
+import pytest
+from support.browser import Watched
+from support.published import publish
+from support.shown_results import SKILLS, write_results
+from support.submissions import write_submitted_runs
+
+from imitbench.report.leaderboard.board import build_board
+from imitbench.report.leaderboard.site import write_site
+from imitbench.store.external import External, ExternalRun, write_external
+from imitbench.store.results_sources import find_results
+
+pytestmark = pytest.mark.browser
+ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
+FIRST, SECOND = "#s0 table.board", "#s1 table.board"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Three submissions in two tables, an import, and a name like markup."""
+    folder = tmp_path_factory.mktemp("board")
+    skills = {**SKILLS, ODD: ((0.5, 0.1), (0.5, 0.1), (0.5, 0.1))}
+    write_results(folder / "a", seeds=3, skills=skills, message=ODD,
+                  failing=(("gail", "Pendulum-v1", 2), (ODD, "Pendulum-v1", 0)))  # fmt: skip
+    write_submitted_runs(folder / "b", env=None, n_demos=10)
+    write_submitted_runs(folder / "c", algorithms=("bc", "random"), env=None, budget="default")
+    for name in "abc":
+        publish(folder / name, folder / "results" / f"team-{name}")
+    runs = [
+        ExternalRun(place=str(seed), status="completed", algo="bc", env="Pendulum-v1",
+                    raw_return=-150.0, score=1.5, seed=seed)
+        for seed in range(3)
+    ]  # fmt: skip
+    write_external(External("csv", "t.csv", {}, runs), folder / "results", "paper", version="0")
+    found = find_results(folder / "results", external=True)
+    board = build_board(found, title="Board", replicates=300)
+    write_site(board, folder / "site", results=folder / "results")
+    return folder / "site"
+
+
+@pytest.fixture
+def opened(chromium, site):
+    """Opens a page; at the end it must have been silent and asked for nothing."""
+    pages = []
+
+    def open_page(name="index.html", **options):
+        pages.append(Watched(chromium, site / name, **options))
+        return pages[-1]
+
+    yield open_page
+    for watched in pages:
+        assert watched.complaints == []
+        assert watched.requests == []
+        watched.page.close()
+
+
+def shown_tables(watched):
+    return watched.page.evaluate(
+        "[...document.querySelectorAll('section.table')].filter((s) => !s.hidden).map((s) => s.id)"
+    )
+
+
+def test_it_opens_whole_and_is_kept_as_a_picture(opened, tmp_path):
+    watched = opened()
+    assert watched.page.title() == "Board"
+    assert shown_tables(watched) == ["s0", "s1"]
+    picture = tmp_path / "leaderboard.png"
+    watched.page.screenshot(path=picture, full_page=True)
+    assert picture.stat().st_size > 50_000
+
+
+def test_choices_leave_the_tables_that_fit(opened):
+    watched = opened()
+    page = watched.page
+    output = page.locator(".filters output")
+
+    def choice(facet):
+        return page.locator(f"select[data-facet={facet}]")
+
+    choice("budget").select_option("default")
+    assert shown_tables(watched) == ["s1"]
+    assert output.inner_text().startswith("1 of 2 tables")
+    choice("demonstrations").select_option("10")
+    assert shown_tables(watched) == []
+    choice("budget").select_option("all")
+    assert shown_tables(watched) == ["s0"]
+    choice("demonstrations").select_option("all")
+    choice("source").select_option("bundled")
+    choice("suite").select_option("classic")
+    assert shown_tables(watched) == ["s0", "s1"]
+    assert page.get_by_role("combobox", name="Budget").count() == 1
+
+
+def test_a_name_leaves_the_rows_that_have_it(opened):
+    watched = opened()
+    field = watched.page.get_by_label("Algorithm", exact=True)
+    field.fill("BC team-b")
+    assert watched.column(FIRST, 1) == ["bc"]
+    assert watched.column(FIRST, 2) == ["team-b"]
+    assert watched.column(SECOND, 1) == []
+    assert "1 of" in watched.page.locator(".filters output").inner_text()
+    field.fill("")
+    assert len(watched.column(SECOND, 1)) >= 3
+
+
+def test_headings_sort_by_mouse_and_by_keyboard(opened):
+    watched = opened()
+    heading = watched.page.locator(f"{FIRST} th", has_text="Rank")
+    ranks = watched.column(FIRST, 0)
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    numbered = [rank for rank in ranks if rank]
+    assert watched.column(FIRST, 0) == numbered[::-1] + [""] * (len(ranks) - len(numbered))
+    heading.locator("button").focus()
+    watched.page.keyboard.press("Enter")
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert watched.column(FIRST, 0) == ranks
+    mean = watched.page.locator(f"{FIRST} th", has_text="Mean score")
+    mean.locator("button").click()
+    shown = [float(text) for text in watched.column(FIRST, 5)]
+    assert shown == sorted(shown, reverse=True)
+
+
+def test_a_number_leads_to_its_runs_and_back(opened):
+    watched = opened()
+    page = watched.page
+    row = page.locator(f"{FIRST} tbody tr").first
+    row.locator("td a").first.click()
+    page.wait_for_url("**/algorithms/**")
+    assert page.locator("h1 .name").inner_text() == "dagger"
+    assert page.locator("table.runs").count() == 3
+    page.locator("table.cells tbody tr").first.locator("a").first.click()
+    assert page.url.endswith("#t0-e0")
+    page.get_by_text("← Board").click()
+    page.wait_for_url("**/index.html")
+    # To follow a link is what one asked for.
+    assert all(request.startswith("file://") for request in watched.requests)
+    watched.requests.clear()
+
+
+def test_external_rows_say_so(opened):
+    watched = opened()
+    row = watched.page.locator(f"{FIRST} tbody tr", has_text="paper")
+    assert row.locator(".mark").all_inner_texts() == ["external", "partial"]
+    assert watched.column(FIRST, 0)[watched.column(FIRST, 2).index("paper (csv: t.csv)")] == ""
+
+
+def background(watched):
+    return watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+def test_colors_follow_the_system_until_someone_chooses(opened):
+    light, dark = opened(color_scheme="light"), opened(color_scheme="dark")
+    assert background(light) != background(dark)
+    dark.page.get_by_label("Theme").select_option("light")
+    assert background(dark) == background(light)
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_narrow_screens_scroll_tables_and_not_the_page(opened, site, width):
+    pages = ["index.html", *(p.relative_to(site).as_posix() for p in site.glob("*/*/gail*.html"))]
+    assert len(pages) == 3
+    for name in pages:
+        watched = opened(name, width=width)
+        assert watched.overflow() == 0
+        box = watched.page.locator(".scroll").first
+        assert box.evaluate("(box) => box.clientWidth") <= width
+
+
+def test_names_like_markup_stay_text_on_every_page(opened, site):
+    watched = opened()
+    assert f"{ODD}checks failed" in watched.column(FIRST, 1)
+    assert watched.page.locator("img").count() == 0
+    watched.page.close()
+    odd = [path for path in site.glob("algorithms/*/*.html") if "img-src" in path.name]
+    assert len(odd) == 1
+    page = opened(odd[0].relative_to(site).as_posix())
+    assert page.page.locator("h1 .name").inner_text() == ODD
+    assert ODD in page.page.locator("main").inner_text()
+    assert page.page.locator("img").count() == 0
+
+
+def test_every_page_opens_without_a_complaint(opened, site):
+    for path in sorted(site.rglob("*.html")):
+        opened(path.relative_to(site).as_posix())

@@ -1,0 +1,45 @@
+"""Published results, and edits of them."""
+
+import json
+
+from imitbench.store.records import canonical_digest
+from imitbench.store.results_folder import read_runs, text_digest, write_results
+
+
+def publish(out, folder):
+    """Writes the runs of a results folder as `imitbench results push` does."""
+    write_results(read_runs(out).runs, folder, version="0.1.0", command="imitbench results push")
+    return folder
+
+
+def sign(folder):
+    """Makes the manifest agree with its files again, as whoever edits on purpose does."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"] = {
+        name: text_digest((folder / name).read_text()) if (folder / name).is_file() else digest
+        for name, digest in manifest["files"].items()
+    }
+    manifest["digest"] = canonical_digest(
+        {key: value for key, value in manifest.items() if key != "digest"}
+    )
+    path.write_text(json.dumps(manifest))
+
+
+def change(folder, name, old, new, *, signed=True):
+    """Alters a file; with `signed`, the manifest agrees with it."""
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1))
+    if signed:
+        sign(folder)
+
+
+def edit_line(folder, name, number, edit):
+    """Alters one line of a file of runs by `edit(document)`, and signs."""
+    lines = (folder / name).read_text().splitlines()
+    document = json.loads(lines[number])
+    edit(document)
+    lines[number] = json.dumps(document)
+    (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    sign(folder)

@@ -1,0 +1,88 @@
+"""Results folders whose runs are as the bundled cards say, but for their made-up episodes."""
+
+import numpy as np
+
+from imitbench.bench.plan import make_plan
+from imitbench.bench.spec import Settings, reference_scores
+from imitbench.store.records import RunFailure, RunResult
+from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.store.run_scores import recompute
+from support.results import PROVENANCE
+
+LEVELS = {"bc": 0.8, "gail": 0.5, "random": 0.0, "expert": 1.0}
+"""Typical score by algorithm."""
+
+
+def write_submitted_runs(
+    out,
+    algorithms=("bc", "gail", "random"),
+    env="Pendulum-v1",
+    seeds=3,
+    failing=(("gail", "Pendulum-v1", 1),),
+    message="the loss is nan",
+    **settings,
+):
+    """Writes run directories.
+
+    Args:
+        out: Results folder.
+        algorithms: Names of bundled algorithms.
+        env: Glob over the environments of suite `classic`.
+        seeds: How many seeds each has.
+        failing: Algorithm, environment and seed of runs that fail, with this message.
+        message: What they say.
+        **settings: Further ones of the plan.
+    """
+    plan = make_plan(
+        algorithms=list(algorithms),
+        suite="classic",
+        environment=env,
+        seeds=range(seeds),
+        settings=Settings(**{"budget": "quick"} | settings),
+    )
+    for number, spec in enumerate(plan):
+        references = reference_scores(plan.suite, spec.environment.id, "bundled")
+        directory = RunDirectory.of(out, spec)
+        directory.begin(spec)
+        if (spec.algo, spec.environment.id, spec.seed) in failing:
+            directory.fail(_failure(spec, references, message))
+            continue
+        rng = np.random.default_rng([number, spec.seed])
+        count, width = spec.protocol.episodes, references.expert - references.random
+        level = references.random + width * (LEVELS[spec.algo] + 0.02 * rng.normal())
+        steps = plan.environments[spec.environment.id].max_episode_steps
+        episodes = EpisodeTable(
+            returns=level + 0.1 * width * rng.normal(size=2 * count),
+            lengths=np.full(2 * count, steps),
+            terminated=np.zeros(2 * count, bool),
+            deterministic=np.arange(2 * count) >= count,
+        )
+        directory.write_episodes(episodes)
+        directory.finish(_result(spec, references, episodes))
+
+
+def _failure(spec, references, message):
+    return RunFailure(
+        run_id=spec.run_id,
+        phase="train",
+        error_type="FloatingPointError",
+        message=message,
+        traceback="Traceback",
+        failed_at="2026-01-01T00:00:02.000+00:00",
+        references=references,
+        provenance=PROVENANCE,
+    )
+
+
+def _result(spec, references, episodes):
+    return RunResult(
+        run_id=spec.run_id,
+        **recompute(episodes),
+        env_steps=spec.budget.amount if spec.budget.unit == "env_steps" else 0,
+        train_s=1.0,
+        wall_s=2.0 + spec.seed,
+        started_at="2026-01-01T00:00:00.000+00:00",
+        finished_at="2026-01-01T00:00:02.000+00:00",
+        references=references,
+        provenance=PROVENANCE,
+    )
