@@ -52,7 +52,7 @@ def test_it_learns_what_the_expert_does(tmp_path):
     assert (actions == (obs[:, 0] < 0)).mean() > 0.95
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_it_beats_cloning_one_episode_by_a_margin(tmp_path, seed):
     """Pendulum: a clone of one episode drifts off to where it has seen nothing."""
     expert = load_policy(find_expert("sac-Pendulum-v1"))

@@ -70,6 +70,7 @@ def test_dqn_learns_to_balance_a_pole(make, cartpole):
     pytest.fail(f"{score(algorithm, 'CartPole-v1')} after 30,000 steps")
 
 
+@pytest.mark.slow
 def test_sac_learns_to_swing_up_a_pendulum(make, pendulum):
     algorithm = make(
         "Pendulum-v1", pendulum, sb3.SAC, learning_rate=1e-3, learning_starts=200,

@@ -63,7 +63,7 @@ def directory_of(out, plan, seed):
     return RunDirectory.of(out, spec)
 
 
-@pytest.mark.parametrize("pack", [1, 4])
+@pytest.mark.parametrize("pack", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_only_the_run_at_work_is_lost(tmp_path, plan_of, sweep_with, pack):
     outcome = sweep_with(plan_of(seeds=range(4)), f"if seed == 1: {KILL}", pack=pack)
     assert (outcome.done, outcome.left) == (3, 0)
@@ -115,7 +115,10 @@ def test_a_failure_is_tried_again_and_its_log_is_kept(tmp_path, plan_of, sweep_w
     assert not directory.failure_is_on_record
 
 
-@pytest.mark.parametrize("misfortune", ["raise RuntimeError('bad luck')", KILL])
+@pytest.mark.parametrize(
+    "misfortune",
+    ["raise RuntimeError('bad luck')", pytest.param(KILL, marks=pytest.mark.slow)],
+)
 def test_the_last_attempt_decides(tmp_path, plan_of, sweep_with, misfortune):
     plan = plan_of(seeds=[0, 1])
     outcome = sweep_with(plan, f"if seed == 0: {misfortune}", retries=2, pack=2)
@@ -125,6 +128,7 @@ def test_the_last_attempt_decides(tmp_path, plan_of, sweep_with, misfortune):
     assert directory.log.read_text().count("in training") == 3
 
 
+@pytest.mark.slow
 def test_a_death_is_tried_again(plan_of, sweep_with):
     outcome = sweep_with(plan_of(seeds=[0, 1]), f"if attempt == 1: {KILL}", retries=1, pack=2)
     assert (outcome.done, outcome.failed) == (2, [])
@@ -158,10 +162,11 @@ def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
     assert "raise --timeout: the same command goes on" in failure.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hang",
     [
-        pytest.param("time.sleep(60)", id="python", marks=pytest.mark.slow),
+        pytest.param("time.sleep(60)", id="python"),
         pytest.param("ctypes.PyDLL(None).sleep(60)", id="c"),
     ],
 )

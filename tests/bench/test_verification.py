@@ -77,6 +77,7 @@ def test_behavioral_cloning_resumes_bit_for_bit(verify):
     assert counts["learning curve"] == "20 points"
 
 
+@pytest.mark.slow
 def test_a_forgotten_optimizer_is_told(verify):
     found = verify("ForgetsOptimizer", batches=2)
     assert [(each.offer, each.kind) for each in found.interruptions] == [(1, "stopped")]

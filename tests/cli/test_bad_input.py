@@ -93,6 +93,7 @@ def test_failed_runs_are_named_with_exit_code_1(imitbench, source):
     assert "InputError" in report.out
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_nothing_is_half_written(imitbench, tmp_path):
     out = tmp_path / "small"
     arguments = (

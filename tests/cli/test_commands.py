@@ -221,6 +221,7 @@ def test_experts_eval_measures_a_bundled_expert(imitbench):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_expert_is_trained_and_its_demonstrations_are_collected(imitbench, tmp_path):
     trained = imitbench(
         "experts", "train", "--suite", "classic", "--env", "seals/CartPole-v0",

@@ -98,6 +98,7 @@ def test_a_measurement_that_does_not_agree_warns(imitbench, expert):
     assert answer.err.startswith("warning: published 480.00 ± 3.00 (results.json): does not agree")
 
 
+@pytest.mark.slow
 def test_the_other_kind_of_policy_is_not_compared(imitbench, expert):
     expert(480.0)
     answer = imitbench(*EVAL, "--stochastic")

@@ -39,7 +39,7 @@ def check_all(records, least):
 @pytest.mark.parametrize(
     ("work", "error", "mode", "first", "step"),
     [
-        ("worker", "EIO", "once", 1, 15),
+        pytest.param("worker", "EIO", "once", 1, 15, marks=pytest.mark.slow),
         ("sweep", "ENOSPC", "stays", 4, 36),
         ("collection", "EIO", "once", 2, 8),
     ],

@@ -14,6 +14,7 @@ def cartpole(hub, shared_dir):
     return hub
 
 
+@pytest.mark.slow
 def test_a_repository_is_converted_and_named_on_the_card(imitbench, cartpole, tmp_path):
     answer = imitbench("experts", "convert", REPOSITORY, "out")
     assert answer.code == 0, answer.err

@@ -98,6 +98,7 @@ def test_killed_collectors_lose_nothing_and_double_nothing(tmp_path, specs):
     assert not list(out.glob(f".{database.DATABASE_FILE}.*"))
 
 
+@pytest.mark.slow
 def test_readers_and_collectors_at_once_see_whole_results(tmp_path, specs):
     out = tmp_path
     write_results(out, specs[:100])
