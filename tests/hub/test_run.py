@@ -16,13 +16,13 @@ CARTPOLE = "HumanCompatibleAI/ppo-seals-CartPole-v0"
 PENDULUM = "HumanCompatibleAI/ppo-Pendulum-v1"
 
 
+TIMES = ("train_s", "wall_s", "finished_at")
+
+
 def numbers(answer):
     assert answer.code == 0, answer.err
     scores = json.loads(answer.out)["scores"]
-    return [
-        {name: value for name, value in row.items() if name not in ("wall_s", "finished_at")}
-        for row in scores
-    ]
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in scores]
 
 
 def run(imitbench, out, *more, **variables):
