@@ -148,7 +148,7 @@ def _contest(
     sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
     policy = options.policy or FailurePolicy.COUNT_AS_RANDOM
     decided = _verdicts(algorithm, sides, policy, options)
-    if options.policy is None:
+    if options.policy is None and any(run.score is None for runs in sides.values() for run in runs):
         otherwise = _verdicts(algorithm, sides, FailurePolicy.EXCLUDE, options)
         decided = [both(one, other) for one, other in zip(decided, otherwise, strict=True)]
     return Contest(

@@ -86,14 +86,11 @@ def environment_rows(contest: Contest, verdict: Verdict) -> list[tuple[str, ...]
 def _environment_row(
     contest: Contest, verdict: Verdict, found: EnvironmentVerdict
 ) -> tuple[str, ...]:
-    raw = [
-        text.raw(contest.raw_means.get((name, found.environment)))
-        for name in (verdict.first, verdict.second)
-    ]
+    sides = [(name, found.environment) for name in (verdict.first, verdict.second)]
+    raw = [text.raw(contest.raw_means.get(side)) for side in sides]
     counts = [
-        f"{count}{f' ({failed} failed)' if failed else ''}"
-        for name, count in zip((verdict.first, verdict.second), found.runs, strict=True)
-        if (failed := contest.failures.get((name, found.environment), 0)) or True
+        _count(runs, contest.failures.get(side, 0))
+        for side, runs in zip(sides, found.runs, strict=True)
     ]
     return (
         text.one_line(found.environment),
@@ -106,6 +103,10 @@ def _environment_row(
         _more(found.seeds) if found.decision == "undecided" else "",
         *raw,
     )
+
+
+def _count(runs: int, failed: int) -> str:
+    return f"{runs} ({failed} failed)" if failed else str(runs)
 
 
 def method(options: Options) -> str:

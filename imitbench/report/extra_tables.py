@@ -55,7 +55,7 @@ def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
 
 
 def costs(results: Sequence[AlgorithmResult]) -> ExtraTable:
-    """What algorithms cost, and what they score for it, dearest performance first."""
+    """What algorithms cost, and what they score for it."""
     trained = [each for each in results if each.cost is not None and each.mean is not None]
     trained = [each for each in trained if each.role == "method"]
     return ExtraTable(
