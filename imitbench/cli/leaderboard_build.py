@@ -35,7 +35,7 @@ def build_site(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make a leaderboard: static pages, and the same as JSON and CSV.
+    """Make a leaderboard: static pages, and the same as JSON, CSV and Markdown.
 
     The pages need no server and no network. The same results give the same files, byte by byte.
     An earlier site in the folder is replaced.

@@ -33,8 +33,8 @@ def render_markdown(report: Report) -> str:
         blocks.append(text.EMPTY)
     for section in report.sections:
         blocks += _section(section, report)
-    for table in report.extra:
-        blocks += [f"## {escape(table.title)}", *_extra(table)]
+    for extra in report.extra:
+        blocks += [f"## {escape(extra.title)}", *_extra(extra)]
     if report.failures:
         blocks += ["## Failed runs", _failures(report.failures)]
     return "\n\n".join(blocks) + "\n"
@@ -63,8 +63,8 @@ def _section(section: Section, report: Report) -> list[str]:
         _cells(section),
         f"Raw return: mean ± sample standard deviation over seeds. {text.ENDINGS} {caption}",
     ]
-    for table in section.extra:
-        blocks += [f"### {escape(table.title)}", *_extra(table)]
+    for extra in section.extra:
+        blocks += [f"### {escape(extra.title)}", *_extra(extra)]
     if section.measured:
         blocks += ["### Further measurements", _measured(section), _meanings(section)]
     if section.references:
@@ -87,7 +87,7 @@ def _aggregates(section: Section) -> str:
         )
         for result in section.algorithms
     ]
-    return _table(header, rows, names=1)
+    return table(header, rows, names=1)
 
 
 def _cells(section: Section) -> str:
@@ -107,7 +107,7 @@ def _cells(section: Section) -> str:
         for position in range(len(section.environments))
         for result in section.algorithms
     ]
-    return _table(header, rows, names=2)
+    return table(header, rows, names=2)
 
 
 def _cell(result: AlgorithmResult, cell: Cell) -> tuple[str, ...]:
@@ -129,11 +129,11 @@ def _label(result: AlgorithmResult, is_reference: bool) -> str:
     return f"{name} (reference)" if is_reference else name
 
 
-def _extra(table: ExtraTable) -> list[str]:
-    rows = [[escape(entry.shown) for entry in row] for row in table.rows]
+def _extra(extra: ExtraTable) -> list[str]:
+    rows = [[escape(entry.shown) for entry in row] for row in extra.rows]
     return [
-        _table([escape(each) for each in table.columns], rows, table.names),
-        escape(table.caption),
+        table([escape(each) for each in extra.columns], rows, extra.names),
+        escape(extra.caption),
     ]
 
 
@@ -149,7 +149,7 @@ def _measured(section: Section) -> str:
         )
         for measured in section.measured
     ]
-    return _table(header, rows, names=3)
+    return table(header, rows, names=3)
 
 
 def _meanings(section: Section) -> str:
@@ -164,7 +164,7 @@ def _references(section: Section) -> str:
         (escape(row.env), escape(row.version), text.raw(row.random), text.raw(row.expert))
         for row in section.references
     ]
-    return _table(header, rows, names=2)
+    return table(header, rows, names=2)
 
 
 def _failures(failures: Sequence[FailureRow]) -> str:
@@ -174,10 +174,10 @@ def _failures(failures: Sequence[FailureRow]) -> str:
         message = text.message(row.message)
         values = (row.suite, row.env, row.algo, str(row.seed), row.phase, row.error_type, message)
         rows.append(tuple(escape(value) for value in (*values, row.run_id)))
-    return _table(header, rows, names=len(header))
+    return table(header, rows, names=len(header))
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> str:
     """A table whose first `names` columns hold words and the others numbers."""
     rule = ["---"] * names + ["---:"] * (len(header) - names)
     return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])

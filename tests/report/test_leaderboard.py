@@ -20,6 +20,7 @@ from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data import COLUMNS
 from imitbench.report.leaderboard.names import slug
 from imitbench.report.leaderboard.site import write_site
+from imitbench.report.text import score
 from imitbench.stats.cells import FailurePolicy
 from imitbench.store.external import External, ExternalRun, write_external
 from imitbench.store.results_sources import find_results
@@ -401,3 +402,34 @@ def test_an_empty_board_says_so(tmp_path):
         path.unlink()
     build(out, tmp_path / "site")
     assert "No results" in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_the_markdown_has_every_row_and_cell_and_keeps_foreign_names_text(site):
+    text = (site / "leaderboard.md").read_text(encoding="utf-8")
+    document = json.loads((site / "leaderboard.json").read_text())
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert len(tables) == 2 * len(document["tables"])
+    pairs = zip(document["tables"], tables[::2], tables[1::2], strict=True)
+    for said, overall, single in pairs:
+        assert len(overall) == len(single) == 2 + len(said["rows"])
+        for row, line, cells in zip(said["rows"], overall[2:], single[2:], strict=True):
+            assert row["score_iqm"] is None or score(row["score_iqm"]) in line
+            for cell in row["cells"]:
+                if cell["score_mean"] is not None:
+                    assert f"({score(cell['score_mean'])})" in cells
+    assert "<img" not in text
+    assert "<b>" not in text
+
+
+def test_imported_means_have_neither_seeds_nor_intervals(tmp_path, runs):
+    shutil.copytree(runs, tmp_path / "runs")
+    rows = [
+        ExternalRun(place=env, status="completed", algo="paper", env=env, score=0.5)
+        for env in ("Pendulum-v1", "seals/CartPole-v0")
+    ]
+    write_external(External("csv", "t.csv", {}, rows), tmp_path / "runs", "means", version="0.1.0")
+    build(tmp_path / "runs", tmp_path / "site", external=True)
+    lines = (tmp_path / "site" / "leaderboard.md").read_text().splitlines()
+    [shown, _] = [line for line in lines if line.startswith(("|  | paper", "| paper"))]
+    assert "| 0.500 | 0.500 |" in shown
+    assert "| not told |" in shown

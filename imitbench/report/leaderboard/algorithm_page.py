@@ -9,14 +9,13 @@ from imitbench.report import html_tables, text
 from imitbench.report.html_provenance import origin, provenance_table
 from imitbench.report.html_shell import document, fact, theme_picker
 from imitbench.report.html_tables import Column, Entry, finite
+from imitbench.report.leaderboard import words
 from imitbench.report.leaderboard.index_page import (
-    OWN,
     SCRIPTS,
     STYLES,
     footer,
     interval,
     row_name,
-    whose,
 )
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
 from imitbench.report.markup import Markup, join, named, tag
@@ -77,7 +76,7 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
         tag(
             "ul",
             tag("li", f"suite {part.section.suite}"),
-            tag("li", whose(first)),
+            tag("li", words.whose(first)),
             fact(completed, "completed run"),
             fact(failed, "failed run", bad=bool(failed)),
             class_="facts",
@@ -238,7 +237,7 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
         ),
         Entry(tag("a", f"imitbench {version}", href=f"#{came}"), version),
         Entry(shown.finished_at[:16].replace("T", " "), shown.finished_at),
-        Entry(each.submitter or OWN),
+        Entry(each.submitter or words.OWN),
         Entry(tag("code", spec.digest, class_="digest"), spec.digest),
     ]
 
@@ -296,7 +295,7 @@ def _failures(row: BoardRow) -> Markup:
             Entry(each.row.phase),
             Entry(each.row.error_type),
             Entry(text.message(each.row.message)),
-            Entry(each.submitter or OWN),
+            Entry(each.submitter or words.OWN),
         ]
         for each in row.failures
     ]

@@ -9,6 +9,7 @@ from imitbench.report import html_tables, text
 from imitbench.report.html_charts import Scale, axis, strip
 from imitbench.report.html_shell import document, fact, theme_picker
 from imitbench.report.html_tables import Column, Entry
+from imitbench.report.leaderboard import words
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import Report
@@ -17,7 +18,6 @@ from imitbench.store.results_sources import ResultsSource
 
 STYLES = ("report.css", "board.css")
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "board.js")
-OWN = "own runs"
 
 
 def render_index(board: Board) -> str:
@@ -48,13 +48,6 @@ def footer(board: Board) -> Markup:
     return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
 
 
-def whose(row: BoardRow) -> str:
-    """Who submitted a row, or where else it comes from."""
-    if row.imported is not None:
-        return row.imported.said
-    return ", ".join(name or OWN for name in row.submitters) or "the suite"
-
-
 def row_name(row: BoardRow) -> Markup:
     """An algorithm's name with a spot of its color, and what there is to know about it."""
     name = named(row.name, "spotted", "" if row.color is None else f"c{row.color}")
@@ -75,8 +68,9 @@ def interval(value: Interval | None, row: BoardRow) -> Markup | str:
     """A point estimate, strong, with its interval."""
     if value is None:
         return text.NOTHING
-    point, _, ends = text.interval(value, row.result).partition(" ")
-    return join(tag("strong", point), " ", tag("span", ends, class_="ends"))
+    point, _, ends = words.interval(value, row).partition(" ")
+    strong = tag("strong", point)
+    return join(strong, " ", tag("span", ends, class_="ends")) if ends else strong
 
 
 def _header(board: Board) -> Markup:
@@ -101,6 +95,7 @@ def _header(board: Board) -> Markup:
     files = [
         tag("a", "JSON", href="leaderboard.json"),
         tag("a", "CSV", href="leaderboard.csv"),
+        tag("a", "Markdown", href="leaderboard.md"),
         tag("a", "Submissions", href="#submissions"),
     ]
     return tag(
@@ -211,7 +206,7 @@ def _row(row: BoardRow, part: BoardSection, scale: Scale) -> list[Entry]:
     return [
         Entry("" if row.rank is None else str(row.rank), _key(row.rank)),
         Entry(row_name(row), row.name),
-        Entry(named(whose(row)), whose(row)),
+        Entry(named(words.whose(row)), words.whose(row)),
         Entry(strip(result.iqm, result.mean, scale, row.name, row.color)),
         Entry(linked(interval(result.iqm, row)), _point(result.iqm)),
         Entry(linked(text.score(mean)), mean),
@@ -220,7 +215,7 @@ def _row(row: BoardRow, part: BoardSection, scale: Scale) -> list[Entry]:
             float(len(result.covered)),
         ),
         Entry(
-            linked(text.seeds(result), "-runs") if is_run else text.NOTHING,
+            linked(words.seeds(row), "-runs") if is_run else text.NOTHING,
             float(result.seeds[0]) if is_run else None,
         ),
         Entry(linked(count, "-failures") if failed else count, float(failed)),
@@ -261,7 +256,7 @@ def _submissions(board: Board) -> Markup:
         failed = len(source.runs) - done
         rows.append(
             [
-                Entry(named(source.name or OWN), source.name or OWN),
+                Entry(named(source.name or words.OWN), source.name or words.OWN),
                 Entry(str(done), float(done)),
                 Entry(str(failed), float(failed)),
                 Entry(*_checks(source)),

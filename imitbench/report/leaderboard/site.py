@@ -12,12 +12,21 @@ from imitbench.errors import InputError
 from imitbench.report.leaderboard.algorithm_page import pages, render_page
 from imitbench.report.leaderboard.data import render_csv, render_json
 from imitbench.report.leaderboard.index_page import render_index
+from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.model import Board
 from imitbench.store.results_folder import episodes_text
 from imitbench.util.folders import is_empty, new_folder
 
 MARK = "leaderboard.json"
-_OURS = {"index.html", MARK, "leaderboard.csv", "algorithms", "episodes", "external"}
+_OURS = {
+    "index.html",
+    MARK,
+    "leaderboard.csv",
+    "leaderboard.md",
+    "algorithms",
+    "episodes",
+    "external",
+}
 
 
 class _Mark(BaseModel):
@@ -70,6 +79,7 @@ def _files(board: Board) -> Iterator[tuple[str, str]]:
     yield "index.html", render_index(board)
     yield MARK, render_json(board)
     yield "leaderboard.csv", render_csv(board)
+    yield "leaderboard.md", render_markdown(board)
     for page, shown in pages(board).items():
         yield page, render_page(board, page, shown)
     written = set()

@@ -1,0 +1,74 @@
+"""The board as Markdown: its tables, to be read where there is no browser, or put into a paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from imitbench.report import text
+from imitbench.report.leaderboard import words
+from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
+from imitbench.report.markdown import escape, table
+from imitbench.report.model import Cell, Report
+
+_OVERALL = (
+    "Rank", "Algorithm", "Submitted by", "IQM score", "Mean score", "Environments", "Seeds",
+    "Failed runs",
+)  # fmt: skip
+
+
+def render_markdown(board: Board) -> str:
+    """Writes every table of a board twice: over all environments, and by environment.
+
+    Args:
+        board: What to say.
+
+    Returns:
+        GitHub-flavoured Markdown, ending in a newline, in which foreign names stay text.
+    """
+    blocks = [f"# {escape(board.title)}"]
+    if not board.sections:
+        blocks.append(text.EMPTY)
+    for part in board.sections:
+        blocks += render_section(part, board)
+    return "\n\n".join(blocks) + "\n"
+
+
+def render_section(part: BoardSection, board: Board) -> list[str]:
+    """The blocks of one section of a board, its heading first."""
+    section = part.section
+    conditions = escape(text.conditions(section, Report(board.method, (), ())))
+    overall = [_overall(row, part) for row in part.rows]
+    single = [(_name(row), *(_cell(cell, row) for cell in row.result.cells)) for row in part.rows]
+    environments = [escape(env) for env in section.environments]
+    return [
+        f"## {escape(section.title)}",
+        table(_OVERALL, overall, names=3),
+        f"Seeds are per environment. {conditions}",
+        table(("Algorithm", *environments), single, names=1),
+        "Mean return (mean score) of each environment.",
+    ]
+
+
+def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
+    result = row.result
+    return (
+        "" if row.rank is None else str(row.rank),
+        _name(row),
+        escape(words.whose(row)),
+        words.interval(result.iqm, row),
+        text.score(None if result.mean is None else result.mean.point),
+        f"{len(result.covered)} of {len(part.section.environments)}",
+        words.seeds(row),
+        str(result.failures),
+    )
+
+
+def _name(row: BoardRow) -> str:
+    name = escape(text.label(replace(row.result, algorithm=row.name)))
+    return name if row.kind in ("run", "missing") else f"{name} ({row.kind})"
+
+
+def _cell(cell: Cell, row: BoardRow) -> str:
+    if cell.raw_mean is None and cell.score is None:
+        return text.NOTHING if row.kind != "missing" else text.raw_spread(cell)
+    return f"{text.raw(cell.raw_mean)} ({text.score(cell.score)})"
