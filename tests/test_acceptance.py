@@ -141,3 +141,22 @@ def test_a_killed_training_goes_on_from_its_checkpoint_with_the_same_numbers(tmp
     [log] = killed.glob("runs/*/*/*/*/log.txt")
     assert "resumed after" in log.read_text()
     assert not list(killed.glob("runs/*/*/*/*/checkpoint"))
+
+
+def test_the_sentence_by_which_this_project_is_known_needs_no_network(tmp_path):
+    command = [sys.executable, "-m", "imitbench"]
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    asked = "run --algo airl --suite seals --seeds 1 --budget quick --jobs 2 --json --quiet"
+    done = subprocess.run(
+        [*command, *asked.split()], cwd=tmp_path, env=offline, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["done"], document["failed"]) == (5, [])
+    assert len({row["env"] for row in document["scores"]}) == 5
+    report = subprocess.run(
+        [*command, "report"], cwd=tmp_path, env=offline, capture_output=True, text=True
+    )
+    assert report.returncode == 0, report.stderr
+    assert "airl" in report.stdout
+    assert "5 of 5" in report.stdout

@@ -6,6 +6,7 @@ import math
 
 from imitbench.report.model import AlgorithmResult, Cell, Measured, Report, Section
 from imitbench.stats.bootstrap import Interval
+from imitbench.util import text_line
 
 NOTHING = "n/a"
 EMPTY = (
@@ -22,7 +23,7 @@ MESSAGE_LENGTH = 300
 
 def one_line(text: str) -> str:
     """Makes foreign text safe to print: one line, without control or formatting characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text_line.one_line(text, None)
 
 
 def message(text: str) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 
-def one_line(text: object, limit: int = 160) -> str:
+def one_line(text: object, limit: int | None = 160) -> str:
     """Shortens text to one printable line.
 
     Args:
         text: Anything, such as an error of another library or a name out of a file.
-        limit: Most characters to keep.
+        limit: Most characters to keep; `None` for all.
 
     Returns:
         The text on one line: control characters, with which a file could write on the
         terminal, become spaces, and what is too long ends in `…`.
     """
-    whole = str(text)[: 8 * limit]
+    whole = str(text) if limit is None else str(text)[: 8 * limit]
     line = " ".join("".join(c if c.isprintable() else " " for c in whole).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
