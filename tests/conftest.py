@@ -1,9 +1,21 @@
 """Fixtures that any test may ask for."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_litter(tmp_path_factory):
+    """Temporary folders of the library, its workers' too, go where pytest clears up."""
+    folder = str(tmp_path_factory.mktemp("t"))
+    patch = pytest.MonkeyPatch()
+    patch.setenv("TMPDIR", folder)
+    patch.setattr(tempfile, "tempdir", folder)
+    yield
+    patch.undo()
 
 
 @pytest.fixture(scope="session")
