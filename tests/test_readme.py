@@ -1,4 +1,4 @@
-"""The README is a promise: every command in it runs, and so does its Python."""
+"""The README is a promise: every command in it, and in pages like it, runs; so does its Python."""
 
 import os
 import shlex
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from support.hub import serve_hub
-from support.readme import ROOT, blocks, commands
+from support.readme import PAGES, README, ROOT, blocks, commands
 
 from imitbench.cards.catalog import load_suite, suite_directory
 
@@ -17,11 +17,6 @@ def test_commands_of_make_are_run_by_continuous_integration():
     made = [command for command in commands() if command.startswith("make ")]
     assert made == ["make quickstart", "make test"]
     assert all(f"\n{command}\n" in script for command in made)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("readme")
 
 
 @pytest.fixture(scope="module")
@@ -36,25 +31,57 @@ def surroundings(tmp_path_factory):
         yield {**os.environ, **hub.environment(tmp_path_factory.mktemp("home"))}
 
 
+class Reader:
+    """Somebody who types the commands of a page, one after the other, in one folder."""
+
+    def __init__(self, page, folder, environment):
+        self.commands = runnable(page)
+        self.folder = folder
+        self.environment = environment
+        self.typed = 0
+
+    def type_up_to(self, place):
+        """Types what comes before a place, which another process may have had to do, and it."""
+        done = None
+        while self.typed <= place:
+            program, *arguments = shlex.split(self.commands[self.typed])
+            assert program == "imitbench"
+            done = subprocess.run(
+                [sys.executable, "-m", "imitbench", *arguments],
+                cwd=self.folder,
+                capture_output=True,
+                text=True,
+                env=self.environment,
+            )
+            self.typed += 1
+        return done
+
+
+def runnable(page):
+    return [each for each in commands(page) if not each.startswith(("make ", "slurm/"))]
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory, surroundings):
+    return {page: Reader(page, tmp_path_factory.mktemp("page"), surroundings) for page in PAGES}
+
+
 @pytest.mark.parametrize(
-    "command", [each for each in commands() if not each.startswith(("make ", "slurm/"))]
+    ("page", "place"),
+    [
+        pytest.param(page, place, id=f"{page}-{command}")
+        for page in PAGES
+        for place, command in enumerate(runnable(page))
+    ],
 )
-def test_commands_run_in_the_order_of_the_readme(folder, surroundings, command):
-    program, *arguments = shlex.split(command)
-    assert program == "imitbench"
-    done = subprocess.run(
-        [sys.executable, "-m", "imitbench", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=surroundings,
-    )
+def test_commands_run_in_the_order_of_their_page(readers, page, place):
+    done = readers[page].type_up_to(place)
     assert done.returncode == 0, done.stderr
     assert done.stdout or done.stderr
 
 
 def test_the_example_of_the_library_runs(tmp_path):
-    [program] = blocks("python")
+    [program] = blocks(README, "python")
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,

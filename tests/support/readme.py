@@ -1,18 +1,20 @@
-"""The commands and programs that the README shows."""
+"""The commands and programs that the README and pages like it show."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
+README = "README.md"
+PAGES = (README, "docs/commands.md", "docs/hub.md")
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(page, language):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def commands():
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
+def commands(page=README):
+    lines = [line for block in blocks(page, "bash") for line in block.splitlines()]
     return [line for line in (re.sub(r"\s+#.*", "", line).strip() for line in lines) if line]
 
 
