@@ -1,4 +1,4 @@
-"""The results that this repository publishes: valid, and the only source of what is said of them."""
+"""The results that this repository publishes: valid, and the source of all that is said of them."""
 
 import os
 from pathlib import Path
