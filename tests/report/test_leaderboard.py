@@ -408,15 +408,18 @@ def test_the_markdown_has_every_row_and_cell_and_keeps_foreign_names_text(site):
     text = (site / "leaderboard.md").read_text(encoding="utf-8")
     document = json.loads((site / "leaderboard.json").read_text())
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    assert len(tables) == 2 * len(document["tables"])
-    pairs = zip(document["tables"], tables[::2], tables[1::2], strict=True)
-    for said, overall, single in pairs:
+    assert len(tables) == 3 * len(document["tables"])
+    triples = zip(document["tables"], tables[::3], tables[1::3], tables[2::3], strict=True)
+    for said, overall, single, quiet in triples:
         assert len(overall) == len(single) == 2 + len(said["rows"])
         for row, line, cells in zip(said["rows"], overall[2:], single[2:], strict=True):
             assert row["score_iqm"] is None or score(row["score_iqm"]) in line
             for cell in row["cells"]:
                 if cell["score_mean"] is not None:
                     assert f"({score(cell['score_mean'])})" in cells
+                noiseless = cell["score_deterministic_mean"]
+                if noiseless is not None and row["kind"] == "run":
+                    assert any(score(noiseless) in each for each in quiet[2:])
     assert "<img" not in text
     assert "<b>" not in text
 
@@ -430,6 +433,6 @@ def test_imported_means_have_neither_seeds_nor_intervals(tmp_path, runs):
     write_external(External("csv", "t.csv", {}, rows), tmp_path / "runs", "means", version="0.1.0")
     build(tmp_path / "runs", tmp_path / "site", external=True)
     lines = (tmp_path / "site" / "leaderboard.md").read_text().splitlines()
-    [shown, _] = [line for line in lines if line.startswith(("|  | paper", "| paper"))]
+    [shown, *_] = [line for line in lines if line.startswith(("|  | paper", "| paper"))]
     assert "| 0.500 | 0.500 |" in shown
     assert "| not told |" in shown

@@ -17,7 +17,7 @@ _OVERALL = (
 
 
 def render_markdown(board: Board) -> str:
-    """Writes every table of a board twice: over all environments, and by environment.
+    """Writes every table of a board over all environments and by environment.
 
     Args:
         board: What to say.
@@ -39,6 +39,12 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     conditions = escape(text.conditions(section, Report(board.method, (), ())))
     overall = [_overall(row, part) for row in part.rows]
     single = [(_name(row), *(_cell(cell, row) for cell in row.result.cells)) for row in part.rows]
+    quiet = [
+        (_name(row), *(text.score(cell.score_deterministic) for cell in row.result.cells))
+        for row in part.rows
+        if any(cell.score_deterministic is not None for cell in row.result.cells)
+        and row.kind != "reference"
+    ]
     environments = [escape(env) for env in section.environments]
     return [
         f"## {escape(section.title)}",
@@ -46,6 +52,16 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
         f"Seeds are per environment. {conditions}",
         table(("Algorithm", *environments), single, names=1),
         "Mean return (mean score) of each environment.",
+        *_deterministic(quiet, environments),
+    ]
+
+
+def _deterministic(rows: list[tuple[str, ...]], environments: list[str]) -> list[str]:
+    if not rows:
+        return []
+    return [
+        table(("Algorithm", *environments), rows, names=1),
+        "Mean score of the same policies taking their most likely actions.",
     ]
 
 
