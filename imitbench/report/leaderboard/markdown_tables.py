@@ -42,8 +42,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     quiet = [
         (_name(row), *(text.score(cell.score_deterministic) for cell in row.result.cells))
         for row in part.rows
-        if any(cell.score_deterministic is not None for cell in row.result.cells)
-        and row.kind != "reference"
+        if row.kind == "run"
     ]
     environments = [escape(env) for env in section.environments]
     return [
