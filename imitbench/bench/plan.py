@@ -256,12 +256,12 @@ def _tuned(
             f"--config {settings.config}: must be default, tuned, or a file such as tuned.yaml; "
             f"{path} is none"
         )
-    tuned = read_tuned(path)
+    file = read_tuned(path)
     for card in cards:
-        if card.name == tuned.algorithm:
-            return {card.name: resolve_tuned(path, tuned, card)}
+        if card.name == file.algorithm:
+            return {card.name: resolve_tuned(path, file, card)}
     raise InputError(
-        f"--config {settings.config}: holds values of {tuned.algorithm}, and not of {names}"
+        f"--config {settings.config}: holds values of {file.algorithm}, and not of {names}"
     )
 
 

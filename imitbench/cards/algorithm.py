@@ -96,9 +96,10 @@ class Hyperparameter(Card):
             raise ValueError(f"search: a {self.type} has no range; list its choices")
         if space.step is not None and self.type != "int":
             raise ValueError(f"search: step goes with int only, not with {self.type}")
-        named = {"low": space.low, "high": space.high} if space.choices is None else {}
-        named |= {f"choices.{place}": each for place, each in enumerate(space.choices or [])}
-        for where, value in named.items():
+        ends: list[tuple[str, Scalar]] = [("low", space.low), ("high", space.high)]
+        listed = enumerate(space.choices or ())
+        named = [(f"choices.{place}", each) for place, each in listed]
+        for where, value in named or ends:
             try:
                 self.check(value)
             except ValueError as error:

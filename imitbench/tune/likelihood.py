@@ -41,9 +41,10 @@ def mean_log_likelihood(policy: BasePolicy, demos: Sequence[TrajectoryWithRew]) 
     found = []
     for start in range(0, len(transitions), _BATCH):
         part = transitions[start : start + _BATCH]
-        observations, _ = policy.obs_to_tensor(part.obs)
+        # A dictionary in this library's own wrapping is one of plain arrays inside.
+        plain = part.obs if isinstance(part.obs, np.ndarray) else dict(part.obs.items())
         with th.no_grad():
-            found.append(_log_probability(policy, observations, part.acts))
+            found.append(_log_probability(policy, policy.obs_to_tensor(plain)[0], part.acts))
     return float(th.cat(found).double().mean())
 
 
@@ -57,11 +58,13 @@ def _of_table(policy: TabularPolicy, demo: TrajectoryWithRew) -> npt.NDArray[np.
 
 
 def _log_probability(
-    policy: BasePolicy, observations: th.Tensor, actions: npt.NDArray[np.generic]
+    policy: BasePolicy,
+    observations: th.Tensor | dict[str, th.Tensor],
+    actions: npt.NDArray[np.generic],
 ) -> th.Tensor:
     if isinstance(policy, ActorCriticPolicy):
         taken = th.as_tensor(actions, device=policy.device)
-        return policy.evaluate_actions(observations, taken)[1]  # type: ignore[arg-type]
+        return policy.evaluate_actions(observations, taken)[1]
     if isinstance(policy, SACPolicy):
         scaled = th.as_tensor(policy.scale_action(actions), device=policy.device)
         mean, log_std, kwargs = policy.actor.get_action_dist_params(observations)
