@@ -69,8 +69,3 @@ class TuneObserver:
     def _say(self, message: str) -> None:
         if not self._quiet:
             note(message)
-
-
-def make_observer(request: TuneRequest, root: Path, *, quiet: bool) -> TuneObserver:
-    """The way in which a tuning's progress is shown."""
-    return TuneObserver(request, root, quiet=quiet)

@@ -63,10 +63,10 @@ def _log_probability(
     actions: npt.NDArray[np.generic],
 ) -> th.Tensor:
     if isinstance(policy, ActorCriticPolicy):
-        taken = th.as_tensor(actions, device=policy.device)
+        taken = th.as_tensor(np.array(actions), device=policy.device)
         return policy.evaluate_actions(observations, taken)[1]
     if isinstance(policy, SACPolicy):
-        scaled = th.as_tensor(policy.scale_action(actions), device=policy.device)
+        scaled = th.as_tensor(policy.scale_action(np.array(actions)), device=policy.device)
         mean, log_std, kwargs = policy.actor.get_action_dist_params(observations)
         distribution = policy.actor.action_dist.proba_distribution(mean, log_std, **kwargs)
         return distribution.log_prob(scaled.float())
