@@ -42,11 +42,9 @@ HeldOutSeeds = Annotated[
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the proposals.")]
 Points = Annotated[
     int,
-    typer.Option("--points", min=1, help="Parts of the budget, after each of which to measure."),
+    typer.Option("--points", min=1, help="Parts of the budget; each is measured."),
 ]
-Prune = Annotated[
-    bool, typer.Option("--prune/--no-prune", help="Give up what is below the median.")
-]
+Prune = Annotated[bool, typer.Option("--prune/--no-prune", help="Give up what does badly.")]
 Storage = Annotated[
     Literal["auto", "sqlite", "journal"],
     typer.Option("--storage", help="File of the study; auto: journal with slurm, else sqlite."),

@@ -9,8 +9,6 @@ from imitbench.executors.inline import InlineExecutor
 from imitbench.tune.request import TuneRequest
 from imitbench.tune.tuning import WORKER, check, tune
 
-pytest.importorskip("optuna")
-
 
 @pytest.fixture
 def make_request():
@@ -37,7 +35,7 @@ class Notes:
         self.told = []
 
     def __getattr__(self, name):
-        return lambda *arguments, **named: self.told.append((name, *arguments))
+        return lambda *arguments: self.told.append((name, *arguments))
 
     def of(self, name):
         return [rest for kind, *rest in self.told if kind == name]

@@ -1,8 +1,7 @@
 """A study proposes the same trials however often it is interrupted, and each of them once."""
 
+import optuna
 import pytest
-
-optuna = pytest.importorskip("optuna")
 
 from imitbench.tune.reporter import Reporter, TrialPrunedError, reporting
 from imitbench.tune.search_space import distributions

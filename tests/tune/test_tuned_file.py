@@ -116,10 +116,8 @@ def test_runs_take_their_values_from_a_file(found, make_request, tmp_path):
     assert run.environment.id == "Pendulum-v1"
     assert run.algo_label == "bc[tuned]"
     assert run.hyperparameters["learning_rate"] == 2.5e-05
-    assert {pair.env for pair in made.not_applicable} == {
-        "seals/CartPole-v0",
-        "seals/MountainCar-v0",
-    }
+    assert len(made.not_applicable) == 2
+    assert all("no tuned values" in pair.why for pair in made.not_applicable)
     with pytest.raises(InputError, match="holds values of bc, and not of random"):
         plan("random")
     with pytest.raises(InputError, match="must be default, tuned, or a file"):
