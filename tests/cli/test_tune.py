@@ -1,4 +1,4 @@
-"""`imitbench tune` as it is typed: what it refuses, shows and writes, and that it survives kills."""
+"""`imitbench tune` as it is typed: what it refuses and writes, and that it survives kills."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_written(
 
 
 def test_without_optuna_the_extra_is_named(here, monkeypatch):
-    monkeypatch.setattr(dependency, "find_spec", lambda name: None)
+    monkeypatch.setattr(dependency, "find_spec", lambda _: None)
     code, _, err = here("tune", "--algo", "bc")
     assert (code, err) == (2, "error: tuning needs Optuna: pip install 'imitbench[tune]'\n")
 
