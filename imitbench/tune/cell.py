@@ -12,7 +12,7 @@ import numpy as np
 
 from imitbench.bench import artifacts
 from imitbench.bench.job import JOBS_FOLDER
-from imitbench.bench.spec import make_spec, reference_scores
+from imitbench.bench.spec import reference_scores
 from imitbench.cards.algorithm import Scalar
 from imitbench.errors import InputError
 from imitbench.store.records import ReferenceScores, RunSpec
@@ -65,16 +65,11 @@ def check_cell(request: TuneRequest, env_id: str, root: Path) -> None:
         InputError: The objective cannot be had there, or the study was begun otherwise.
     """
     environment = request.plan.environments[env_id]
-    spec = _spec(request, env_id, request.defaults, request.search_seeds[0])
+    spec = request.spec(env_id, request.defaults, request.search_seeds[0])
     why = request.goal.refusal(request.algorithm, environment, spec)
     if why is not None:
         raise InputError(f"--objective {request.objective}: {env_id}: {why}")
     StudySettings.of(request, env_id).check(cell_folder(root, env_id))
-
-
-def _spec(request: TuneRequest, env_id: str, values: Mapping[str, Scalar], seed: int) -> RunSpec:
-    plan, every = request.plan, {**request.base, **values}
-    return make_spec(plan.suite, env_id, request.algorithm, every, seed, plan.settings)
 
 
 class Cell:
@@ -250,7 +245,7 @@ class Cell:
 
     def _end_contest(self) -> None:
         standings = [self._standing(each) for each in self._finalists]
-        self.contest = judge(standings, self.env_id)
+        self.contest = judge(standings, self.env_id, trials=len(self._study.trials))
         atomic_write_text(self.folder / CONTEST_FILE, self.contest.model_dump_json(indent=1) + "\n")
         self._observer.judged(self.env_id, self.contest)
 
@@ -274,7 +269,7 @@ class Cell:
         return [self._spec(trial.values, seed) for seed in self._request.search_seeds]
 
     def _spec(self, values: Mapping[str, Scalar], seed: int) -> RunSpec:
-        return _spec(self._request, self.env_id, values, seed)
+        return self._request.spec(self.env_id, values, seed)
 
     def _job(self, out: Path, specs: list[RunSpec], trial: TrialAddress | None) -> TrialJob:
         request, settings = self._request, self._request.plan.settings

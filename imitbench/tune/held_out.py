@@ -68,9 +68,11 @@ class Contest(Record):
 
     Attributes:
         standings: The default first, then the others, the best first.
+        trials: Number of trials that they were chosen from.
     """
 
     standings: list[Standing]
+    trials: int
 
     @property
     def default(self) -> Standing:
@@ -106,12 +108,13 @@ def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) 
     return chosen
 
 
-def judge(standings: Sequence[Standing], env_id: str) -> Contest:
+def judge(standings: Sequence[Standing], env_id: str, *, trials: int) -> Contest:
     """Decides whether the others beat the default.
 
     Args:
         standings: The default first.
         env_id: The environment.
+        trials: Number of trials that they were chosen from.
 
     Returns:
         The contest, the others ordered by their means.
@@ -129,7 +132,7 @@ def judge(standings: Sequence[Standing], env_id: str) -> Contest:
             each.candidate.trial: verdict for each, verdict in zip(comparable, told, strict=True)
         }
     judged = [_judged(each, found.get(each.candidate.trial)) for each in others]
-    return Contest(standings=[default, *judged])
+    return Contest(standings=[default, *judged], trials=trials)
 
 
 def _judged(standing: Standing, verdict: Verdict | None) -> Standing:

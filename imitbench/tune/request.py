@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -10,10 +11,11 @@ from pydantic import ValidationError
 
 from imitbench.bench.job import CHECKPOINT_S
 from imitbench.bench.plan import Plan
+from imitbench.bench.spec import make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.search import Search
 from imitbench.errors import InputError
-from imitbench.store.records import Record
+from imitbench.store.records import Record, RunSpec
 from imitbench.tune.objectives import OBJECTIVES, Objective, ObjectiveName
 from imitbench.tune.search_space import searched
 from imitbench.tune.storage import StorageKind
@@ -92,6 +94,15 @@ class TuneRequest:
         card, overrides = self.plan.algorithms[0]
         return card.resolve(overrides)
 
+    def spec(self, env_id: str, values: Mapping[str, Scalar], seed: int) -> RunSpec:
+        """A run with some hyper-parameters of its own.
+
+        Raises:
+            InputError: An expert or demonstrations are missing.
+        """
+        plan, every = self.plan, {**self.base, **values}
+        return make_spec(plan.suite, env_id, self.algorithm, every, seed, plan.settings)
+
     @property
     def defaults(self) -> dict[str, Scalar]:
         """The card's values of what is searched."""
@@ -107,7 +118,12 @@ def default_name(algo: str, suite: str, objective: str, budget: str) -> str:
 
 
 class StudySettings(Record):
-    """What all trials of a study have in common (`study.json`)."""
+    """What all trials of a study have in common (`study.json`).
+
+    Attributes:
+        first_run: Identity of the first run of the first trial: it changes with whatever a run's
+            numbers depend on, such as the content of demonstrations or the code of a plug-in.
+    """
 
     schema_version: Literal[1] = 1
     algo: str
@@ -127,6 +143,7 @@ class StudySettings(Record):
     storage: StorageKind
     space: dict[str, Search]
     values: dict[str, Scalar]
+    first_run: str
 
     @classmethod
     def of(cls, request: TuneRequest, env_id: str) -> StudySettings:
@@ -150,6 +167,7 @@ class StudySettings(Record):
             storage=request.storage,
             space=request.space,
             values=request.base,
+            first_run=request.spec(env_id, {}, request.search_seeds[0]).run_id,
         )
 
     @classmethod
@@ -179,8 +197,8 @@ class StudySettings(Record):
             was, now = getattr(before, name), getattr(self, name)
             if was != now:
                 raise InputError(
-                    f"{folder}: this study was begun with another {name.replace('_', ' ')}"
-                    f"{_short(was, now)}; give another --name, or delete the folder to start again"
+                    f"{folder}: this study was begun with {_difference(name, was, now)}; give "
+                    "another --name, or delete the folder to start again"
                 )
 
     def write(self, folder: Path) -> None:
@@ -188,7 +206,8 @@ class StudySettings(Record):
         atomic_write_text(folder / _SETTINGS_FILE, self.model_dump_json(indent=1) + "\n")
 
 
-def _short(was: object, now: object) -> str:
-    if isinstance(was, dict) or isinstance(now, dict):
-        return ""
-    return f" ({was}, not {now})"
+def _difference(name: str, was: object, now: object) -> str:
+    if name == "first_run":
+        return "other demonstrations, another expert, environment or code of the method"
+    told = "" if isinstance(was, dict) else f" ({was}, not {now})"
+    return f"another {name.replace('_', ' ')}{told}"

@@ -121,7 +121,8 @@ class TrialStudy:
         seed = derive_seed(self._seed, f"trial {number}")
         with _without_warnings():
             study = optuna.create_study(
-                direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed)
+                direction="maximize",
+                sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
             )
             study.add_trials(self._study.get_trials(deepcopy=False))
             return study.ask(self._space).params

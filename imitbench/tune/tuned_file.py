@@ -42,7 +42,7 @@ def tuned_values(request: TuneRequest, contest: Contest) -> TunedValues | None:
             uses_reward=request.goal.uses_reward,
             budget=settings.budget,
             n_demos=settings.n_demos,
-            trials=request.trials,
+            trials=contest.trials,
             search_seeds=list(request.search_seeds),
             held_out_seeds=list(request.held_out_seeds),
             sampler_seed=request.seed,

@@ -1,4 +1,4 @@
-"""A tuning on a real cluster: trials are tasks, and who is killed while they run takes them over."""
+"""A tuning on a real cluster: trials are tasks, which outlive the command and are taken over."""
 
 import json
 import subprocess
@@ -33,4 +33,4 @@ def test_a_tuning_whose_command_is_killed_takes_its_tasks_over(cluster, profile,
     folder = tmp_path / "runs" / ".tuning" / "bc-classic-quick"
     assert (folder / "Pendulum-v1" / "study.journal").is_file()
     assert len(list(folder.glob(".slurm/*/submission.json"))) == 3 + 2
-    assert not cluster.queue()
+    wait_for(lambda: not cluster.queue(), "the queue to become empty")

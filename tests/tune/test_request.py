@@ -47,6 +47,7 @@ def test_names_tell_tunings_apart():
         ({"points": 4}, r"another points \(2, not 4\)"),
         ({"storage": "journal"}, r"another storage"),
         ({"plan": small_plan(budget="full")}, r"another budget \(quick, not full\)"),
+        ({"plan": small_plan(n_demos=3)}, r"another n demos \(2, not 3\)"),
         ({"plan": small_plan(overrides={"batch_size": "16"})}, "another space"),
     ],
 )
@@ -72,3 +73,10 @@ def test_an_environment_that_does_not_fit_is_told(make_request, tmp_path):
     request = make_request(plan=small_plan("mce_irl", "classic", "Pendulum-v1"))
     with pytest.raises(InputError, match="mce_irl on Pendulum-v1"):
         check(request, tmp_path)
+
+
+def test_a_study_does_not_go_on_with_other_contents(make_request, tmp_path):
+    settings = StudySettings.of(make_request(), "Pendulum-v1")
+    settings.model_copy(update={"first_run": "0" * 12}).write(tmp_path / "Pendulum-v1")
+    with pytest.raises(InputError, match="begun with other demonstrations, another expert"):
+        check(make_request(), tmp_path)

@@ -27,7 +27,7 @@ def contest(values, tuned=BETTER, default=WORSE):
         candidate = Candidate(trial=number, values=values)
         return Standing(candidate=candidate, scores=scores, returns=scores)
 
-    return judge([standing(0, default, {}), standing(3, tuned, values)], "Pendulum-v1")
+    return judge([standing(0, default, {}), standing(3, tuned, values)], "Pendulum-v1", trials=9)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_values_come_with_their_provenance(found, make_request, tmp_path):
     assert tuning["uses_reward"] is True
     assert tuning["verdict"] == "better"
     assert (tuning["tuned"]["runs"], tuning["default"]["runs"]) == (BETTER, WORSE)
-    assert (tuning["trials"], tuning["search_seeds"]) == (2, [100])
+    assert (tuning["trials"], tuning["search_seeds"]) == (9, [100])
     assert tuning["held_out_seeds"] == [200, 201]
     resolved = resolve_tuned(path, read_tuned(path), card)["Pendulum-v1"]
     assert resolved == {**card.resolve({}), **values["values"]}
@@ -96,7 +96,7 @@ def test_a_folder_is_no_file(make_request, tmp_path):
 
 
 def test_what_does_not_win_has_no_values_unless_there_is_a_winner(make_request):
-    assert tuned_values(make_request(), judge(contest({}).standings[:1], "E")) is None
+    assert tuned_values(make_request(), judge(contest({}).standings[:1], "E", trials=9)) is None
     undecided = tuned_values(make_request(), contest({"batch_size": 32}, BETTER, BETTER))
     assert undecided.tuning.verdict == "not better"
 

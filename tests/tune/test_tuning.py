@@ -100,6 +100,22 @@ def test_two_processes_do_not_tune_in_one_place(make_request, run_tuning, tmp_pa
 
 
 @pytest.mark.slow
+def test_the_same_values_are_not_trained_twice(make_request, run_tuning, tmp_path):
+    card = make_request().algorithm
+    fixed = {
+        name: str(value).lower()
+        for name, value in card.resolve({}).items()
+        if name != "normalize_observations"
+    }
+    request = make_request(plan=small_plan(overrides=fixed), trials=6)
+    run_tuning(request, tmp_path)
+    [study] = read_studies(tmp_path)
+    assert [each.state for each in study.trials] == ["complete"] * 6
+    assert len({each.value for each in study.trials}) == 2
+    assert len(list((tmp_path / ENV / "search").iterdir())) == 2
+
+
+@pytest.mark.slow
 def test_failing_trials_are_told_and_do_not_end_the_search(make_request, run_tuning, tmp_path):
     # Rounds of more steps than the budget has cannot be trained; the default ones fit.
     plan = small_plan("density", "classic", ENV)
