@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from imitbench.bench import provenance
@@ -16,7 +17,7 @@ from imitbench.store.run_dir import RunDirectory, RunStatus, State
 _LOG_TAIL = 4000  # characters
 
 
-def after_death(path: Path, detail: str) -> bool:
+def after_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.read) -> bool:
     """Puts the death of a worker on record, in the directory of the run that it was at.
 
     Every call uses up an attempt or a run, so that a job comes to an end whatever its runs do.
@@ -24,6 +25,7 @@ def after_death(path: Path, detail: str) -> bool:
     Args:
         path: The worker's job file.
         detail: How it died (first line), and its last words.
+        read: Reads the job file.
 
     Returns:
         Whether runs of the job remain to be done.
@@ -32,7 +34,7 @@ def after_death(path: Path, detail: str) -> bool:
         InputError: The job file or the results folder cannot be read or written.
         OSError: The file system refused.
     """
-    job = Job.read(path)
+    job = read(path)
     for spec in _suspects(job):
         directory = RunDirectory.of(Path(job.out), spec)
         with directory.claim(wait=False) as claimed:

@@ -17,7 +17,7 @@ from imitbench.cards.catalog import (
 )
 from imitbench.cards.fit import mismatch
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
-from imitbench.cards.tuned import load_tuned
+from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock
 from imitbench.hub.suite_sources import (
@@ -153,7 +153,7 @@ def make_plan(
         algorithms=resolved,
         seeds=seeds,
         settings=settings,
-        tuned=_tuned(cards) if settings.config == "tuned" else {},
+        tuned=_tuned(cards, settings),
     )
 
 
@@ -238,13 +238,31 @@ def _named(names: Sequence[str], suite: SuiteCard) -> list[AlgorithmCard]:
     return [card for card in cards if card.role != "control" or card.name in wanted]
 
 
-def _tuned(cards: list[AlgorithmCard]) -> dict[str, Mapping[str, dict[str, Scalar]]]:
+def _tuned(
+    cards: list[AlgorithmCard], settings: Settings
+) -> dict[str, Mapping[str, dict[str, Scalar]]]:
     """Tuned values of the algorithms that have any; those without keep their defaults."""
-    found = {card.name: tuned for card in cards if (tuned := load_tuned(card)) is not None}
-    if not found:
-        names = ", ".join(card.name for card in cards)
-        raise InputError(f"--config tuned: there are no tuned values of {names}; leave it out")
-    return found
+    if settings.config == "default":
+        return {}
+    names = ", ".join(card.name for card in cards)
+    if settings.config == "tuned":
+        found = {card.name: tuned for card in cards if (tuned := load_tuned(card)) is not None}
+        if not found:
+            raise InputError(f"--config tuned: there are no tuned values of {names}; leave it out")
+        return found
+    path = settings.folder / settings.config
+    if not path.is_file():
+        raise InputError(
+            f"--config {settings.config}: must be default, tuned, or a file such as tuned.yaml; "
+            f"{path} is none"
+        )
+    file = read_tuned(path)
+    for card in cards:
+        if card.name == file.algorithm:
+            return {card.name: resolve_tuned(path, file, card)}
+    raise InputError(
+        f"--config {settings.config}: holds values of {file.algorithm}, and not of {names}"
+    )
 
 
 def _with_overrides(

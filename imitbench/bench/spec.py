@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from imitbench.bench import artifacts
 from imitbench.bench.devices import DeviceClass
@@ -24,8 +23,6 @@ from imitbench.store.records import (
     variant_label,
 )
 
-ConfigName = Literal["default", "tuned"]
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -37,16 +34,16 @@ class Settings:
         n_demos: Trajectories to use; `None` for all.
         overrides: Hyper-parameters as text, `name` or `algorithm.name`.
         config: `tuned` for hyper-parameters of each environment's own, where an algorithm has
-            such, `default` for those on its card.
+            such, `default` for those on its card; or a file with tuned ones of an algorithm.
         device: Class of the processor, on which numbers depend.
-        folder: Where a relative path in `source` starts.
+        folder: Where a relative path in `source` or `config` starts.
     """
 
     source: str = "bundled"
     budget: BudgetName = "default"
     n_demos: int | None = None
     overrides: dict[str, str] = field(default_factory=dict)
-    config: ConfigName = "default"
+    config: str = "default"
     device: DeviceClass = "cpu"
     folder: Path = Path()
 

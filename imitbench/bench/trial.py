@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,20 +22,15 @@ from pydantic import Field
 from imitbench.bench.checkpoint import generator_states
 from imitbench.bench.comparison import differences
 from imitbench.bench.job import Job
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learner import Callback, Checkpoint, Learner, no_checkpoint
 from imitbench.bench.stopping import RunStoppedError, noted_stop
 from imitbench.bench.worker import make_learner, run_job
+from imitbench.bench.wrapped_learner import WrappedLearner
 from imitbench.executors.base import STOPPED
 from imitbench.store.records import Budget, Record
 from imitbench.util.files import atomic_write_text
 from imitbench.util.state_file import save_state
 from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
-    from imitbench.data.types import TrajectoryWithRew
-    from imitbench.rewards.base import RewardNet
 
 SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL}
 _MOST_NAMES = 20
@@ -93,7 +88,7 @@ def state_file(notes: Path, offer: int | Literal["end"]) -> Path:
     return notes / f"{offer}.kept"
 
 
-class WatchedLearner(Learner):
+class WatchedLearner(WrappedLearner):
     """A learner whose offers of checkpoints are counted.
 
     Args:
@@ -102,58 +97,32 @@ class WatchedLearner(Learner):
     """
 
     def __init__(self, learner: Learner, orders: Orders) -> None:
-        self._learner = learner
+        super().__init__(learner)
         self._orders = orders
         self._notes = Path(orders.notes)
         self._offers = 0
         self._kept: list[int] = []
         self._rng = np.random.default_rng(orders.seed)
 
-    def setup(
-        self,
-        task: Task,
-        demos: Sequence[TrajectoryWithRew],
-        rng: np.random.Generator,
-        device: str,
-    ) -> None:
-        """Sets the learner up."""
-        self._learner.setup(task, demos, rng, device)
-
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
         """Trains, is interrupted where that was ordered, and otherwise keeps the final state."""
-        env_steps = self._learner.train(budget, callback, lambda: self._offered(checkpoint))
+        env_steps = self.learner.train(budget, callback, lambda: self._offered(checkpoint))
         self._keep("end")
         report = TrialReport(offers=self._offers, kept=sorted(self._kept))
         atomic_write_text(self._notes / "trained.json", report.model_dump_json())
         return env_steps
 
-    def policy(self) -> BasePolicy:
-        """The learner's policy."""
-        return self._learner.policy()
-
-    def reward(self) -> RewardNet | None:
-        """The learner's reward."""
-        return self._learner.reward()
-
-    def measures(self) -> dict[str, float]:
-        """The learner's measures."""
-        return self._learner.measures()
-
-    def transfer_policy(self) -> BasePolicy | None:
-        """The learner's policy trained on its reward."""
-        return self._learner.transfer_policy()
-
     def state_dict(self) -> dict[str, Any]:
         """The learner's state, and the number of offers so far."""
-        return {"learner": self._learner.state_dict(), "offers": self._offers}
+        return {"learner": self.learner.state_dict(), "offers": self._offers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores the learner, and reports whether it gives the same state again."""
-        self._learner.load_state_dict(state["learner"])
+        self.learner.load_state_dict(state["learner"])
         self._offers = state["offers"]
-        found = differences(state["learner"], self._learner.state_dict())
+        found = differences(state["learner"], self.learner.state_dict())
         report = ResumeReport(
             offer=self._offers, unrestored=[(d.name, d.what) for d in found[:_MOST_NAMES]]
         )
@@ -182,7 +151,7 @@ class WatchedLearner(Learner):
         self._keep(self._offers)
 
     def _keep(self, offer: int | Literal["end"]) -> None:
-        state = {"learner": self._learner.state_dict(), "generators": generator_states()}
+        state = {"learner": self.learner.state_dict(), "generators": generator_states()}
         save_state(state_file(self._notes, offer), state)
 
 

@@ -53,7 +53,7 @@ from imitbench.util.torch_startup import (
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 
-__all__ = ["after_death", "main", "make_learner", "run_job"]
+__all__ = ["after_death", "do_job", "main", "make_learner", "run_job"]
 
 Phase = Literal["load", "setup", "train", "evaluate", "save"]
 
@@ -401,11 +401,21 @@ def _output_to(log: TextIO) -> Iterator[None]:
         yield
 
 
-def main(arguments: list[str] | None = None) -> int:
+Doer = Callable[[Path, StopRequest, bool], None]
+"""Does the job in a file; told of a request to stop, and whether this process is supervised."""
+
+
+def do_job(path: Path, stop: StopRequest, supervised: bool) -> None:
+    """Does the runs of a job file, as `run_job` does."""
+    run_job(Job.read(path), stop, supervised=supervised)
+
+
+def main(arguments: list[str] | None = None, do: Doer = do_job) -> int:
     """Entry point.
 
     Args:
         arguments: One job file, or `-`; from the command line when `None`.
+        do: Does a job: another worker's way, where it has one.
 
     Returns:
         0, also when runs failed: their failure is on record. 75 when asked to stop: the same
@@ -421,9 +431,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with noted_stop() as stop:
             if arguments[0] == "-":
-                _serve(stop)
+                _serve(stop, do)
             else:
-                run_job(Job.read(Path(arguments[0])), stop)
+                do(Path(arguments[0]), stop, False)
     except RunStoppedError:
         return STOPPED
     except SpoiltProcessError:
@@ -434,7 +444,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _serve(stop: StopRequest) -> None:
+def _serve(stop: StopRequest, do: Doer) -> None:
     """Answers each job file named on standard input once it is done."""
     # Open until the process ends: whoever sees the end of it may ask for the exit code.
     answers = os.dup(1)
@@ -445,7 +455,7 @@ def _serve(stop: StopRequest) -> None:
             line = sys.stdin.readline()
         if not line:
             return
-        run_job(Job.read(Path(line.strip())), stop, supervised=True)
+        do(Path(line.strip()), stop, True)
         os.write(answers, f"{line.strip()}\n".encode())
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from imitbench.cards.search import Search
 from imitbench.errors import InputError, did_you_mean
 
 Scalar = bool | int | float | str | None
@@ -74,6 +75,7 @@ class Hyperparameter(Card):
         min: Least accepted number.
         max: Greatest accepted number.
         choices: The only accepted values, for text.
+        search: Where tuning looks for values; `null` where it keeps the default.
     """
 
     type: Literal["bool", "int", "float", "str"]
@@ -83,6 +85,30 @@ class Hyperparameter(Card):
     min: float | None = None
     max: float | None = None
     choices: list[str] | None = None
+    search: Search | None = None
+
+    @model_validator(mode="after")
+    def _search_is_accepted(self) -> Hyperparameter:
+        space = self.search
+        if space is None:
+            return self
+        if space.choices is None and self.type not in ("int", "float"):
+            raise ValueError(f"search: a {self.type} has no range; list its choices")
+        if space.step is not None and self.type != "int":
+            raise ValueError(f"search: step goes with int only, not with {self.type}")
+        ends: list[tuple[str, Scalar]] = [("low", space.low), ("high", space.high)]
+        listed = enumerate(space.choices or ())
+        named = [(f"choices.{place}", each) for place, each in listed]
+        for where, value in named or ends:
+            try:
+                self.check(value)
+            except ValueError as error:
+                raise ValueError(f"search.{where} {error}") from None
+        if self.default not in space:
+            raise ValueError(
+                f"search: lacks the default {self.default!r}, with which every search begins"
+            )
+        return self
 
     def check(self, value: Scalar) -> Scalar:
         """Returns `value` in this parameter's type.
@@ -157,6 +183,15 @@ class AlgorithmCard(Card):
     role: Role = "method"
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
+
+    @property
+    def search_space(self) -> dict[str, Search]:
+        """Where tuning looks, by hyper-parameter."""
+        return {
+            name: parameter.search
+            for name, parameter in self.hyperparameters.items()
+            if parameter.search is not None
+        }
 
     @model_validator(mode="after")
     def _defaults_are_valid(self) -> AlgorithmCard:

@@ -42,8 +42,11 @@ def algos(
             f"{card.paper.authors} ({card.paper.year}). {card.paper.title}. {card.paper.url}"
         )
     print_table(
-        ["hyper-parameter", "type", "default", "meaning"],
-        [[key, p.type, str(p.default), p.help] for key, p in card.hyperparameters.items()],
+        ["hyper-parameter", "type", "default", "tuning tries", "meaning"],
+        [
+            [key, p.type, str(p.default), str(p.search or ""), p.help]
+            for key, p in card.hyperparameters.items()
+        ],
     )
 
 

@@ -127,11 +127,11 @@ def launch(plans: Sequence[Plan], how: Launch) -> None:
 
 
 def _execute(plan: Plan, how: Launch) -> Outcome:
-    from imitbench.bench.sweep import run_sweep
+    from imitbench.bench.sweep import WORKER, run_sweep
     from imitbench.cli.progress import make_observer
     from imitbench.cli.provenance import typed_command
 
-    pool = _executor(plan, how)
+    pool = make_pool(how, WORKER, how.out, device=plan.settings.device)
     # What the summary needs is loaded while the workers are busy. It is waited for in any case:
     # a process that ends in the middle of an import may crash.
     loader = threading.Thread(target=importlib.import_module, args=("imitbench.store.collector",))
@@ -154,19 +154,29 @@ def _execute(plan: Plan, how: Launch) -> Outcome:
         loader.join()
 
 
-def _executor(plan: Plan, how: Launch) -> Executor:
-    from imitbench.bench.sweep import WORKER
+def make_pool(how: Launch, entry: str, out: Path, *, device: DeviceClass) -> Executor:
+    """Makes the executor that was asked for.
+
+    Args:
+        how: How runs are carried out.
+        entry: Module of the worker.
+        out: Folder that all jobs lie below.
+        device: What the runs ask for.
+
+    Raises:
+        InputError: It is not available here.
+    """
     from imitbench.executors.registry import make_executor
 
     if how.slurm is not None:
         from imitbench.executors.slurm.executor import SlurmExecutor
 
-        return SlurmExecutor(WORKER, how.out, how.slurm, wait=how.wait)
+        return SlurmExecutor(entry, out, how.slurm, wait=how.wait)
     return make_executor(
         how.executor,
-        entry=WORKER,
+        entry=entry,
         jobs=how.jobs,
-        gpus=_gpus_for_workers(how) if plan.settings.device == "cuda" else (),
+        gpus=_gpus_for_workers(how) if device == "cuda" else (),
         max_memory=how.max_memory,
     )
 

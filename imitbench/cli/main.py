@@ -27,6 +27,7 @@ from imitbench.cli import (
     sql,
     status,
     suites,
+    tune,
     verify_resume,
 )
 from imitbench.errors import InputError
@@ -56,6 +57,7 @@ app.add_typer(results.app, name="results")
 app.add_typer(import_.app, name="import")
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command("prefetch")(prefetch.prefetch)
+app.command("tune")(tune.tune)
 app.command("verify-resume")(verify_resume.verify_resume)
 app.command("doctor")(doctor.doctor)
 

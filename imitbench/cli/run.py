@@ -79,7 +79,7 @@ def run(
         budget=budget,
         overrides=parse_overrides(set_),
         source=source,
-        lock=_lock_file(lock) if source == "hub" else None,
+        lock=lock_file(lock) if source == "hub" else None,
         device=how.device,
         folder=str(Path.cwd()),
     )
@@ -90,7 +90,7 @@ def run(
         launch(plans, how)
 
 
-def _lock_file(lock: Path | None) -> str | None:
+def lock_file(lock: Path | None) -> str | None:
     """The lock file that was named, else the usual one if it is there."""
     if lock is None and options.DEFAULT_LOCK.exists():
         lock = options.DEFAULT_LOCK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,8 +24,12 @@ Set = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
 ]
 Config = Annotated[
-    Literal["default", "tuned"],
-    typer.Option("--config", help="Hyper-parameters of the card, or tuned for each environment."),
+    str,
+    typer.Option(
+        "--config",
+        metavar="default|tuned|FILE",
+        help="Hyper-parameters of the card, or tuned for each environment, or those of a file.",
+    ),
 ]
 Budget = Annotated[BudgetName, typer.Option("--budget", help="How much training.")]
 Demos = Annotated[

@@ -130,6 +130,24 @@ class TabularPolicy(BasePolicy):
             actions = (self._cumulative[steps, states] <= draws[:, None]).sum(axis=1)
         return actions + int(getattr(self.action_space, "start", 0)), (steps + 1,)
 
+    def probabilities(self, observation: Array, steps: npt.NDArray[np.int64]) -> Floats:
+        """Probabilities of actions.
+
+        Args:
+            observation: States, or observations of them, one for each of n.
+            steps: Steps of the episode at which they are met, shape (n,).
+
+        Returns:
+            Shape (n, actions).
+
+        Raises:
+            ValueError: The observation holds no states, or a step is beyond the table.
+        """
+        if len(steps) and steps.max() >= len(self.pi):
+            raise ValueError(f"steps: the table has {len(self.pi)}, not {steps.max() + 1}")
+        chances: Floats = self.pi[steps, self._states_of(np.asarray(observation))]
+        return chances
+
     def _states_of(self, observation: Array) -> npt.NDArray[np.int64]:
         start = int(getattr(self.observation_space, "start", 0))
         states = observation.reshape(-1).astype(np.int64) - start

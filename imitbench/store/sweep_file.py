@@ -53,11 +53,11 @@ class SweepRequest(Record):
         budget: Name of the budget.
         n_demos: Demonstrations to learn from; `None` for all.
         overrides: Hyper-parameters as text, `name` or `algorithm.name`.
-        config: Whether tuned hyper-parameters are used where there are such.
+        config: `tuned` where tuned hyper-parameters are used where there are such; or their file.
         source: Where experts and demonstrations come from.
         lock: Lock file of the hub; `None` where there was none.
         device: Class of the processor.
-        folder: Where the request was made: paths in `source` and `lock` start there.
+        folder: Where the request was made: paths in `source`, `lock` and `config` start there.
     """
 
     algorithms: list[str]
@@ -67,7 +67,7 @@ class SweepRequest(Record):
     budget: BudgetName = "default"
     n_demos: int | None = None
     overrides: dict[str, str] = Field(default_factory=dict)
-    config: Literal["default", "tuned"] = "default"
+    config: str = "default"
     source: str = "bundled"
     lock: str | None = None
     device: Literal["cpu", "cuda"] = "cpu"

@@ -1,0 +1,169 @@
+"""What a tuning found, as tables or as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from imitbench.cli.output import note, print_json, print_table
+
+if TYPE_CHECKING:
+    from imitbench.cards.algorithm import Scalar
+    from imitbench.tune.held_out import Contest
+    from imitbench.tune.request import StudySettings, TuneRequest
+    from imitbench.tune.study import Trial
+
+
+def print_tuning(
+    roots: Sequence[Path],
+    *,
+    as_json: bool,
+    written: Mapping[str, Path] | None = None,
+    only: Sequence[str] | None = None,
+) -> None:
+    """Prints the studies of some tunings from what is on disk.
+
+    Args:
+        roots: Folders of the tunings.
+        as_json: Whether as one JSON document.
+        written: Files that tuned values were written to just now, by environment.
+        only: Environments to print; `None` for all.
+    """
+    from imitbench.tune.overview import read_studies
+
+    studies = [
+        study
+        for root in roots
+        for study in read_studies(root)
+        if only is None or study.settings.env in only
+    ]
+    if as_json:
+        files = written or {}
+        print_json(
+            {
+                "studies": [
+                    _document(study.name, study.settings, study.trials, study.contest)
+                    | {"written": str(files[env]) if (env := study.settings.env) in files else None}
+                    for study in studies
+                ]
+            }
+        )
+        return
+    for place, study in enumerate(studies):
+        if place:
+            typer.echo("")
+        _print_study(study.name, study.settings, study.trials, study.contest)
+
+
+def _document(
+    name: str, settings: StudySettings, trials: Sequence[Trial], contest: Contest | None
+) -> dict[str, Any]:
+    from imitbench.tune.objectives import OBJECTIVES
+
+    held_out = None
+    if contest is not None:
+        held_out = {
+            "decision": contest.decision,
+            "winner": contest.winner.candidate.trial if contest.winner else None,
+            "candidates": [
+                {
+                    **each.model_dump(mode="json", exclude={"candidate"}),
+                    **each.candidate.model_dump(mode="json"),
+                    "mean": each.mean,
+                }
+                for each in contest.standings
+            ],
+        }
+    return {
+        "name": name,
+        "algo": settings.algo,
+        "suite": settings.suite,
+        "env": settings.env,
+        "objective": settings.objective,
+        "uses_reward": OBJECTIVES[settings.objective].uses_reward,
+        "budget": settings.budget,
+        "trials": [vars(each) for each in trials],
+        "held_out": held_out,
+    }
+
+
+def _print_study(
+    name: str, settings: StudySettings, trials: Sequence[Trial], contest: Contest | None
+) -> None:
+    from imitbench.tune.objectives import OBJECTIVES
+
+    objective = OBJECTIVES[settings.objective]
+    flag = "uses reward" if objective.uses_reward else "without the true reward"
+    typer.echo(
+        f"{name}: {settings.algo} on {settings.env}, budget {settings.budget}, objective "
+        f"{objective.name} ({flag})"
+    )
+    defaults = trials[0].values if trials else {}
+    print_table(
+        ["trial", "state", objective.unit, "values"],
+        [
+            [each.number, _state(each), each.value, _changed(each.values, defaults)]
+            for each in trials
+        ],
+    )
+    if contest is None:
+        return
+    typer.echo("\nOn held-out seeds:")
+    print_table(
+        ["candidate", objective.unit, "runs", "failed", "return", "against the default", "p"],
+        [
+            [
+                each.candidate.label,
+                each.mean if each.scores else None,
+                len(each.scores),
+                each.failed,
+                sum(each.returns) / len(each.returns) if each.returns else None,
+                each.decision or "",
+                each.p_value,
+            ]
+            for each in contest.standings
+        ],
+    )
+
+
+def _state(trial: Trial) -> str:
+    if trial.state == "pruned":
+        return f"given up at step {trial.pruned_at}"
+    return f"failed: {trial.failure}" if trial.state == "failed" else trial.state
+
+
+def _changed(values: Mapping[str, Scalar], defaults: Mapping[str, Scalar]) -> str:
+    other = [
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in values.items()
+        if value != defaults.get(name)
+    ]
+    return ", ".join(other) or "default"
+
+
+def tell(
+    request: TuneRequest,
+    contests: Mapping[str, Contest],
+    target: Path,
+    written: Mapping[str, Path],
+    *,
+    keep_anyway: bool,
+) -> None:
+    """Says in words whether tuning helped, and what was written."""
+    from imitbench.cli.tune_verdict import in_words
+
+    for env_id, contest in contests.items():
+        note(f"{env_id}: {in_words(contest)}")
+        if env_id not in written:
+            hint = "" if keep_anyway or contest.winner is None else " (--keep-anyway writes them)"
+            note(f"{env_id}: nothing written{hint}")
+    if written:
+        flag = "; chosen by the true return (uses reward)" if request.goal.uses_reward else ""
+        note(f"tuned values in {target}{flag}")
+        note(
+            f"use them: imitbench run --algo {request.algorithm.name} --suite "
+            f"{request.plan.suite.name} --config {target}"
+        )

@@ -1,0 +1,307 @@
+"""The tuning of one environment: which job comes next, and what is made of those that are done."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from imitbench.bench import artifacts
+from imitbench.bench.job import JOBS_FOLDER
+from imitbench.bench.spec import reference_scores
+from imitbench.cards.algorithm import Scalar
+from imitbench.errors import InputError
+from imitbench.store.records import ReferenceScores, RunSpec
+from imitbench.store.run_dir import RunDirectory
+from imitbench.tune.held_out import Candidate, Contest, Standing, candidates, judge
+from imitbench.tune.request import StudySettings, TuneRequest
+from imitbench.tune.search_space import distributions
+from imitbench.tune.storage import StudyAddress
+from imitbench.tune.trial_job import TrialAddress, TrialJob, Watch
+from imitbench.tune.unsuitable import UnsuitableObjectiveError
+from imitbench.util.files import atomic_write_text
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+    from imitbench.tune.study import Trial, TrialStudy
+
+SEARCH, HELD_OUT = "search", "held-out"
+CONTEST_FILE = "contest.json"
+
+
+class Observer(Protocol):
+    """Is told how a tuning goes."""
+
+    def resumed(self, env: str, finished: int, interrupted: int, total: int) -> None:
+        """A study was found on disk."""
+
+    def trial(self, env: str, trial: Trial, trials: Sequence[Trial], total: int) -> None:
+        """A trial came to its end; these are all that there are."""
+
+    def held_out(self, env: str, done: int, total: int) -> None:
+        """A run of the contest ended."""
+
+    def judged(self, env: str, contest: Contest) -> None:
+        """The contest was decided."""
+
+    def stopping(self) -> None:
+        """Workers were asked to save checkpoints and end; that may take a while."""
+
+
+def cell_folder(root: Path, env_id: str) -> Path:
+    """Folder of an environment's study."""
+    return root / env_id.replace("/", "-")
+
+
+def check_cell(request: TuneRequest, env_id: str, root: Path) -> None:
+    """Looks for what can be refused before anything is written.
+
+    Raises:
+        InputError: The objective cannot be had there, or the study was begun otherwise.
+    """
+    environment = request.plan.environments[env_id]
+    spec = request.spec(env_id, request.defaults, request.search_seeds[0])
+    why = request.goal.refusal(request.algorithm, environment, spec)
+    if why is not None:
+        raise InputError(f"--objective {request.objective}: {env_id}: {why}")
+    StudySettings.of(request, env_id).check(cell_folder(root, env_id))
+
+
+class Cell:
+    """One environment.
+
+    Args:
+        request: What is asked for.
+        env_id: The environment.
+        root: Folder of the tuning.
+        observer: Told about progress.
+
+    Attributes:
+        contest: What came of it; `None` until then.
+    """
+
+    def __init__(self, request: TuneRequest, env_id: str, root: Path, observer: Observer) -> None:
+        self.env_id = env_id
+        self.folder = cell_folder(root, env_id)
+        self.contest: Contest | None = None
+        self._request = request
+        self._observer = observer
+        self._address = StudyAddress.within(self.folder, request.storage)
+        self._at_work: dict[int, Trial] = {}
+        self._again: deque[Trial] = deque()
+        self._finalists: list[Candidate] = []
+        self._waiting: deque[RunSpec] = deque()
+        self._open: set[str] = set()
+        self._adopted: set[str] = set()
+
+    def begin(self) -> None:
+        """Writes down what is asked for."""
+        StudySettings.of(self._request, self.env_id).write(self.folder)
+
+    def open(self, storage: BaseStorage, adopted: Iterable[TrialJob]) -> None:
+        """Takes up what is on disk.
+
+        Args:
+            storage: Storage of the study.
+            adopted: Jobs of this environment that are still being looked after.
+        """
+        from imitbench.tune.study import TrialStudy
+
+        request = self._request
+        space = distributions(request.algorithm, request.space)
+        self._study: TrialStudy = TrialStudy(storage, space, request.defaults, request.seed)
+        trials = self._study.trials
+        running = [each for each in trials if each.state == "running"]
+        if trials:
+            done = len(trials) - len(running)
+            self._observer.resumed(self.env_id, done, len(running), request.trials)
+        trials_at_work = set()
+        for job in adopted:
+            if (number := _trial_id(job)) is None:
+                self._adopted.add(job.runs[0].run_id)
+            else:
+                trials_at_work.add(number)
+        for trial in running:
+            if trial.id in trials_at_work:
+                self._at_work[trial.id] = trial
+            elif not self._settle(trial):
+                self._again.append(trial)
+
+    def forget_jobs(self, kept: set[Path]) -> None:
+        """Removes job files that a process which was killed left behind."""
+        for path in self.folder.glob(f"**/{JOBS_FOLDER}/*.json"):
+            if path.resolve() not in kept:
+                path.unlink(missing_ok=True)
+
+    def take(self) -> TrialJob | None:
+        """The next job; `None` while it depends on those at work, or nothing is left."""
+        if self.contest is not None:
+            return None
+        trial = self._next_trial()
+        if trial is not None:
+            self._at_work[trial.id] = trial
+            address = TrialAddress(study=self._address, id=trial.id, prune=self._request.prune)
+            return self._job(self._place(trial), self._specs(trial), address)
+        if self._at_work:
+            return None
+        if not self._finalists:
+            self._begin_contest()
+        if self._waiting:
+            spec = self._waiting.popleft()
+            return self._job(self.folder / HELD_OUT, [spec], None)
+        if not self._open:
+            self._end_contest()
+        return None
+
+    def finished(self, job: TrialJob) -> None:
+        """Makes something of a job that came to its end."""
+        number = _trial_id(job)
+        if number is None:
+            self._run_ended(job.runs[0])
+            return
+        trial = self._at_work.pop(number)
+        if not self._settle(trial):
+            self._again.append(trial)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials so far."""
+        return self._study.trials
+
+    def _next_trial(self) -> Trial | None:
+        if self._again:
+            return self._again.popleft()
+        while len(self._study.trials) < self._request.trials:
+            trial = self._study.propose()
+            if not self._settle_as_twin(trial):
+                return trial
+        return None
+
+    def _settle_as_twin(self, trial: Trial) -> bool:
+        """Completes a trial whose very values were tried before: its runs would be the same."""
+        for other in self._study.trials:
+            same = other.number != trial.number and other.values == trial.values
+            if same and other.state == "complete" and other.value is not None:
+                self._study.complete(trial, other.value)
+                self._tell(trial)
+                return True
+        return False
+
+    def _tell(self, trial: Trial) -> None:
+        trials = self._study.trials
+        self._observer.trial(self.env_id, trials[trial.number], trials, self._request.trials)
+
+    def _settle(self, trial: Trial) -> bool:
+        """Tells the study what came of a trial, if its runs came to an end."""
+        [now] = [each for each in self._study.trials if each.number == trial.number]
+        directories = [RunDirectory.of(self._place(now), each) for each in self._specs(now)]
+        failed = [each for each in directories if each.has_failed]
+        if now.pruned_at is not None:
+            self._study.prune(now)
+        elif failed:
+            failure = failed[0].read_failure()
+            if failure.error_type == UnsuitableObjectiveError.__name__:
+                raise InputError(f"--objective {self._request.objective}: {failure.message}")
+            self._study.fail(now, f"{failure.error_type}: {failure.message}")
+        elif all(each.is_done for each in directories):
+            values = [self._request.goal.of(each.read_result()) for each in directories]
+            self._study.complete(now, float(np.mean(values)))
+        else:
+            return False
+        self._tell(now)
+        return True
+
+    def _begin_contest(self) -> None:
+        request = self._request
+        self._finalists = candidates(self._study.trials, request.defaults, request.best)
+        if len(self._finalists) == 1:
+            return
+        specs = [
+            self._spec(each.values, seed)
+            for seed in request.held_out_seeds
+            for each in self._finalists
+        ]
+        self._open = {each.run_id for each in specs}
+        for spec in specs:
+            if RunDirectory.of(self.folder / HELD_OUT, spec).is_done:
+                self._run_ended(spec, tell=False)
+            elif spec.run_id not in self._adopted:
+                self._waiting.append(spec)
+
+    def _run_ended(self, spec: RunSpec, *, tell: bool = True) -> None:
+        directory = RunDirectory.of(self.folder / HELD_OUT, spec)
+        if not directory.has_outcome:
+            self._waiting.append(spec)
+            return
+        self._open.discard(spec.run_id)
+        if tell:
+            total = len(self._finalists) * len(self._request.held_out_seeds)
+            self._observer.held_out(self.env_id, total - len(self._open), total)
+
+    def _end_contest(self) -> None:
+        standings = [self._standing(each) for each in self._finalists]
+        self.contest = judge(standings, self.env_id, trials=len(self._study.trials))
+        atomic_write_text(self.folder / CONTEST_FILE, self.contest.model_dump_json(indent=1) + "\n")
+        self._observer.judged(self.env_id, self.contest)
+
+    def _standing(self, candidate: Candidate) -> Standing:
+        scores, returns, failed = [], [], 0
+        for seed in self._request.held_out_seeds if len(self._finalists) > 1 else ():
+            directory = RunDirectory.of(self.folder / HELD_OUT, self._spec(candidate.values, seed))
+            if not directory.is_done:
+                failed += 1
+                continue
+            result = directory.read_result()
+            value = self._request.goal.of(result)
+            if not np.isfinite(value):
+                failed += 1
+                continue
+            scores.append(value)
+            returns.append(result.raw_return)
+        return Standing(candidate=candidate, scores=scores, returns=returns, failed=failed)
+
+    def _specs(self, trial: Trial) -> list[RunSpec]:
+        return [self._spec(trial.values, seed) for seed in self._request.search_seeds]
+
+    def _spec(self, values: Mapping[str, Scalar], seed: int) -> RunSpec:
+        return self._request.spec(self.env_id, values, seed)
+
+    def _job(self, out: Path, specs: list[RunSpec], trial: TrialAddress | None) -> TrialJob:
+        request, settings = self._request, self._request.plan.settings
+        root = artifacts.source_root(settings.source, request.plan.suite.name, settings.folder)
+        watch = Watch(
+            objective=request.objective,
+            points=request.points,
+            episodes=request.episodes,
+            trial=trial,
+        )
+        return TrialJob(
+            out=str(out.resolve()),
+            source_root=str(root.resolve()),
+            runs=specs,
+            references=self._references,
+            command=request.command,
+            checkpoint_s=request.checkpoint_s,
+            timeout_s=request.timeout_s,
+            watch=watch if trial is not None or not request.goal.uses_reward else None,
+        )
+
+    @cached_property
+    def _references(self) -> ReferenceScores:
+        plan = self._request.plan
+        settings = plan.settings
+        return reference_scores(plan.suite, self.env_id, settings.source, settings.folder)
+
+    def _place(self, trial: Trial) -> Path:
+        """Where a trial's runs are; trials may have the same values, and hence the same runs."""
+        return self.folder / SEARCH / f"{trial.number:04d}"
+
+
+def _trial_id(job: TrialJob) -> int | None:
+    """The trial that a job is for; `None` for a run of the contest."""
+    return None if job.watch is None or job.watch.trial is None else job.watch.trial.id

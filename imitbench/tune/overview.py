@@ -1,0 +1,60 @@
+"""Reads what tunings left on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from imitbench.errors import InputError
+from imitbench.tune.cell import CONTEST_FILE
+from imitbench.tune.held_out import Contest
+from imitbench.tune.request import StudySettings
+from imitbench.tune.storage import StudyAddress
+from imitbench.tune.study import Trial, read_trials
+
+
+@dataclass(frozen=True)
+class StudyOverview:
+    """The study of one environment.
+
+    Attributes:
+        name: Name of the tuning.
+        settings: What it was begun with.
+        trials: All trials so far.
+        contest: The last contest; `None` before the first one.
+    """
+
+    name: str
+    settings: StudySettings
+    trials: Sequence[Trial]
+    contest: Contest | None
+
+
+def read_studies(root: Path) -> list[StudyOverview]:
+    """The studies of a tuning, by environment.
+
+    Raises:
+        InputError: A file is damaged.
+    """
+    found = []
+    for folder in sorted(path.parent for path in root.glob("*/study.json")):
+        settings = StudySettings.read(folder)
+        assert settings is not None
+        address = StudyAddress.within(folder, settings.storage)
+        trials = read_trials(address) if Path(address.path).exists() else []
+        found.append(StudyOverview(root.name, settings, trials, _contest(folder)))
+    return found
+
+
+def _contest(folder: Path) -> Contest | None:
+    path = folder / CONTEST_FILE
+    try:
+        return Contest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        problem = str(error).splitlines()[0]
+        raise InputError(f"{path}: damaged ({problem}); delete it and tune again") from error

@@ -1,0 +1,213 @@
+"""What a tuning is asked to do, and what of that a study must have been begun with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from imitbench.bench.job import CHECKPOINT_S
+from imitbench.bench.plan import Plan
+from imitbench.bench.spec import make_spec
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.search import Search
+from imitbench.errors import InputError
+from imitbench.store.records import Record, RunSpec
+from imitbench.tune.objectives import OBJECTIVES, Objective, ObjectiveName
+from imitbench.tune.search_space import searched
+from imitbench.tune.storage import StorageKind
+from imitbench.util.files import atomic_write_text
+
+TUNING_FOLDER = ".tuning"
+"""Folder of all studies below a results folder, which nothing that reads results looks into."""
+_SETTINGS_FILE = "study.json"
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """What is asked for.
+
+    Attributes:
+        plan: One algorithm, the environments, and choices that hold for every run.
+        objective: Name of what is maximized.
+        trials: Trials of each environment, all in all.
+        search_seeds: Seeds of the runs of a trial.
+        held_out_seeds: Seeds of the contest with the defaults.
+        best: How many of the best trials take part in that.
+        points: Parts of the budget after which the objective is measured.
+        episodes: Episodes of a measurement in the course of a training.
+        prune: Whether trials are given up that do worse than the median.
+        seed: Seed of the proposals.
+        storage: Kind of the study's file.
+        command: The command that the user typed, for provenance.
+        checkpoint_s: Least seconds between two checkpoints of a run.
+        timeout_s: Seconds that an attempt at a run may take.
+    """
+
+    plan: Plan
+    objective: ObjectiveName = "return"
+    trials: int = 50
+    search_seeds: tuple[int, ...] = (100, 101, 102)
+    held_out_seeds: tuple[int, ...] = (200, 201, 202, 203, 204)
+    best: int = 3
+    points: int = 5
+    episodes: int = 10
+    prune: bool = True
+    seed: int = 0
+    storage: StorageKind = "sqlite"
+    command: str = "imitbench tune"
+    checkpoint_s: float = CHECKPOINT_S
+    timeout_s: float | None = None
+    space: dict[str, Search] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Looks for what can be refused at once.
+
+        Raises:
+            InputError: Seeds are shared, or there is nothing to search.
+        """
+        shared = sorted(set(self.search_seeds) & set(self.held_out_seeds))
+        if shared:
+            raise InputError(
+                f"--held-out-seeds: {', '.join(map(str, shared))} also among --search-seeds; "
+                "values must be judged on seeds that they were not chosen on"
+            )
+        overrides = self.plan.algorithms[0][1]
+        object.__setattr__(self, "space", searched(self.algorithm, self.goal, overrides))
+
+    @property
+    def algorithm(self) -> AlgorithmCard:
+        """Card of the algorithm."""
+        return self.plan.algorithms[0][0]
+
+    @property
+    def goal(self) -> Objective:
+        """What is maximized."""
+        return OBJECTIVES[self.objective]
+
+    @property
+    def base(self) -> dict[str, Scalar]:
+        """Every hyper-parameter as it is where the search does not vary it."""
+        card, overrides = self.plan.algorithms[0]
+        return card.resolve(overrides)
+
+    def spec(self, env_id: str, values: Mapping[str, Scalar], seed: int) -> RunSpec:
+        """A run with some hyper-parameters of its own.
+
+        Raises:
+            InputError: An expert or demonstrations are missing.
+        """
+        plan, every = self.plan, {**self.base, **values}
+        return make_spec(plan.suite, env_id, self.algorithm, every, seed, plan.settings)
+
+    @property
+    def defaults(self) -> dict[str, Scalar]:
+        """The card's values of what is searched."""
+        return {name: self.base[name] for name in self.space}
+
+
+def default_name(algo: str, suite: str, objective: str, budget: str) -> str:
+    """What a tuning is called unless it is named."""
+    parts = [algo, suite]
+    parts += [objective] * (objective != "return")
+    parts += [budget] * (budget != "default")
+    return "-".join(parts)
+
+
+class StudySettings(Record):
+    """What all trials of a study have in common (`study.json`).
+
+    Attributes:
+        first_run: Identity of the first run of the first trial: it changes with whatever a run's
+            numbers depend on, such as the content of demonstrations or the code of a plug-in.
+    """
+
+    schema_version: Literal[1] = 1
+    algo: str
+    implementation: str
+    suite: str
+    env: str
+    objective: ObjectiveName
+    budget: str
+    n_demos: int | None
+    source: str
+    device: str
+    search_seeds: list[int]
+    points: int
+    episodes: int
+    prune: bool
+    sampler_seed: int
+    storage: StorageKind
+    space: dict[str, Search]
+    values: dict[str, Scalar]
+    first_run: str
+
+    @classmethod
+    def of(cls, request: TuneRequest, env_id: str) -> StudySettings:
+        """Those of a request."""
+        settings = request.plan.settings
+        return cls(
+            algo=request.algorithm.name,
+            implementation=request.algorithm.implementation,
+            suite=request.plan.suite.name,
+            env=env_id,
+            objective=request.objective,
+            budget=settings.budget,
+            n_demos=settings.n_demos,
+            source=settings.source,
+            device=settings.device,
+            search_seeds=list(request.search_seeds),
+            points=request.points,
+            episodes=request.episodes,
+            prune=request.prune,
+            sampler_seed=request.seed,
+            storage=request.storage,
+            space=request.space,
+            values=request.base,
+            first_run=request.spec(env_id, {}, request.search_seeds[0]).run_id,
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> StudySettings | None:
+        """Those that a study was begun with; `None` where there is none.
+
+        Raises:
+            InputError: The file is damaged.
+        """
+        path = folder / _SETTINGS_FILE
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            problem = str(error).splitlines()[0]
+            raise InputError(f"{path}: not the settings of a study ({problem})") from error
+
+    def check(self, folder: Path) -> None:
+        """Makes sure that they are those that the study of a folder was begun with, if it was.
+
+        Raises:
+            InputError: They are not.
+        """
+        before = self.read(folder)
+        for name in type(self).model_fields if before is not None else ():
+            was, now = getattr(before, name), getattr(self, name)
+            if was != now:
+                raise InputError(
+                    f"{folder}: this study was begun with {_difference(name, was, now)}; give "
+                    "another --name, or delete the folder to start again"
+                )
+
+    def write(self, folder: Path) -> None:
+        """Writes them down."""
+        atomic_write_text(folder / _SETTINGS_FILE, self.model_dump_json(indent=1) + "\n")
+
+
+def _difference(name: str, was: object, now: object) -> str:
+    if name == "first_run":
+        return "other demonstrations, another expert, environment or code of the method"
+    told = "" if isinstance(was, dict) else f" ({was}, not {now})"
+    return f"another {name.replace('_', ' ')}{told}"

@@ -1,0 +1,66 @@
+"""From the search space on an algorithm's card to what Optuna draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.search import Search
+from imitbench.errors import InputError
+from imitbench.tune.objectives import Objective
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+def searched(
+    card: AlgorithmCard, objective: Objective, overrides: Collection[str] = ()
+) -> dict[str, Search]:
+    """The hyper-parameters that a search varies, and where.
+
+    Args:
+        card: Card of the algorithm.
+        objective: What is maximized; it may demand that some keep their value.
+        overrides: Names of those that are set by hand.
+
+    Raises:
+        InputError: None is left.
+    """
+    space = card.search_space
+    if not space:
+        raise InputError(
+            f"--algo {card.name}: its card says nowhere what to search; give hyper-parameters of "
+            "card.yaml a `search`, such as {low: 1.0e-4, high: 0.01, log: true}"
+        )
+    left = {
+        name: each
+        for name, each in space.items()
+        if name not in overrides and not objective.fixes(name)
+    }
+    if not left:
+        raise InputError(
+            f"--algo {card.name}: nothing is left to search, as --set and --objective "
+            f"{objective.name} keep every value; set fewer"
+        )
+    return left
+
+
+def distributions(card: AlgorithmCard, space: dict[str, Search]) -> dict[str, BaseDistribution]:
+    """What Optuna draws each hyper-parameter from."""
+    return {name: _distribution(card.hyperparameters[name].type, each)
+            for name, each in space.items()}  # fmt: skip
+
+
+def _distribution(kind: str, search: Search) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if search.choices is not None:
+        return CategoricalDistribution(search.choices)
+    assert search.low is not None
+    assert search.high is not None
+    if kind == "int":
+        return IntDistribution(
+            int(search.low), int(search.high), log=search.log, step=search.step or 1
+        )
+    return FloatDistribution(float(search.low), float(search.high), log=search.log)

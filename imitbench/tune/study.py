@@ -1,0 +1,171 @@
+"""A study: its trials on disk, of which each is proposed once and told once.
+
+A proposal depends on the seed, on the number of the trial and on what is known when it is made;
+so a search that was interrupted goes on as if it had not been, one trial at a time at least.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from imitbench.bench.seeding import derive_seed
+from imitbench.cards.algorithm import Scalar
+from imitbench.tune.reporter import PRUNED
+from imitbench.tune.storage import STUDY_NAME, StudyAddress, opened
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
+
+State = Literal["running", "complete", "pruned", "failed"]
+_STATES: dict[TrialState, State] = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+}
+_VALUES, _FAILURE = "values", "failure"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting that is tried.
+
+    Attributes:
+        number: Counted from 0, which is the card's own setting.
+        id: What the storage calls it.
+        state: What became of it.
+        values: The hyper-parameters that are searched.
+        value: The objective, for a complete trial; where it stood, for one that was given up.
+        pruned_at: Step at which it was given up.
+        failure: Why it failed.
+    """
+
+    number: int
+    id: int
+    state: State
+    values: dict[str, Scalar]
+    value: float | None = None
+    pruned_at: int | None = None
+    failure: str | None = None
+
+
+class TrialStudy:
+    """The trials of one algorithm on one environment.
+
+    Args:
+        storage: Where they are.
+        space: What values are drawn from.
+        defaults: The first trial's values.
+        seed: Seed of the proposals.
+    """
+
+    def __init__(
+        self,
+        storage: BaseStorage,
+        space: Mapping[str, BaseDistribution],
+        defaults: Mapping[str, Scalar],
+        seed: int,
+    ) -> None:
+        self._storage = storage
+        self._space = dict(space)
+        self._defaults = dict(defaults)
+        self._seed = seed
+        self._study = _study(storage)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials, by number."""
+        return _trials(self._study)
+
+    def propose(self) -> Trial:
+        """Begins a trial: it is on disk as a whole or not at all."""
+        number = len(self._study.get_trials(deepcopy=False))
+        params = self._defaults if number == 0 else self._draw(number)
+        with _without_warnings():
+            self._study.add_trial(
+                optuna.trial.create_trial(
+                    state=TrialState.RUNNING,
+                    params=params,
+                    distributions=self._space,
+                    user_attrs={_VALUES: params},
+                )
+            )
+        return self.trials[number]
+
+    def complete(self, trial: Trial, value: float) -> None:
+        """Tells the objective of a trial whose runs are done."""
+        if math.isfinite(value):
+            self._study.tell(trial.number, value)
+        else:
+            self.fail(trial, "the objective is no finite number")
+
+    def prune(self, trial: Trial) -> None:
+        """Tells that a trial was given up, at what it reported last."""
+        self._study.tell(trial.number, state=TrialState.PRUNED)
+
+    def fail(self, trial: Trial, why: str) -> None:
+        """Tells that a run of a trial failed."""
+        self._storage.set_trial_user_attr(trial.id, _FAILURE, why)
+        self._study.tell(trial.number, state=TrialState.FAIL)
+
+    def _draw(self, number: int) -> dict[str, Any]:
+        """Draws values in memory, knowing what is on disk."""
+        seed = derive_seed(self._seed, f"trial {number}")
+        with _without_warnings():
+            study = optuna.create_study(
+                direction="maximize",
+                sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+            )
+            study.add_trials(self._study.get_trials(deepcopy=False))
+            return study.ask(self._space).params
+
+
+def _study(storage: BaseStorage) -> optuna.Study:
+    # Trials are proposed elsewhere; this sampler is never asked.
+    return optuna.create_study(
+        storage=storage,
+        study_name=STUDY_NAME,
+        direction="maximize",
+        sampler=optuna.samplers.RandomSampler(),
+        load_if_exists=True,
+    )
+
+
+def _trials(study: optuna.Study) -> list[Trial]:
+    return [_trial(each) for each in study.get_trials(deepcopy=False)]
+
+
+def _trial(found: FrozenTrial) -> Trial:
+    value = None
+    if found.state in (TrialState.COMPLETE, TrialState.PRUNED):
+        value = found.value
+    return Trial(
+        number=found.number,
+        id=found._trial_id,
+        state=_STATES.get(found.state, "running"),
+        values=dict(found.user_attrs[_VALUES]),
+        value=value,
+        pruned_at=found.user_attrs.get(PRUNED),
+        failure=found.user_attrs.get(_FAILURE),
+    )
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def read_trials(address: StudyAddress) -> Sequence[Trial]:
+    """The trials of a study that is on disk."""
+    with opened(address) as storage:
+        return _trials(_study(storage))

@@ -1,0 +1,66 @@
+"""The job of a trial: runs of one setting, and how they are watched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from imitbench.bench.job import Job
+from imitbench.errors import InputError
+from imitbench.store.records import Record
+from imitbench.tune.objectives import ObjectiveName
+from imitbench.tune.storage import StudyAddress
+
+
+class TrialAddress(Record):
+    """A trial of a study.
+
+    Attributes:
+        study: Where the study is.
+        id: Number of the trial among all trials of the storage, as Optuna counts them.
+        prune: Whether it is given up where it does worse than the median of those before.
+    """
+
+    study: StudyAddress
+    id: int
+    prune: bool = True
+
+
+class Watch(Record):
+    """How runs are watched.
+
+    Attributes:
+        objective: What is measured.
+        points: Where in the course of the budget: at each of so many equal parts.
+        episodes: How many episodes a measurement takes, where it takes any.
+        trial: Who is told; `None` where only the end counts.
+    """
+
+    objective: ObjectiveName
+    points: int = Field(ge=1)
+    episodes: int = Field(ge=1)
+    trial: TrialAddress | None = None
+
+
+class TrialJob(Job):
+    """What a worker of tuning is told: its runs are done one after the other.
+
+    Attributes:
+        watch: How they are watched; not at all if `None`.
+    """
+
+    watch: Watch | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> TrialJob:
+        """Reads a job file.
+
+        Raises:
+            InputError: The file is missing or malformed.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            problem = str(error).splitlines()[0]
+            raise InputError(f"{path}: not a job file of tuning ({problem})") from error

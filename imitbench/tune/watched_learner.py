@@ -1,0 +1,123 @@
+"""A learner whose objective is measured while it trains, which leaves its training as it is."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from imitbench.bench.checkpoint import generator_states, restore_generators
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.wrapped_learner import WrappedLearner
+from imitbench.store.records import Budget, ReferenceScores, RunSpec
+from imitbench.tune.objectives import OBJECTIVES, Moment
+from imitbench.tune.trial_job import Watch
+
+if TYPE_CHECKING:
+    from imitbench.data.types import TrajectoryWithRew
+
+Report = Callable[[int, float], None]
+"""Told about a point, counted from 1, and the objective there; may raise to end the training."""
+
+
+class WatchedLearner(WrappedLearner):
+    """Measures the objective when so many parts of the budget are spent, and when all of it is.
+
+    Args:
+        learner: The learner itself.
+        spec: Its run.
+        references: References of its environment.
+        watch: What is measured, and where.
+        report: Told about every measurement but the last one.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        spec: RunSpec,
+        references: ReferenceScores,
+        watch: Watch,
+        report: Report,
+    ) -> None:
+        super().__init__(learner)
+        self._spec = spec
+        self._references = references
+        self._watch = watch
+        self._objective = OBJECTIVES[watch.objective]
+        self._report = report
+        self._point = 0
+        self._curve: list[Mapping[str, float]] = []
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Sets the learner up, without the demonstrations that are held out."""
+        self._demos, self._held_out = self._objective.hold_out(demos, self._spec)
+        self.learner.setup(task, self._demos, rng, device)
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains, and measures where the learner's state is whole."""
+        spent = 0
+
+        def record(step: int, metrics: Mapping[str, float]) -> None:
+            nonlocal spent
+            spent = step
+            self._curve.append(dict(metrics))
+            callback(step, metrics)
+
+        def offer() -> None:
+            self._measure_if_due(spent / max(1, budget.amount))
+            checkpoint()
+
+        return self.learner.train(budget, record, offer)
+
+    def measures(self) -> dict[str, float]:
+        """The learner's measures, and what tells the objective."""
+        return {**self.learner.measures(), **self._undisturbed(self._objective.measures)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The learner's state, and how far the measurements are."""
+        return {
+            "learner": self.learner.state_dict(),
+            "point": self._point,
+            "curve": [dict(point) for point in self._curve],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        self.learner.load_state_dict(state["learner"])
+        self._point = state["point"]
+        self._curve = list(state["curve"])
+
+    def _measure_if_due(self, share: float) -> None:
+        point = int(share * self._watch.points + 1e-9)
+        # The end is measured by the evaluation of the run.
+        if self._point < point < self._watch.points:
+            self._point = point
+            self._report(point, self._undisturbed(self._objective.at))
+
+    def _undisturbed(self, measure: Callable[[Moment], Any]) -> Any:
+        """Measures without a trace: neither the policy nor a global generator moves on."""
+        states = generator_states()
+        try:
+            return measure(
+                Moment(
+                    spec=self._spec,
+                    references=self._references,
+                    policy=copy.deepcopy(self.learner.policy()),
+                    demos=self._demos,
+                    held_out=self._held_out,
+                    curve=self._curve,
+                    episodes=self._watch.episodes,
+                )
+            )
+        finally:
+            restore_generators(states)

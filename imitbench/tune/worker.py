@@ -1,0 +1,108 @@
+"""The worker of tuning: does the runs of a trial one after the other, and gives up bad ones.
+
+python -m imitbench.tune.worker JOBFILE     one job, as `TrialJob` describes it
+python -m imitbench.tune.worker -           job files named on standard input, one a line
+
+It is the worker of every run, whose exit codes it has, but for a learner that is watched.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from imitbench.bench import deaths
+from imitbench.bench import worker as bench
+from imitbench.bench.learner import Learner
+from imitbench.bench.stopping import StopRequest
+from imitbench.store.records import RunSpec
+from imitbench.store.run_dir import RunDirectory
+from imitbench.tune.objectives import OBJECTIVES
+from imitbench.tune.reporter import Reporter, TrialPrunedError, reporting
+from imitbench.tune.trial_job import TrialJob, Watch
+from imitbench.tune.watched_learner import WatchedLearner
+
+
+def do_trial(path: Path, stop: StopRequest, supervised: bool) -> None:
+    """Does the runs of a job file until one fails or the trial is given up.
+
+    Args:
+        path: The job file.
+        stop: Made when the process is asked to stop.
+        supervised: Whether this process is expendable.
+
+    Raises:
+        RunStoppedError: It was asked to stop.
+        InputError: The job cannot be read.
+    """
+    job = TrialJob.read(path)
+    watch = job.watch
+    with reporting(None if watch is None else watch.trial) as reporter:
+        finals: list[float] = []
+        for spec in job.runs:
+            if reporter is not None and reporter.is_pruned:
+                return
+            alone = job.model_copy(update={"runs": [spec]})
+            learner_of = partial(_learner, job, watch, reporter, finals)
+            bench.run_job(alone, stop, learner_of, supervised=supervised)
+            directory = RunDirectory.of(Path(job.out), spec)
+            if not directory.is_done:
+                return
+            if watch is not None and spec is not job.runs[-1]:
+                finals.append(OBJECTIVES[watch.objective].of(directory.read_result()))
+                if reporter is not None and not _goes_on(reporter, watch, finals):
+                    return
+
+
+def _learner(
+    job: TrialJob,
+    watch: Watch | None,
+    reporter: Reporter | None,
+    finals: list[float],
+    spec: RunSpec,
+) -> Learner:
+    learner = bench.make_learner(spec)
+    if watch is None:
+        return learner
+    before = list(finals)
+
+    def report(point: int, value: float) -> None:
+        """Tells the mean over seeds: those that are done, and the one that is at it."""
+        if reporter is not None:
+            step = len(before) * watch.points + point
+            reporter.report(step, float(np.mean([*before, value])))
+
+    return WatchedLearner(learner, spec, job.references, watch, report)
+
+
+def _goes_on(reporter: Reporter, watch: Watch, finals: list[float]) -> bool:
+    """Tells how the runs so far ended; returns whether the trial goes on."""
+    try:
+        reporter.report(len(finals) * watch.points, float(np.mean(finals)))
+    except TrialPrunedError:
+        return False
+    return True
+
+
+def after_death(path: Path, detail: str) -> bool:
+    """Puts the death of a worker on record, as `imitbench.bench.deaths.after_death` does."""
+    return deaths.after_death(path, detail, TrialJob.read)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point.
+
+    Args:
+        arguments: One job file, or `-`; from the command line when `None`.
+
+    Returns:
+        As the worker of every run.
+    """
+    return bench.main(arguments, do_trial)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

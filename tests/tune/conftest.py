@@ -1,0 +1,54 @@
+"""Requests of small tunings, and tunings in this process."""
+
+from pathlib import Path
+
+import pytest
+from support.tuning import small_plan
+
+from imitbench.executors.inline import InlineExecutor
+from imitbench.tune.request import TuneRequest
+from imitbench.tune.tuning import WORKER, check, tune
+
+
+@pytest.fixture
+def make_request():
+    """A request of two trials and a contest of one of them on two seeds."""
+
+    def make(*names, plan=None, **changes):
+        usual = {
+            "trials": 2,
+            "search_seeds": (100,),
+            "held_out_seeds": (200, 201),
+            "best": 1,
+            "points": 2,
+            "episodes": 2,
+        }
+        return TuneRequest(plan=plan or small_plan(*names), **{**usual, **changes})
+
+    return make
+
+
+class Notes:
+    """An observer that keeps what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.told.append((name, *arguments))
+
+    def of(self, name):
+        return [rest for kind, *rest in self.told if kind == name]
+
+
+@pytest.fixture
+def run_tuning(tmp_path):
+    """Tunes in this very process; gives the outcome and what the observer was told."""
+
+    def run(request, root=None, executor=None):
+        notes, root = Notes(), Path(root or tmp_path / "tuning")
+        check(request, root)
+        pool = executor or InlineExecutor(WORKER)
+        return tune(request, pool, root, notes, at_once=1), notes
+
+    return run

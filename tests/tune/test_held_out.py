@@ -1,0 +1,72 @@
+"""The contest: who takes part, and when something counts as better."""
+
+import pytest
+
+from imitbench.tune.held_out import Candidate, Standing, candidates, judge
+from imitbench.tune.study import Trial
+
+
+def trial(number, value, state="complete", **values):
+    return Trial(number=number, id=number, state=state, values=values, value=value)
+
+
+def standing(number, scores, failed=0):
+    return Standing(
+        candidate=Candidate(trial=number, values={"a": number}),
+        scores=list(scores),
+        returns=list(scores),
+        failed=failed,
+    )
+
+
+def test_the_best_of_the_complete_trials_take_part_beside_the_default():
+    trials = [
+        trial(0, 0.9, a=0), trial(1, 0.5, a=1), trial(2, 0.8, a=2), trial(3, 0.99, "pruned", a=3),
+        trial(4, 0.7, a=4), trial(5, 0.8, a=2), trial(6, None, "failed", a=6),
+    ]  # fmt: skip
+    chosen = candidates(trials, {"a": 0}, best=2)
+    assert [each.label for each in chosen] == ["default", "trial 2", "trial 4"]
+    assert [each.label for each in candidates(trials[:1], {"a": 0}, best=2)] == ["default"]
+
+
+def test_a_clear_difference_is_better():
+    contest = judge(
+        [standing(0, [0.1, 0.2, 0.15, 0.12, 0.18]), standing(1, [0.3, 0.2, 0.1, 0.25, 0.28]),
+         standing(2, [0.9, 0.8, 0.85, 0.92, 0.88])],
+        "E",
+        trials=9,
+    )  # fmt: skip
+    assert contest.decision == "better"
+    assert contest.winner.candidate.trial == 2
+    assert contest.winner.difference == pytest.approx(0.72)
+    assert contest.winner.p_value < 0.05
+    assert [each.decision for each in contest.standings] == [None, "better", "undecided"]
+
+
+def test_a_small_difference_is_undecided_and_a_worse_mean_is_not_better():
+    default = [0.5, 0.6, 0.55, 0.62, 0.48]
+    undecided = judge(
+        [standing(0, default), standing(1, [0.6, 0.5, 0.58, 0.6, 0.55])], "E", trials=9
+    )
+    assert undecided.decision == "undecided"
+    worse = judge([standing(0, default), standing(1, [0.4, 0.5, 0.5, 0.6, 0.4])], "E", trials=9)
+    assert worse.decision == "not better"
+
+
+def test_too_few_seeds_decide_nothing_and_say_how_many_would():
+    contest = judge([standing(0, [0.1, 0.2]), standing(1, [0.8, 0.9])], "E", trials=9)
+    assert contest.decision == "undecided"
+    assert contest.winner.more_seeds == 2
+
+
+def test_whoever_fails_cannot_win():
+    contest = judge([standing(0, [0.1] * 5), standing(1, [0.9] * 4, failed=1)], "E", trials=9)
+    assert contest.winner is None
+    assert contest.decision == "not better"
+    contest = judge([standing(0, [0.1] * 4, failed=1), standing(1, [0.9] * 5)], "E", trials=9)
+    assert contest.decision == "undecided"
+
+
+def test_nobody_to_compete_with_the_default():
+    contest = judge([standing(0, [])], "E", trials=9)
+    assert (contest.winner, contest.decision) == (None, "not better")

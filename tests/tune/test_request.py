@@ -1,0 +1,82 @@
+"""What is refused before any work, and what must not change from one call to the next."""
+
+import pytest
+from support.tuning import small_plan
+
+from imitbench.errors import InputError
+from imitbench.tune.request import StudySettings, default_name
+from imitbench.tune.tuning import check
+
+
+def test_seeds_of_search_and_contest_must_differ(make_request):
+    with pytest.raises(InputError, match="--held-out-seeds: 101 also among --search-seeds"):
+        make_request(search_seeds=(100, 101), held_out_seeds=(101, 102))
+
+
+def test_an_algorithm_without_search_space_is_refused(make_request):
+    with pytest.raises(InputError, match="--algo random: its card says nowhere what to search"):
+        make_request("random")
+
+
+def test_what_is_set_by_hand_is_not_searched(make_request):
+    request = make_request(plan=small_plan(overrides={"batch_size": "16", "bc.hidden_size": "8"}))
+    assert "batch_size" not in request.space
+    assert "hidden_size" not in request.space
+    assert request.base["hidden_size"] == 8
+    assert set(request.defaults) == set(request.space)
+
+
+def test_nothing_is_left_where_everything_is_set(make_request):
+    card = make_request().algorithm
+    overrides = {name: str(value).lower() for name, value in card.resolve({}).items()}
+    with pytest.raises(InputError, match="nothing is left to search"):
+        make_request(plan=small_plan(overrides=overrides))
+
+
+def test_names_tell_tunings_apart():
+    assert default_name("bc", "classic", "return", "default") == "bc-classic"
+    assert default_name("bc", "seals", "demo-likelihood", "quick") == (
+        "bc-seals-demo-likelihood-quick"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"search_seeds": (7,)}, r"another search seeds \(\[100\], not \[7\]\)"),
+        ({"points": 4}, r"another points \(2, not 4\)"),
+        ({"storage": "journal"}, r"another storage"),
+        ({"plan": small_plan(budget="full")}, r"another budget \(quick, not full\)"),
+        ({"plan": small_plan(n_demos=3)}, r"another n demos \(2, not 3\)"),
+        ({"plan": small_plan(overrides={"batch_size": "16"})}, "another space"),
+    ],
+)
+def test_a_study_goes_on_as_it_was_begun(make_request, tmp_path, change, said):
+    folder = tmp_path / "Pendulum-v1"
+    StudySettings.of(make_request(), "Pendulum-v1").write(folder)
+    check(make_request(), tmp_path)
+    check(make_request(trials=9, best=2, held_out_seeds=(300,)), tmp_path)
+    with pytest.raises(InputError, match=said):
+        check(make_request(**change), tmp_path)
+
+
+def test_a_damaged_study_is_told(make_request, tmp_path):
+    (tmp_path / "Pendulum-v1").mkdir()
+    (tmp_path / "Pendulum-v1" / "study.json").write_text("{}")
+    with pytest.raises(InputError, match="not the settings of a study"):
+        check(make_request(), tmp_path)
+
+
+def test_an_environment_that_does_not_fit_is_told(make_request, tmp_path):
+    request = make_request(plan=small_plan("sqil", "classic", "Pendulum-v1"))
+    check(request, tmp_path)
+    request = make_request(plan=small_plan("mce_irl", "classic", "Pendulum-v1"))
+    with pytest.raises(InputError, match="mce_irl on Pendulum-v1"):
+        check(request, tmp_path)
+
+
+def test_a_study_does_not_go_on_with_other_contents(make_request, tmp_path):
+    settings = StudySettings.of(make_request(), "Pendulum-v1")
+    settings.model_copy(update={"first_run": "0" * 12}).write(tmp_path / "Pendulum-v1")
+    with pytest.raises(InputError, match="begun with other demonstrations, another expert"):
+        check(make_request(), tmp_path)

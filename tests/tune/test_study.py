@@ -1,0 +1,104 @@
+"""A study proposes the same trials however often it is interrupted, and each of them once."""
+
+import optuna
+import pytest
+
+from imitbench.tune.reporter import Reporter, TrialPrunedError, reporting
+from imitbench.tune.search_space import distributions
+from imitbench.tune.storage import StudyAddress, opened
+from imitbench.tune.study import TrialStudy, read_trials
+from imitbench.tune.trial_job import TrialAddress
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+@pytest.fixture
+def study_in(make_request):
+    request = make_request()
+    space = distributions(request.algorithm, request.space)
+    return lambda storage, seed=0: TrialStudy(storage, space, request.defaults, seed)
+
+
+def go_on(study, until):
+    while len(study.trials) < until:
+        trial = study.propose()
+        study.complete(trial, -abs(trial.values["learning_rate"] - 0.003))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path, study_in, kind):
+    found = []
+    for name, pauses in (("whole", (13,)), ("interrupted", (1, 4, 11, 13))):
+        (tmp_path / name).mkdir()
+        address = StudyAddress.within(tmp_path / name, kind)
+        for until in pauses:
+            with opened(address) as storage:
+                go_on(study_in(storage), until)
+        found.append([each.values for each in read_trials(address)])
+    assert found[0] == found[1]
+    assert len(found[0]) == 13
+
+
+def test_the_first_trial_is_the_default_and_seeds_matter(tmp_path, study_in, make_request):
+    proposed = []
+    for seed in (0, 1):
+        (tmp_path / str(seed)).mkdir()
+        with opened(StudyAddress.within(tmp_path / str(seed), "journal")) as storage:
+            study = study_in(storage, seed)
+            go_on(study, 3)
+            proposed.append([each.values for each in study.trials])
+    assert proposed[0][0] == proposed[1][0] == make_request().defaults
+    assert proposed[0][1] != proposed[1][1]
+
+
+def test_every_trial_is_told_once(tmp_path, study_in):
+    address = StudyAddress.within(tmp_path, "journal")
+    with opened(address) as storage:
+        study = study_in(storage)
+        complete, failed, pruned, running = (study.propose() for _ in range(4))
+        study.complete(complete, 0.5)
+        study.fail(failed, "ValueError: no")
+        Reporter(storage, TrialAddress(study=address, id=pruned.id)).report(1, 0.25)
+        storage.set_trial_user_attr(pruned.id, "pruned", 1)
+        study.prune(pruned)
+    told = read_trials(address)
+    assert [each.state for each in told] == ["complete", "failed", "pruned", "running"]
+    assert [each.value for each in told] == [0.5, None, 0.25, None]
+    assert told[1].failure == "ValueError: no"
+    assert told[2].pruned_at == 1
+    assert told[3].values == running.values
+
+
+def test_a_value_that_is_no_number_is_a_failure(tmp_path, study_in):
+    with opened(StudyAddress.within(tmp_path, "journal")) as storage:
+        study = study_in(storage)
+        study.complete(study.propose(), float("nan"))
+        [trial] = study.trials
+    assert (trial.state, trial.failure) == ("failed", "the objective is no finite number")
+
+
+def test_a_trial_below_the_median_is_given_up_once_there_are_enough(tmp_path, study_in):
+    address = StudyAddress.within(tmp_path, "journal")
+    with opened(address) as storage:
+        study = study_in(storage)
+        for number in range(5):
+            trial = study.propose()
+            with reporting(TrialAddress(study=address, id=trial.id)) as reporter:
+                reporter.report(1, float(number))  # too few to compare with
+            study.complete(trial, float(number))
+        good, bad, spared = (study.propose() for _ in range(3))
+    with reporting(TrialAddress(study=address, id=good.id)) as reporter:
+        reporter.report(1, 3.0)
+        reporter.report(1, -1.0)  # told before: an attempt that does it again changes nothing
+    with reporting(TrialAddress(study=address, id=bad.id)) as reporter:
+        assert not reporter.is_pruned
+        with pytest.raises(TrialPrunedError, match="step 1"):
+            reporter.report(1, 1.0)
+        assert reporter.is_pruned
+    with reporting(TrialAddress(study=address, id=spared.id, prune=False)) as reporter:
+        reporter.report(1, 1.0)
+    with reporting(None) as reporter:
+        assert reporter is None

@@ -1,0 +1,180 @@
+"""Tunings from the first trial to the contest, in this process, one job at a time."""
+
+from pathlib import Path
+
+import pytest
+from support.outcomes import finished_runs
+from support.tuning import small_plan
+
+from imitbench.bench.job import Job
+from imitbench.bench.worker import main as plain_worker
+from imitbench.errors import InputError
+from imitbench.executors.inline import InlineExecutor
+from imitbench.store import lease
+from imitbench.store.collector import collect
+from imitbench.store.run_dir import RunDirectory
+from imitbench.tune.cell import Cell
+from imitbench.tune.overview import read_studies
+from imitbench.tune.search_space import distributions
+from imitbench.tune.storage import StudyAddress, opened
+from imitbench.tune.study import TrialStudy
+from imitbench.tune.tuning import WORKER
+from imitbench.tune.worker import main as tuning_worker
+
+ENV = "Pendulum-v1"
+
+
+class StopsAfter(InlineExecutor):
+    """An executor that is interrupted before a job, as by Ctrl-C."""
+
+    def __init__(self, jobs):
+        super().__init__(WORKER)
+        self.left = 2 * jobs  # a poll that announces, and one that does
+
+    def poll(self, timeout):
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return super().poll(timeout)
+
+
+def trials_of(root):
+    [study] = read_studies(root)
+    return [(each.number, each.state, each.value, each.values) for each in study.trials]
+
+
+def test_a_search_and_its_contest(make_request, run_tuning, tmp_path):
+    out = tmp_path / "runs"
+    root = out / ".tuning" / "bc"
+    outcome, notes = run_tuning(make_request(), root)
+    [study] = read_studies(root)
+    assert [each.state for each in study.trials] == ["complete", "complete"]
+    assert study.trials[0].values == make_request().defaults
+    assert outcome.contests == {ENV: study.contest}
+    assert [len(each.scores) for each in study.contest.standings] == [2, 2]
+    assert study.contest.decision in ("undecided", "not better")  # of two seeds
+    assert [done for _, done, _ in notes.of("held_out")] == [1, 2, 3, 4]
+    assert not list(root.glob("**/.jobs/*.json"))
+
+    assert collect(out).added == 0  # trials are no results
+    runs = finished_runs(root / ENV / "held-out")
+    again, notes = run_tuning(make_request(trials=1), root)
+    assert again.contests == outcome.contests
+    assert notes.of("trial") == notes.of("held_out") == []
+    assert notes.of("resumed") == [[ENV, 2, 0, 1]]
+    assert finished_runs(root / ENV / "held-out") == runs
+
+
+@pytest.mark.slow
+def test_a_bad_trial_is_given_up_and_leaves_no_result(make_request, run_tuning, tmp_path):
+    request, root = make_request(trials=6, points=4), tmp_path / "tuning"
+    Cell(request, ENV, root, None).begin()
+    address = StudyAddress.within(root / ENV, "sqlite")
+    with opened(address) as storage:
+        space = distributions(request.algorithm, request.space)
+        study = TrialStudy(storage, space, request.defaults, request.seed)
+        for _ in range(5):
+            trial = study.propose()
+            storage.set_trial_intermediate_value(trial.id, 1, 100.0)
+            study.complete(trial, 100.0)
+    _, notes = run_tuning(request, root)
+    [[_, trial, _, _]] = notes.of("trial")
+    assert (trial.number, trial.state, trial.pruned_at) == (5, "pruned", 1)
+    [error] = (root / ENV / "search").glob("0005/*/*/*/*/error.json")
+    assert "TrialPrunedError" in error.read_text()
+
+
+def test_what_cannot_be_had_ends_the_search_in_one_line(make_request, run_tuning):
+    with pytest.raises(InputError, match="no discriminator/accuracy") as caught:
+        run_tuning(make_request(objective="discriminator"))
+    assert "\n" not in str(caught.value)
+
+
+def test_two_processes_do_not_tune_in_one_place(make_request, run_tuning, tmp_path):
+    held = lease.acquire(tmp_path, wait=False)
+    try:
+        with pytest.raises(InputError, match="another process is tuning there"):
+            run_tuning(make_request(), tmp_path)
+    finally:
+        held.release()
+
+
+@pytest.mark.slow
+def test_the_same_values_are_not_trained_twice(make_request, run_tuning, tmp_path):
+    card = make_request().algorithm
+    fixed = {
+        name: str(value).lower()
+        for name, value in card.resolve({}).items()
+        if name != "normalize_observations"
+    }
+    request = make_request(plan=small_plan(overrides=fixed), trials=6)
+    run_tuning(request, tmp_path)
+    [study] = read_studies(tmp_path)
+    assert [each.state for each in study.trials] == ["complete"] * 6
+    assert len({each.value for each in study.trials}) == 2
+    assert len(list((tmp_path / ENV / "search").iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_failing_trials_are_told_and_do_not_end_the_search(make_request, run_tuning, tmp_path):
+    # Rounds of more steps than the budget has cannot be trained; the default ones fit.
+    plan = small_plan("density", "classic", ENV)
+    request = make_request(plan=plan, trials=4)
+    outcome, _ = run_tuning(request, tmp_path)
+    [study] = read_studies(tmp_path)
+    failed = [each for each in study.trials if each.state == "failed"]
+    assert len(study.trials) == 4
+    assert all("less than a single round" in each.failure for each in failed)
+    assert outcome.contests[ENV].default.scores
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["return", "demo-likelihood"])
+def test_an_interrupted_tuning_ends_with_the_same_numbers(
+    make_request, run_tuning, tmp_path, objective
+):
+    request = make_request(trials=3, search_seeds=(100, 101), objective=objective)
+    whole, _ = run_tuning(request, tmp_path / "whole")
+    for jobs in (0, 1, 3):
+        stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
+        assert stopped.stopped
+    finished, _ = run_tuning(request, tmp_path / "parts")
+    assert not finished.stopped
+    assert finished.contests == whole.contests
+    assert trials_of(tmp_path / "parts") == trials_of(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algo", "suite", "env"),
+    [
+        ("bc", "classic", ENV),
+        ("dagger", "classic", ENV),
+        ("gail", "classic", ENV),
+        ("density", "classic", ENV),
+        ("sqil", "classic", "seals/CartPole-v0"),
+        ("sqil", "classic", ENV),
+        ("preference_comparisons", "classic", ENV),
+        ("mce_irl", "tabular", "seals/CliffWorld7x4-v0"),
+    ],
+)
+def test_to_be_watched_changes_no_number(make_request, tmp_path, algo, suite, env):
+    overrides = {"total_comparisons": "20", "transfer_steps": "0"}
+    known = overrides if algo == "preference_comparisons" else {}
+    plan = small_plan(algo, suite, env, overrides=known)
+    cell = Cell(make_request(plan=plan), env, tmp_path / "tuning", None)
+    cell.begin()
+    with opened(StudyAddress.within(cell.folder, "sqlite")) as storage:
+        cell.open(storage, [])
+        job = cell.take()
+        assert tuning_worker([str(job.write())]) == 0
+        reported = storage.get_trial(job.watch.trial.id).intermediate_values
+    kept = {name: getattr(job, name) for name in Job.model_fields}
+    plain = Job(**{**kept, "out": str(tmp_path / "plain")})
+    assert plain_worker([str(plain.write())]) == 0
+    watched, usual = (RunDirectory.of(Path(each.out), job.runs[0]) for each in (job, plain))
+    assert len(reported) == (algo != "preference_comparisons")  # which has one round here
+    for name in ("raw_return", "deterministic_return", "mean_length", "env_steps"):
+        assert getattr(watched.read_result(), name) == getattr(usual.read_result(), name)
+    curves = [(each.path / "metrics.jsonl").read_text() for each in (watched, usual)]
+    assert curves[0] == curves[1]
