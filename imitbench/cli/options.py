@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
+
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
@@ -16,7 +18,6 @@ Env = Annotated[
     typer.Option("--env", metavar="GLOB", help="Environments by id, e.g. 'seals/*' [all]."),
 ]
 
-DEFAULT_LOCK = Path("imitbench-hub.lock")
 Lock = Annotated[
     Path, typer.Option("--lock", metavar="FILE", help="Lock file of the hub.", dir_okay=False)
 ]
