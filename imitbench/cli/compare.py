@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
     from imitbench.report.contest import Contest
@@ -33,11 +33,19 @@ class FailedRuns(str, Enum):
 
 
 def compare(
-    algorithm: Annotated[str, typer.Argument(metavar="NEW", help="Algorithm to judge.")],
+    algorithm: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEW", help="Algorithm to judge.", autocompletion=completion.algorithms
+        ),
+    ],
     baseline: Annotated[
         list[str] | None,
         typer.Option(
-            "--baseline", metavar="ALGO", help="Compare with this one; again for more [all others]."
+            "--baseline",
+            metavar="ALGO",
+            help="Compare with this one; again for more [all others].",
+            autocompletion=completion.algorithms,
         ),
     ] = None,
     out: Annotated[
@@ -55,7 +63,10 @@ def compare(
     suite: Annotated[
         str | None,
         typer.Option(
-            "--suite", metavar="NAME", help="Only this suite; its references for tables without."
+            "--suite",
+            metavar="NAME",
+            help="Only this suite; its references for tables without.",
+            autocompletion=completion.suites,
         ),
     ] = None,
     env: options.Env = None,

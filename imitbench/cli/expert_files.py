@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
     from imitbench.experts.evaluation import Comparison
@@ -82,10 +82,20 @@ def evaluate(
     expert: Annotated[
         str,
         typer.Argument(
-            metavar="DIR_OR_REPO", help="Folder, zip, bundled expert, or repository owner/name."
+            metavar="DIR_OR_REPO",
+            help="Folder, zip, bundled expert, or repository owner/name.",
+            autocompletion=completion.experts,
         ),
     ],
-    env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment id.")],
+    env: Annotated[
+        str,
+        typer.Option(
+            "--env",
+            metavar="ID",
+            help="Environment id.",
+            autocompletion=completion.environments,
+        ),
+    ],
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
     deterministic: Annotated[
         bool | None,

@@ -94,6 +94,9 @@ def main() -> None:
         # Typer's own usage errors; their base class has moved between versions.
         if not hasattr(error, "format_message"):
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, named alone
+            typer.echo(error.format_message(), err=True)
+            sys.exit(2)
         _fail(error.format_message())
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -8,9 +8,16 @@ from typing import Annotated, Literal
 import typer
 
 from imitbench.cards.suite import BudgetName
+from imitbench.cli import completion
 
 Algo = Annotated[
-    list[str], typer.Option("--algo", metavar="NAME", help="Algorithm; repeatable; or 'all'.")
+    list[str],
+    typer.Option(
+        "--algo",
+        metavar="NAME",
+        help="Algorithm; repeatable; or 'all'.",
+        autocompletion=completion.algorithms_or_all,
+    ),
 ]
 Seeds = Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")]
 Set = Annotated[
@@ -28,14 +35,23 @@ Demos = Annotated[
 ]
 Source = Annotated[
     str,
-    typer.Option("--source", help="Experts and demos: bundled, hub, path:DIR, or minari:NAME."),
+    typer.Option(
+        "--source",
+        help="Experts and demos: bundled, hub, path:DIR, or minari:NAME.",
+        autocompletion=completion.sources,
+    ),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, help="Runs at a time [1, or as many as GPUs take]."),
 ]
 Executor = Annotated[
-    str, typer.Option("--executor", help="Where runs are done: local, slurm or inline.")
+    str,
+    typer.Option(
+        "--executor",
+        help="Where runs are done: local, slurm or inline.",
+        autocompletion=completion.executors,
+    ),
 ]
 Profile = Annotated[
     Path | None,
@@ -51,7 +67,12 @@ MinTaskMinutes = Annotated[
     ),
 ]
 Device = Annotated[
-    str, typer.Option("--device", help="auto (GPUs if asked for, else cpu), cpu, cuda or cuda:N.")
+    str,
+    typer.Option(
+        "--device",
+        help="auto (GPUs if asked for, else cpu), cpu, cuda or cuda:N.",
+        autocompletion=completion.devices,
+    ),
 ]
 Gpus = Annotated[
     str | None, typer.Option("--gpus", metavar="0,1", help="GPUs that runs use in turn [none].")
