@@ -65,6 +65,14 @@ def sources(incomplete: str) -> list[str]:
     return _beginning(incomplete, SOURCES)
 
 
+def log_formats(incomplete: str) -> list[str]:
+    """Outputs of the logger, after those that are named already."""
+    from imitbench.cli.train_options import LOG_FORMATS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _beginning(last, LOG_FORMATS)]
+
+
 def runs(context: typer.Context, incomplete: str) -> list[str]:
     """Ids of the runs of the results folder that was named before or is the default."""
     from pathlib import Path
@@ -74,6 +82,11 @@ def runs(context: typer.Context, incomplete: str) -> list[str]:
 
     out = context.params.get("out") or DEFAULT_OUT
     return _beginning(incomplete, (Path(path).name for path in run_directories(Path(out))))
+
+
+def policies(context: typer.Context, incomplete: str) -> list[str]:
+    """Runs and bundled experts; the shell itself adds files."""
+    return [*runs(context, incomplete), *experts(incomplete)]
 
 
 def _environments(suite: str | None) -> Iterator[tuple[str, EnvironmentCard]]:

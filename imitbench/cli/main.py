@@ -15,6 +15,7 @@ from imitbench.cli import (
     compare,
     demos,
     doctor,
+    evaluate,
     experts,
     import_,
     leaderboard,
@@ -27,6 +28,7 @@ from imitbench.cli import (
     sql,
     status,
     suites,
+    train,
     verify_resume,
 )
 from imitbench.errors import InputError
@@ -48,6 +50,8 @@ app.command("collect")(collect.collect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("sql")(sql.sql)
+app.command("eval")(evaluate.evaluate)
+app.add_typer(train.app, name="train")
 app.command("algos")(algos.algos)
 app.add_typer(suites.app, name="suites")
 app.add_typer(experts.app, name="experts")
