@@ -152,7 +152,7 @@ def _print(document: dict[str, Any]) -> None:
 
     acting = "deterministic" if document["deterministic"] else "stochastic"
     typer.echo(
-        f"{document['policy']} in {document['env']}: {document['episodes']} episodes, {acting}"
+        f"{document['policy']}: {document['episodes']} episodes in {document['env']}, {acting}"
     )
     rows: list[list[object]] = [
         [

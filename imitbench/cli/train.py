@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imitbench.util.logger import HierarchicalLogger
 
 _TOLD = 20  # lines of progress at most
+_TELLING = ("/return_mean", "/loss", "/accuracy")  # what they say first
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -88,7 +89,7 @@ def train_one(algo: str | RL, env: str, **given: Any) -> None:
             folder,
             make_logger=_logger_of(training, formats, given["wandb_project"]),
             command=typed_command(),
-            on_point=_teller(training, quiet=given["quiet"]),
+            on_point=_teller(training, quiet=given["quiet"] or "stdout" in formats),
             checkpoint_s=60 * given["checkpoint_minutes"],
         )
     except RunStoppedError:
@@ -145,8 +146,8 @@ def _teller(training: Training, *, quiet: bool) -> OnPoint:
         if quiet or part <= told:
             return
         told = part
-        shown = {name.rpartition("/")[2]: value for name, value in metrics.items()}
-        words = [f"{name} {value:.4g}" for name, value in list(shown.items())[:3]]
+        shown = sorted(metrics, key=lambda name: not name.endswith(_TELLING))[:3]
+        words = [f"{name.rpartition('/')[2]} {metrics[name]:.4g}" for name in shown]
         note(f"  {step:>{len(f'{amount:,}')},} / {amount:,}  {', '.join(words)}")
 
     return tell

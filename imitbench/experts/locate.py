@@ -136,7 +136,7 @@ def _of_path(path: Path) -> Subject:
         record = _read_record(path / RECORD_FILE)
         try:
             environment = EnvironmentSpec.model_validate(record["environment"])
-            label = f"{record['algo']} on {environment.id}"
+            label = f"{record['algo']} of {path}"
         except (KeyError, TypeError, ValidationError) as error:
             raise InputError(f"{path / RECORD_FILE}: is no record of a training") from error
         return Subject(label, path, environment.evaluated)
