@@ -108,6 +108,9 @@ def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> S
         InputError: None of these.
     """
     path = Path(name)
+    if _is_repository(name, revision):
+        located = _pull("model", name, revision, tell)
+        return Subject(located.origin or name, located.path)
     if path.exists():
         return _of_path(path)
     bundled = _bundled(name)
@@ -115,13 +118,10 @@ def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> S
         return bundled
     if _RUN_ID.fullmatch(name):
         return _of_path(find_run(out, name).path)
-    if "/" not in name:
-        raise InputError(
-            f"{name}: neither a file nor a folder, a run of {out}, or a bundled expert (see "
-            "`imitbench experts list`)"
-        )
-    located = locate_expert(name, revision, tell)
-    return Subject(located.origin or name, located.path)
+    raise InputError(
+        f"{name}: neither a file nor a folder, a run of {out}, or a bundled expert (see "
+        "`imitbench experts list`)"
+    )
 
 
 def _of_path(path: Path) -> Subject:
