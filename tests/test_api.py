@@ -42,6 +42,7 @@ def test_importing_the_package_loads_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_runs_with_several_workers(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(

@@ -15,6 +15,30 @@ if TYPE_CHECKING:
     from imitbench.report.contest import Options as Method
 
 
+New = Annotated[
+    str,
+    typer.Argument(metavar="NEW", help="Algorithm to judge.", autocompletion=completion.algorithms),
+]
+Baseline = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--baseline",
+        metavar="ALGO",
+        help="Compare with this one; again for more [all others].",
+        autocompletion=completion.algorithms,
+    ),
+]
+Suite = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        metavar="NAME",
+        help="Only this suite; its references for tables without.",
+        autocompletion=completion.suites,
+    ),
+]
+
+
 class FailIf(str, Enum):
     """What makes the exit code 1."""
 
@@ -33,21 +57,8 @@ class FailedRuns(str, Enum):
 
 
 def compare(
-    algorithm: Annotated[
-        str,
-        typer.Argument(
-            metavar="NEW", help="Algorithm to judge.", autocompletion=completion.algorithms
-        ),
-    ],
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--baseline",
-            metavar="ALGO",
-            help="Compare with this one; again for more [all others].",
-            autocompletion=completion.algorithms,
-        ),
-    ] = None,
+    algorithm: New,
+    baseline: Baseline = None,
     out: Annotated[
         Path,
         typer.Option("--out", metavar="PATH", help="Results folder, its database, or a CSV table."),
@@ -60,15 +71,7 @@ def compare(
             help="Where the baselines' results are, if elsewhere; the same algorithm by default.",
         ),
     ] = None,
-    suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite",
-            metavar="NAME",
-            help="Only this suite; its references for tables without.",
-            autocompletion=completion.suites,
-        ),
-    ] = None,
+    suite: Suite = None,
     env: options.Env = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="NAME", help="Only this budget.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from imitbench.cli.expert_files import Revision, Trust
 
 if TYPE_CHECKING:
     from imitbench.bench.protocol import Episodes
+    from imitbench.experts.locate import Subject
     from imitbench.store.records import ReferenceScores
 
 
@@ -68,55 +70,84 @@ def evaluate(
     """
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
-    from imitbench.errors import InputError
-    from imitbench.experts import catalog, evaluation, measurement
-    from imitbench.experts.locate import find_references, find_subject
-    from imitbench.experts.video import check_video, record_video
-    from imitbench.policies.expert import load_expert
-    from imitbench.policies.expert_folder import open_expert_folder
+    from imitbench.experts.locate import find_subject
     from imitbench.util.torch_startup import use_one_thread
 
     subject = find_subject(policy, out=out, revision=revision, tell=make_tell())
-    spec = subject.environment
-    if env is not None:
-        spec = catalog.find_environment(env).evaluated
-    if spec is None:
-        raise InputError(f"{policy}: does not say for which environment it is; name it by --env")
     use_one_thread()
-    found = open_expert_folder(subject.path)
-    spec = evaluation.with_own_arguments(spec, found)
-    rendered = None if video is None else check_video(spec, video)
-    loaded = load_expert(found, evaluation.surroundings_of(spec), trust=trust)
-    seed = subject.seed if seed is None else seed
-    # Where episodes end is of no concern to a policy that learns no more.
-    measured = measurement.measure(
-        spec.model_copy(update={"horizon": "variable"}),
-        loaded,
-        episodes=episodes,
-        deterministic=deterministic,
-        seed=seed,
-    )
-    references = subject.references if spec == subject.environment else None
-    document = _document(
-        subject.label, spec.id, measured.episodes, references or find_references(spec)
-    )
-    if rendered is not None and video is not None:
-        shown = rendered.model_copy(update={"horizon": "variable"})
-        recorded = record_video(
-            shown,
-            loaded,
+    document = _measure(
+        subject,
+        env,
+        _Wish(
+            episodes,
+            deterministic,
+            subject.seed if seed is None else seed,
             video,
-            episodes=video_episodes,
-            deterministic=deterministic,
-            seed=seed,
-        )
-        document["video"] = {"file": str(video), "episodes": recorded}
+            video_episodes,
+            trust,
+        ),
+    )
     if json:
         print_json(document)
         return
     _print(document)
-    if rendered is not None:
+    if video is not None:
         note(f"wrote {video}")
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """How the person wants a policy measured; attributes as the options."""
+
+    episodes: int
+    deterministic: bool
+    seed: int
+    video: Path | None
+    video_episodes: int
+    trust: bool
+
+
+def _measure(subject: Subject, env: str | None, wish: _Wish) -> dict[str, Any]:
+    """Evaluates, and records where that is asked for."""
+    from imitbench.errors import InputError
+    from imitbench.experts import catalog, evaluation, measurement
+    from imitbench.experts.locate import find_references
+    from imitbench.experts.video import check_video, record_video
+    from imitbench.policies.expert import load_expert
+    from imitbench.policies.expert_folder import open_expert_folder
+
+    own = subject.environment
+    spec = own if env is None else catalog.find_environment(env).evaluated
+    if spec is None:
+        raise InputError(
+            f"{subject.label}: does not say for which environment it is; name it by --env"
+        )
+    found = open_expert_folder(subject.path)
+    spec = evaluation.with_own_arguments(spec, found)
+    rendered = None if wish.video is None else check_video(spec, wish.video)
+    policy = load_expert(found, evaluation.surroundings_of(spec), trust=wish.trust)
+    # Where episodes end is of no concern to a policy that learns no more.
+    free = {"horizon": "variable"}
+    measured = measurement.measure(
+        spec.model_copy(update=free),
+        policy,
+        episodes=wish.episodes,
+        deterministic=wish.deterministic,
+        seed=wish.seed,
+    )
+    references = (subject.references if spec == own else None) or find_references(spec)
+    document = _document(subject.label, spec.id, measured.episodes, references)
+    if rendered is not None and wish.video is not None:
+        recorded = record_video(
+            rendered.model_copy(update=free),
+            policy,
+            wish.video,
+            episodes=wish.video_episodes,
+            deterministic=wish.deterministic,
+            seed=wish.seed,
+        )
+        document["video"] = {"file": str(wish.video), "episodes": recorded}
+    return document
 
 
 def _document(

@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from imitbench.experts.evaluation import Comparison
     from imitbench.hub.published_results import PublishedResults
 
+Expert = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR_OR_REPO",
+        help="Folder, zip, bundled expert, or repository owner/name.",
+        autocompletion=completion.experts,
+    ),
+]
+EnvId = Annotated[
+    str,
+    typer.Option(
+        "--env", metavar="ID", help="Environment id.", autocompletion=completion.environments
+    ),
+]
 Revision = Annotated[
     str | None,
     typer.Option("--revision", metavar="REV", help="Commit, branch or tag of a repository."),
@@ -81,23 +95,8 @@ def convert(
 
 
 def evaluate(
-    expert: Annotated[
-        str,
-        typer.Argument(
-            metavar="DIR_OR_REPO",
-            help="Folder, zip, bundled expert, or repository owner/name.",
-            autocompletion=completion.experts,
-        ),
-    ],
-    env: Annotated[
-        str,
-        typer.Option(
-            "--env",
-            metavar="ID",
-            help="Environment id.",
-            autocompletion=completion.environments,
-        ),
-    ],
+    expert: Expert,
+    env: EnvId,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
     deterministic: Annotated[
         bool | None,

@@ -61,6 +61,7 @@ def test_a_folder_holds_policy_curve_logs_and_result(trained):
     )
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_harness(tmp_path):
     run = imitbench.run(
         "bc", env="seals/CartPole-v0", seeds=[3], budget="quick", executor="inline",

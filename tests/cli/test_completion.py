@@ -7,26 +7,26 @@ import sys
 import pytest
 from support.synthetic_runs import plan_runs, write_results
 
+from imitbench.cli.main import main
+
 PROGRAM = "import sys; sys.argv[0] = 'imitbench'; from imitbench.cli.main import main; main()"
 
 
-def complete(line, cwd=None):
+@pytest.fixture
+def complete(monkeypatch, capsys):
     """What bash would offer for a line that is typed as far as this."""
-    words = line.split()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={
-            **os.environ,
-            "_IMITBENCH_COMPLETE": "complete_bash",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(words) - (not line.endswith(" "))),
-        },
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
+
+    def call(line):
+        monkeypatch.setattr(sys, "argv", ["imitbench"])
+        monkeypatch.setattr(sys.modules["__main__"], "__package__", None)
+        monkeypatch.setenv("_IMITBENCH_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - (not line.endswith(" "))))
+        with pytest.raises(SystemExit):
+            main()
+        return capsys.readouterr().out.split()
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,15 @@ def complete(line, cwd=None):
         ("imitbench experts eval sac-", ["sac-Pendulum-v1"]),
     ],
 )
-def test_names_are_offered(line, offered):
+def test_names_are_offered(complete, line, offered):
     assert complete(line) == offered
 
 
-def test_runs_are_offered_by_their_ids(tmp_path):
+def test_runs_are_offered_by_their_ids(complete, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     specs = plan_runs(2)
     write_results(tmp_path / "runs", specs)
-    assert sorted(complete("imitbench logs ", tmp_path)) == sorted(s.run_id for s in specs)
+    assert sorted(complete("imitbench logs ")) == sorted(s.run_id for s in specs)
 
 
 def test_completion_loads_nothing_heavy():

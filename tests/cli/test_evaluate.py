@@ -87,6 +87,7 @@ def test_a_run_without_a_policy_is_told(runs, tmp_path):
         call(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_policy_is_recorded(tmp_path, monkeypatch):
     pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
