@@ -202,7 +202,7 @@ def train(
         try:
             trained = run.execute()
         except (ValueError, InputError) as error:
-            if not resumes and not any((folder / "checkpoint").glob("*")):
+            if not resumes and not run.progress.curve:
                 shutil.rmtree(folder)  # nothing was trained
             if isinstance(error, InputError):
                 raise
