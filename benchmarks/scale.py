@@ -295,10 +295,10 @@ def _report(out: Path) -> dict[str, float]:
 
     survey(out)
     looked = time.perf_counter()
-    from imitbench.cli.report import build
+    from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
 
-    render_markdown(build(out))
+    render_markdown(build(out, tell=print))
     return {"status_seconds": looked - started, "seconds": time.perf_counter() - looked}
 
 

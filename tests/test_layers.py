@@ -11,6 +11,7 @@ PACKAGE = Path(imitbench.__file__).parent
 # A package may import from its own layer's lower neighbours only: those further down the list.
 LAYERS = [
     {"cli"},
+    {"api"},
     {"experts", "report", "tune"},
     {"bench"},
     {"hub"},

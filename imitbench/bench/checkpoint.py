@@ -110,6 +110,23 @@ class Checkpoints:
         return sorted(self._directory.glob("*.state"), key=_number)
 
 
+def read_curve(directory: Path) -> list[Mapping[str, float]]:
+    """The learning curve as far as the newest readable checkpoint of a folder goes.
+
+    Args:
+        directory: Folder of a run's checkpoints; need not exist.
+    """
+    from imitbench.util.state_file import load_state
+
+    for path in sorted(directory.glob("*.state"), key=_number, reverse=True):
+        try:
+            curve: list[Mapping[str, float]] = load_state(path)["curve"]
+        except (InputError, OSError, KeyError):  # replaced just now, or damaged
+            continue
+        return curve
+    return []
+
+
 def _number(path: Path) -> int:
     return int(path.stem)
 

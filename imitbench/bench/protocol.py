@@ -48,14 +48,19 @@ class Evaluator:
             `i % environments`, decided beforehand: whoever is fast does not get more episodes,
             so short episodes are not over-counted.
         check: Called at every step; may raise to leave an evaluation.
+        wrap: Applied to each environment; to record it, say.
     """
 
     def __init__(
-        self, spec: EnvironmentSpec, environments: int, check: Callable[[], None] = lambda: None
+        self,
+        spec: EnvironmentSpec,
+        environments: int,
+        check: Callable[[], None] = lambda: None,
+        wrap: Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]] = lambda environment: environment,
     ) -> None:
         self.spec = spec
         self._check = check
-        self._environments = [make_environment(spec) for _ in range(environments)]
+        self._environments = [wrap(make_environment(spec)) for _ in range(environments)]
 
     def __enter__(self) -> Evaluator:
         return self

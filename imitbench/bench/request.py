@@ -10,6 +10,7 @@ from imitbench.bench.artifacts import HUB
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.spec import Settings
 from imitbench.errors import InputError
+from imitbench.hub import DEFAULT_LOCK
 from imitbench.hub.lock_file import read_lock
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest, read_sweeps
@@ -45,6 +46,20 @@ class Missing:
     plans: list[Plan]
     runs: int
     left_out: list[LeftOut]
+
+
+def lock_in_use(lock: Path | None, source: str) -> str | None:
+    """The lock file that a request names, else the usual one if it is there.
+
+    Args:
+        lock: The file that was named.
+        source: Where experts and demonstrations come from; only the hub has lock files.
+    """
+    if source != HUB:
+        return None
+    if lock is None and DEFAULT_LOCK.exists():
+        lock = DEFAULT_LOCK
+    return None if lock is None else str(lock)
 
 
 def plan_request(request: SweepRequest, tell: Tell = silent) -> Plan:

@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 
 
 def algos(
     name: Annotated[
-        str | None, typer.Argument(help="Show this algorithm's hyper-parameters.")
+        str | None,
+        typer.Argument(
+            help="Show this algorithm's hyper-parameters.", autocompletion=completion.algorithms
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -8,12 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
     from imitbench.report.contest import Contest
     from imitbench.report.contest import Options as Method
-    from imitbench.report.entries import Entry
+
+
+New = Annotated[
+    str,
+    typer.Argument(metavar="NEW", help="Algorithm to judge.", autocompletion=completion.algorithms),
+]
+Baseline = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--baseline",
+        metavar="ALGO",
+        help="Compare with this one; again for more [all others].",
+        autocompletion=completion.algorithms,
+    ),
+]
+Suite = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        metavar="NAME",
+        help="Only this suite; its references for tables without.",
+        autocompletion=completion.suites,
+    ),
+]
 
 
 class FailIf(str, Enum):
@@ -34,13 +57,8 @@ class FailedRuns(str, Enum):
 
 
 def compare(
-    algorithm: Annotated[str, typer.Argument(metavar="NEW", help="Algorithm to judge.")],
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--baseline", metavar="ALGO", help="Compare with this one; again for more [all others]."
-        ),
-    ] = None,
+    algorithm: New,
+    baseline: Baseline = None,
     out: Annotated[
         Path,
         typer.Option("--out", metavar="PATH", help="Results folder, its database, or a CSV table."),
@@ -53,12 +71,7 @@ def compare(
             help="Where the baselines' results are, if elsewhere; the same algorithm by default.",
         ),
     ] = None,
-    suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite", metavar="NAME", help="Only this suite; its references for tables without."
-        ),
-    ] = None,
+    suite: Suite = None,
     env: options.Env = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="NAME", help="Only this budget.")
@@ -87,16 +100,19 @@ def compare(
 
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """
-    from imitbench.cli.output import print_json
+    from imitbench.cli.output import note, print_json
     from imitbench.report.contest import Options as Method
     from imitbench.report.contest import contests
     from imitbench.report.contest_text import document
+    from imitbench.report.entry_sources import read_entries
     from imitbench.stats.cells import FailurePolicy
 
     policy = None if failed_runs is FailedRuns.either else FailurePolicy(failed_runs.value)
     method = Method(policy=policy, level=level, replicates=replicates)
-    ours = _entries(out, suite, env, budget)
-    theirs = ours if against is None else _entries(against, suite, env, budget)
+    ours = read_entries(out, tell=note, suite=suite, env=env, budget=budget)
+    theirs = ours
+    if against is not None:
+        theirs = read_entries(against, tell=note, suite=suite, env=env, budget=budget)
     names = baseline or ([] if against is None else [algorithm])
     found = contests(algorithm, ours, theirs, names, method)
     if json:
@@ -105,63 +121,6 @@ def compare(
         _print(found, method)
     if any(_is_case(case, contest) for case in fail_if or [] for contest in found):
         raise typer.Exit(1)
-
-
-def _entries(path: Path, suite: str | None, env: str | None, budget: str | None) -> list[Entry]:
-    """Runs of a results folder, a database or a table, as far as they are asked for."""
-    from fnmatch import fnmatchcase
-
-    from imitbench.errors import InputError
-
-    found = [
-        entry
-        for entry in _all_entries(path, suite)
-        if suite in (None, entry.setting.suite) or entry.setting.suite is None
-        if budget in (None, entry.setting.group.budget) or entry.setting.group.budget is None
-        if env is None or fnmatchcase(entry.env, env)
-    ]
-    if not found:
-        raise InputError(f"{path}: no runs there that are asked for; see `imitbench status`")
-    return found
-
-
-def _all_entries(path: Path, suite: str | None) -> list[Entry]:
-    from imitbench.cli.output import note
-    from imitbench.report.entries import imported_entries, own_entries
-    from imitbench.store import database
-    from imitbench.store.collector import collect
-
-    if path.suffix.lower() == ".csv":
-        return _table(path, suite)
-    if path.is_file():
-        opened = database.reader_of_file(path)
-    else:
-        for left_out in collect(path).quarantined:
-            note(f"left out: {left_out.path}: {left_out.reason}")
-        opened = database.reader(path)
-    with opened as connection:
-        return [
-            *own_entries(database.read_scores(connection), database.read_failures(connection)),
-            *imported_entries(database.read_external_scores(connection)),
-        ]
-
-
-def _table(path: Path, suite: str | None) -> list[Entry]:
-    from imitbench.cards.catalog import load_suite
-    from imitbench.errors import InputError
-    from imitbench.report.entries import table_entries
-    from imitbench.store.importers.long_table import import_csv
-    from imitbench.store.importers.suite_references import with_references
-
-    results = import_csv(path)
-    if suite is not None:
-        results = with_references(results, load_suite(suite))
-    found = table_entries(results.runs)
-    if not any(entry.score is not None for entry in found):
-        raise InputError(
-            f"{path}: has returns and no scores; --suite NAME gives them the references of a suite"
-        )
-    return found
 
 
 def _is_case(case: FailIf, contest: Contest) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 from imitbench.cli.demos_convert import Trust, convert, open_set
 from imitbench.cli.demos_validate import validate
 from imitbench.cli.pull import pull_demos
@@ -26,9 +26,7 @@ app.command("validate")(validate)
 
 @app.command("list")
 def list_demos(
-    suite: Annotated[
-        str | None, typer.Option("--suite", metavar="NAME", help="Suite [all].")
-    ] = None,
+    suite: options.OneSuite = None,
     json: options.Json = False,
 ) -> None:
     """List the bundled sets of demonstrations.
@@ -72,13 +70,14 @@ def collect(
         Path | None,
         typer.Option("--to", metavar="DIR", help="Folder of sets [collected/SUITE/demos]."),
     ] = None,
+    json: options.Json = False,
 ) -> None:
     """Roll out a suite's experts and store whole episodes as parquet.
 
     Example: imitbench demos collect --suite classic --to my-demos
     """
     from imitbench.cards.catalog import load_suite, select_environments, suite_directory
-    from imitbench.cli.output import note
+    from imitbench.cli.output import note, print_json
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.demonstrations import collect_demonstrations
     from imitbench.util.torch_startup import use_one_thread
@@ -86,16 +85,32 @@ def collect(
     use_one_thread()
     root = experts or suite_directory(suite)
     target = to or Path("collected") / suite / "demos"
+    rows = []
     for env_id, card in select_environments(load_suite(suite), env).items():
         trajectories = collect_demonstrations(env_id, card, root, target, command=typed_command())
         mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
         note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")
+        rows.append(
+            {
+                "env": env_id,
+                "directory": str(target / card.demos.repo),
+                "trajectories": len(trajectories),
+                "mean_return": mean,
+            }
+        )
+    if json:
+        print_json(rows)
 
 
 @app.command("show")
 def show(
     path: Annotated[
-        str, typer.Argument(metavar="DIR_OR_REPO", help="Folder or file, or a bundled set.")
+        str,
+        typer.Argument(
+            metavar="DIR_OR_REPO",
+            help="Folder or file, or a bundled set.",
+            autocompletion=completion.demos,
+        ),
     ],
     trust: Trust = False,
     json: options.Json = False,

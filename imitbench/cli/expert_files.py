@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
     from imitbench.experts.evaluation import Comparison
     from imitbench.hub.published_results import PublishedResults
 
+Expert = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR_OR_REPO",
+        help="Folder, zip, bundled expert, or repository owner/name.",
+        autocompletion=completion.experts,
+    ),
+]
+EnvId = Annotated[
+    str,
+    typer.Option(
+        "--env", metavar="ID", help="Environment id.", autocompletion=completion.environments
+    ),
+]
 Revision = Annotated[
     str | None,
     typer.Option("--revision", metavar="REV", help="Commit, branch or tag of a repository."),
@@ -44,18 +58,20 @@ def convert(
 
     Example: imitbench experts convert downloads/ppo-Pendulum-v1 experts/ppo-Pendulum-v1
     """
+    from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
     from imitbench.experts import catalog
     from imitbench.experts.conversion import convert_expert
+    from imitbench.experts.locate import locate_expert
     from imitbench.util.torch_startup import use_one_thread
 
-    path, origin = _locate(source, revision)
+    located = locate_expert(source, revision, make_tell())
     use_one_thread()
     converted = convert_expert(
-        path,
+        located.path,
         target,
         environment=catalog.find_environment(env) if env else None,
-        origin=origin,
+        origin=located.origin,
         trust=trust,
     )
     published = converted.published
@@ -79,13 +95,8 @@ def convert(
 
 
 def evaluate(
-    expert: Annotated[
-        str,
-        typer.Argument(
-            metavar="DIR_OR_REPO", help="Folder, zip, bundled expert, or repository owner/name."
-        ),
-    ],
-    env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment id.")],
+    expert: Expert,
+    env: EnvId,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
     deterministic: Annotated[
         bool | None,
@@ -105,16 +116,18 @@ def evaluate(
 
     Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
+    from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
     from imitbench.experts import catalog, evaluation, measurement
+    from imitbench.experts.locate import locate_expert
     from imitbench.hub.published_results import read_published_results
     from imitbench.policies.expert import load_expert
     from imitbench.policies.expert_folder import open_expert_folder
     from imitbench.util.torch_startup import use_one_thread
 
-    path, _ = _locate(expert, revision)
+    located = locate_expert(expert, revision, make_tell())
     use_one_thread()
-    found = open_expert_folder(path)
+    found = open_expert_folder(located.path)
     spec = evaluation.with_own_arguments(catalog.find_environment(env), found)
     policy = load_expert(found, evaluation.surroundings_of(spec), trust=trust)
     published = read_published_results(found.folder)
@@ -147,24 +160,6 @@ def evaluate(
             note(f"warning: {message}")
         elif not json:
             note(message)
-
-
-def _locate(name: str, revision: str | None) -> tuple[Path, str | None]:
-    """Where an expert lies, fetched from the hub if need be, and the repository's name then."""
-    from imitbench.errors import InputError
-    from imitbench.experts import catalog
-
-    is_repository = name.count("/") == 1 and not name.startswith((".", "/", "~"))
-    if Path(name).exists() or not is_repository:
-        if revision is not None:
-            raise InputError("--revision: belongs to a repository owner/name")
-        return catalog.find_expert(name), None
-
-    from imitbench.cli.hub_progress import make_tell
-    from imitbench.hub.pull import pull
-
-    pulled = pull("model", name, revision=revision, tell=make_tell())
-    return pulled.folder, f"{pulled.repo} at {pulled.revision[:12]}"
 
 
 def _verdict(published: PublishedResults, compared: Comparison) -> str:

@@ -22,9 +22,7 @@ app.command("push")(push_experts)
 
 @app.command("list")
 def list_experts(
-    suite: Annotated[
-        str | None, typer.Option("--suite", metavar="NAME", help="Suite [all].")
-    ] = None,
+    suite: options.OneSuite = None,
     json: options.Json = False,
 ) -> None:
     """List the bundled experts with their measured returns.
@@ -70,13 +68,14 @@ def train(
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Training steps [as on the card].")
     ] = None,
+    json: options.Json = False,
 ) -> None:
     """Train a suite's experts by the recipes on its card, and measure them.
 
     Example: imitbench experts train --suite classic --env 'seals/CartPole-v0'
     """
     from imitbench.cards.catalog import load_suite, select_environments
-    from imitbench.cli.output import note
+    from imitbench.cli.output import note, print_json
     from imitbench.cli.provenance import typed_command
 
     environments = select_environments(load_suite(suite), env)
@@ -91,6 +90,7 @@ def train(
 
     use_one_thread()
     target = to or Path("trained") / suite / "experts"
+    rows = []
     for env_id, card in environments.items():
         planned = card.expert.algo == "exact"
         if steps is not None and not planned:
@@ -118,3 +118,15 @@ def train(
         write_expert_card(env_id, card, directory)
         returns = measured.episodes.returns
         note(f"{directory}: return {returns.mean():.2f} ± {returns.std():.2f}")
+        rows.append(
+            {
+                "env": env_id,
+                "directory": str(directory),
+                "env_steps": card.expert.env_steps,
+                "mean_return": float(returns.mean()),
+                "std_return": float(returns.std()),
+                "episodes": len(returns),
+            }
+        )
+    if json:
+        print_json(rows)

@@ -80,8 +80,8 @@ def verify_submission(
 
 
 def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
+    from imitbench.bench.progress import make_observer
     from imitbench.bench.sweep import WORKER, run_sweep
-    from imitbench.cli.progress import make_observer
     from imitbench.cli.provenance import typed_command
     from imitbench.executors.registry import make_executor
 

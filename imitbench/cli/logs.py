@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,12 @@ _RUNS_SHOWN = 3
 
 def logs(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Id of a run, or the start of it.")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="Id of a run, or the start of it.",
+            autocompletion=completion.runs,
+        ),
     ] = None,
     failed: Annotated[
         bool, typer.Option("--failed", help="All failures, alike ones together.")

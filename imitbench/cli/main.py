@@ -15,6 +15,7 @@ from imitbench.cli import (
     compare,
     demos,
     doctor,
+    evaluate,
     experts,
     import_,
     leaderboard,
@@ -27,6 +28,7 @@ from imitbench.cli import (
     sql,
     status,
     suites,
+    train,
     tune,
     verify_resume,
 )
@@ -49,6 +51,8 @@ app.command("collect")(collect.collect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("sql")(sql.sql)
+app.command("eval")(evaluate.evaluate)
+app.add_typer(train.app, name="train")
 app.command("algos")(algos.algos)
 app.add_typer(suites.app, name="suites")
 app.add_typer(experts.app, name="experts")
@@ -96,6 +100,9 @@ def main() -> None:
         # Typer's own usage errors; their base class has moved between versions.
         if not hasattr(error, "format_message"):
             raise
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, named alone
+            typer.echo(error.format_message(), err=True)
+            sys.exit(2)
         _fail(error.format_message())
     sys.exit(code if isinstance(code, int) else 0)
 

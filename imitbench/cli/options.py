@@ -7,16 +7,28 @@ from typing import Annotated
 
 import typer
 
+from imitbench.cli import completion
+from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
+
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
-Suite = Annotated[str, typer.Option("--suite", metavar="NAME", help="Suite of environments.")]
+Suite = Annotated[
+    str,
+    typer.Option(
+        "--suite", metavar="NAME", help="Suite of environments.", autocompletion=completion.suites
+    ),
+]
 Env = Annotated[
     str | None,
-    typer.Option("--env", metavar="GLOB", help="Environments by id, e.g. 'seals/*' [all]."),
+    typer.Option(
+        "--env",
+        metavar="GLOB",
+        help="Environments by id, e.g. 'seals/*' [all].",
+        autocompletion=completion.environments,
+    ),
 ]
 
-DEFAULT_LOCK = Path("imitbench-hub.lock")
 Lock = Annotated[
     Path, typer.Option("--lock", metavar="FILE", help="Lock file of the hub.", dir_okay=False)
 ]
@@ -28,6 +40,11 @@ NamedLock = Annotated[
         help=f"Lock file of the hub [{DEFAULT_LOCK}, if it is there].",
         dir_okay=False,
     ),
+]
+
+OneSuite = Annotated[
+    str | None,
+    typer.Option("--suite", metavar="NAME", help="Suite [all].", autocompletion=completion.suites),
 ]
 
 DEFAULT_OUT = Path("runs")

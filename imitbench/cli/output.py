@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,17 @@ from typing import Any
 import typer
 
 from imitbench.cli import options
+from imitbench.util.terminal import note, on_terminal
+
+__all__ = [
+    "command_for",
+    "count",
+    "duration",
+    "note",
+    "on_terminal",
+    "print_json",
+    "print_table",
+]
 
 
 def print_json(document: Any) -> None:
@@ -42,16 +52,6 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
             for text, width, flush in zip(line, widths, right, strict=True)
         ]
         typer.echo("  ".join(padded).rstrip())
-
-
-def note(message: str) -> None:
-    """Says something to the person on stderr."""
-    typer.echo(message, err=True)
-
-
-def on_terminal() -> bool:
-    """Whether a person watches stderr."""
-    return sys.stderr.isatty()
 
 
 def count(number: int, noun: str) -> str:

@@ -9,17 +9,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from imitbench.bench.launch import Launch
     from imitbench.bench.plan import Plan
-    from imitbench.cli.launch import Launch
     from imitbench.executors.slurm.executor import ArrayRequest
 
 
-def print_plans(plans: Sequence[Plan], how: Launch) -> None:
+def print_plans(plans: Sequence[Plan], how: Launch, *, json: bool) -> None:
     """Shows each cell with the expected time of what is still to do.
 
     Args:
         plans: What would be done.
         how: How it would be done.
+        json: Whether as one JSON document.
     """
     from imitbench.cli.output import count, duration, note, print_json, print_table
 
@@ -32,15 +33,23 @@ def print_plans(plans: Sequence[Plan], how: Launch) -> None:
     total = sum(ahead)
     if submission is None:  # however many workers there are, the longest run takes its time
         total = max([0.0, *ahead, total / how.jobs])
-    if how.json:
+    not_applicable = [pair for plan in plans for pair in plan.not_applicable]
+    if json:
         slurm = {} if submission is None else {"slurm": submission}
-        print_json({"cells": rows, "expected_seconds": total, **slurm})
+        print_json(
+            {
+                "cells": rows,
+                "expected_seconds": total,
+                "not_applicable": [vars(pair) for pair in not_applicable],
+                **slurm,
+            }
+        )
         return
     print_table(
         ["algorithm", "environment", "training", "runs", "done", "expected"],
         [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
     )
-    for pair in [pair for plan in plans for pair in plan.not_applicable]:
+    for pair in not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     if submission is None:
         note(f"expected time with --jobs {how.jobs}: about {duration(total)}")

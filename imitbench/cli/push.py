@@ -137,14 +137,15 @@ def push_results(
     wish = _Wish(repo, yes, private, message, json, quiet)
     wish.check()
 
+    from imitbench.cli.output import note
     from imitbench.cli.provenance import typed_command
-    from imitbench.cli.report import build
     from imitbench.hub.results_publication import staged_results
+    from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
     from imitbench.store.results_folder import read_runs
 
     runs = read_runs(out, suite=suite)
-    report = render_markdown(build(out, suite=suite))
+    report = render_markdown(build(out, tell=note, suite=suite))
     staged = staged_results(
         out,
         runs,

@@ -1,4 +1,4 @@
-"""`imitbench results`: publish results, and fetch those of others."""
+"""`imitbench results`: publish results, fetch those of others, and export curves."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import typer
 
 from imitbench.cli import options
 from imitbench.cli.push import push_results
+from imitbench.cli.results_export import export_to_tensorboard, upload_to_wandb
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Publish results on the hub, and fetch those of others.",
+    help="Publish results on the hub, fetch those of others, and export curves.",
 )
 app.command("push")(push_results)
+app.command("tensorboard")(export_to_tensorboard)
+app.command("wandb")(upload_to_wandb)
 
 
 @app.command("pull")

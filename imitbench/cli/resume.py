@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from imitbench.cli import options, run_options
-from imitbench.cli.launch import Launch, launch
+from imitbench.cli.launch import launch
 from imitbench.cli.plan_table import print_plans
+from imitbench.executors.slurm import DEFAULT_MIN_TASK_MINUTES
 
 if TYPE_CHECKING:
     from imitbench.bench.request import LeftOut
@@ -20,7 +21,7 @@ def resume(
     executor: run_options.Executor = "local",
     profile: run_options.Profile = None,
     wait: run_options.Wait = False,
-    min_task_minutes: run_options.MinTaskMinutes = run_options.DEFAULT_MIN_TASK_MINUTES,
+    min_task_minutes: run_options.MinTaskMinutes = DEFAULT_MIN_TASK_MINUTES,
     gpus: run_options.Gpus = None,
     per_gpu: run_options.PerGpu = None,
     retries: run_options.Retries = 0,
@@ -41,7 +42,9 @@ def resume(
 
     Example: imitbench resume --out runs --jobs 2
     """
+    from imitbench.bench.launch import Launch
     from imitbench.bench.request import plan_missing
+    from imitbench.bench.summary import Summary
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
 
@@ -59,21 +62,19 @@ def resume(
         max_mem=max_mem,
         fail_fast=fail_fast,
         checkpoint_minutes=checkpoint_minutes,
-        json=json,
-        quiet=quiet,
     )
     missing = plan_missing(out, make_tell(quiet=quiet))
     for each in missing.left_out:
         note(_line(each))
-    if not missing.plans:
-        if json:
-            print_json({"done": 0, "failed": [], "left": 0})
-        elif not missing.left_out:
+    if not missing.plans and not json:
+        if not missing.left_out:
             note(f"nothing is missing in {out}")
     elif dry_run:
-        print_plans(missing.plans, how)
+        print_plans(missing.plans, how, json=json)
+    elif not missing.plans:
+        print_json(Summary(out).as_document())
     else:
-        launch(missing.plans, how)
+        launch(missing.plans, how, json=json, quiet=quiet)
     if missing.left_out:
         raise typer.Exit(1)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from imitbench.cli import options, run_options
-from imitbench.cli.launch import Launch, launch
+from imitbench.cli.launch import launch
 from imitbench.cli.plan_table import print_plans
+from imitbench.executors.slurm import DEFAULT_MIN_TASK_MINUTES
 
 
 def run(
@@ -25,7 +26,7 @@ def run(
     executor: run_options.Executor = "local",
     profile: run_options.Profile = None,
     wait: run_options.Wait = False,
-    min_task_minutes: run_options.MinTaskMinutes = run_options.DEFAULT_MIN_TASK_MINUTES,
+    min_task_minutes: run_options.MinTaskMinutes = DEFAULT_MIN_TASK_MINUTES,
     device: run_options.Device = "auto",
     gpus: run_options.Gpus = None,
     per_gpu: run_options.PerGpu = None,
@@ -46,8 +47,9 @@ def run(
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
+    from imitbench.bench.launch import Launch
     from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
-    from imitbench.bench.request import plan_requests
+    from imitbench.bench.request import lock_in_use, plan_requests
     from imitbench.cli.hub_progress import make_tell
     from imitbench.store.sweep_file import SweepRequest
 
@@ -67,8 +69,6 @@ def run(
         force=force,
         fail_fast=fail_fast,
         checkpoint_minutes=checkpoint_minutes,
-        json=json,
-        quiet=quiet,
     )
     request = SweepRequest(
         algorithms=algo,
@@ -79,19 +79,12 @@ def run(
         budget=budget,
         overrides=parse_overrides(set_),
         source=source,
-        lock=lock_file(lock) if source == "hub" else None,
+        lock=lock_in_use(lock, source),
         device=how.device,
         folder=str(Path.cwd()),
     )
     plans = plan_requests(request, parse_demo_counts(n_demos), make_tell(quiet=quiet))
     if dry_run:
-        print_plans(plans, how)
+        print_plans(plans, how, json=json)
     else:
-        launch(plans, how)
-
-
-def lock_file(lock: Path | None) -> str | None:
-    """The lock file that was named, else the usual one if it is there."""
-    if lock is None and options.DEFAULT_LOCK.exists():
-        lock = options.DEFAULT_LOCK
-    return None if lock is None else str(lock)
+        launch(plans, how, json=json, quiet=quiet)

@@ -24,6 +24,7 @@ def sql(
     format: Annotated[
         SqlFormat, typer.Option("--format", help="How to print rows.")
     ] = SqlFormat.table,
+    json: options.Json = False,
 ) -> None:
     """Ask the results database; nothing can be changed.
 
@@ -50,7 +51,7 @@ def sql(
             rows = answer.fetchall()
         except duckdb.Error as error:
             raise InputError(f"query: {_first_line(error)}") from error
-    if format is SqlFormat.json:
+    if json or format is SqlFormat.json:
         print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif format is SqlFormat.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
 from imitbench.errors import InputError
 
 app = typer.Typer(rich_markup_mode=None)
+Name = Annotated[str, typer.Argument(help="Suite.", autocompletion=completion.suites)]
 
 
 @app.callback(invoke_without_command=True)
@@ -35,7 +36,7 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
 
 
 @app.command("show")
-def show(name: Annotated[str, typer.Argument(help="Suite.")], json: options.Json = False) -> None:
+def show(name: Name, json: options.Json = False) -> None:
     """Show a suite's environments, demonstrations and references.
 
     Example: imitbench suites show classic
@@ -75,7 +76,7 @@ def show(name: Annotated[str, typer.Argument(help="Suite.")], json: options.Json
 
 @app.command("measure")
 def measure(
-    name: Annotated[str, typer.Argument(help="Suite.")],
+    name: Name,
     env: options.Env = None,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="For each reference.")] = 100,
     card_file: Annotated[
@@ -119,7 +120,9 @@ def measure(
 
 @app.command("pin")
 def pin(
-    name: Annotated[str | None, typer.Argument(help="Suite [all].")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Suite [all].", autocompletion=completion.suites)
+    ] = None,
     card_file: Annotated[
         Path | None, typer.Option("--card", metavar="FILE", help="Suite card [the suite's own].")
     ] = None,

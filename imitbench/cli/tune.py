@@ -48,7 +48,8 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.cli.launch import Launch
+    from imitbench.bench.launch import Launch
+    from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.tune_launch import Target, make_plan, make_request, tune_and_tell
     from imitbench.cli.tune_table import print_tuning
     from imitbench.tune.dependency import require_optuna
@@ -61,13 +62,14 @@ def tune(
     how = Launch.of(
         out=out, executor=executor, profile=profile, wait=True, min_task_minutes=0.0,
         device=device, jobs=None if executor == "slurm" else jobs, gpus=gpus, per_gpu=per_gpu,
-        timeout=timeout, max_mem=max_mem, checkpoint_minutes=checkpoint_minutes, json=json,
-        quiet=quiet,
+        timeout=timeout, max_mem=max_mem, checkpoint_minutes=checkpoint_minutes,
     )  # fmt: skip
-    plan = make_plan(how, algo, suite, env, set_, budget, n_demos, source, lock)
+    plan = make_plan(
+        how, algo, suite, env, set_, budget, n_demos, source, lock, make_tell(quiet=quiet)
+    )
     request = make_request(
         plan, how, objective=objective, trials=trials, search_seeds=search_seeds,
         held_out_seeds=held_out_seeds, best=best, points=points, prune=prune, seed=seed,
         storage=storage,
     )  # fmt: skip
-    tune_and_tell(request, how, target, jobs)
+    tune_and_tell(request, how, target, jobs, json=json, quiet=quiet)

@@ -9,15 +9,13 @@ from typing import Any
 import typer
 
 from imitbench.bench import plan as planning
+from imitbench.bench.launch import Launch, make_pool
 from imitbench.bench.plan import Plan
-from imitbench.bench.request import plan_request
+from imitbench.bench.request import lock_in_use, plan_request
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.catalog import load_algorithm
 from imitbench.cards.tuned import TUNED_FILE
-from imitbench.cli.hub_progress import make_tell
-from imitbench.cli.launch import Launch, make_pool
 from imitbench.cli.provenance import typed_command
-from imitbench.cli.run import lock_file
 from imitbench.cli.tune_progress import TuneObserver
 from imitbench.cli.tune_table import print_tuning, tell
 from imitbench.errors import InputError
@@ -25,6 +23,7 @@ from imitbench.store.sweep_file import SweepRequest
 from imitbench.tune.request import TUNING_FOLDER, TuneRequest, default_name
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 from imitbench.tune.tuning import WORKER, Outcome, check, tune
+from imitbench.util.hub_errors import Tell
 
 _AT_ONCE_SLURM = 8
 
@@ -99,6 +98,7 @@ def make_plan(
     n_demos: str,
     source: str,
     lock: Path | None,
+    told: Tell,
 ) -> Plan:
     """Plans one algorithm on some environments, from options as they are typed.
 
@@ -118,11 +118,11 @@ def make_plan(
         "n_demos": counts[0],
         "overrides": planning.parse_overrides(set_),
         "source": source,
-        "lock": lock_file(lock) if source == "hub" else None,
+        "lock": lock_in_use(lock, source),
         "device": how.device,
         "folder": str(Path.cwd()),
     }
-    return plan_request(SweepRequest.model_validate(document), make_tell(quiet=how.quiet))
+    return plan_request(SweepRequest.model_validate(document), told)
 
 
 def make_request(
@@ -163,7 +163,15 @@ def _seeds(text: str, option: str) -> tuple[int, ...]:
         raise InputError(f"{option} {text}: must be seeds and ranges such as 100,105-109") from None
 
 
-def tune_and_tell(request: TuneRequest, how: Launch, target: Target, jobs: int | None) -> None:
+def tune_and_tell(
+    request: TuneRequest,
+    how: Launch,
+    target: Target,
+    jobs: int | None,
+    *,
+    json: bool,
+    quiet: bool,
+) -> None:
     """Tunes, writes values that are better, and prints tables.
 
     Raises:
@@ -175,10 +183,10 @@ def tune_and_tell(request: TuneRequest, how: Launch, target: Target, jobs: int |
     check(request, root)
     check_writable(how.out)
     pool = make_pool(how, WORKER, root, device=request.plan.settings.device)
-    observer = TuneObserver(request, root, quiet=how.quiet)
+    observer = TuneObserver(request, root, quiet=quiet)
     outcome = tune(request, pool, root, observer, at_once=_at_once(how, jobs))
     written = _write(request, outcome, target)
-    print_tuning([root], as_json=how.json, written=written, only=list(request.plan.environments))
+    print_tuning([root], as_json=json, written=written, only=list(request.plan.environments))
     tell(request, outcome.contests, file, written, keep_anyway=target.keep_anyway)
     if outcome.stopped:
         observer.stopped(outcome)

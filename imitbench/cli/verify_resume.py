@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imitbench.cli import options, run_options
+from imitbench.cli import completion, options, run_options
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -22,8 +22,18 @@ _KINDS = {
 
 
 def verify_resume(
-    algo: Annotated[str, typer.Option("--algo", metavar="NAME", help="Algorithm.")],
-    env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment.")],
+    algo: Annotated[
+        str,
+        typer.Option(
+            "--algo", metavar="NAME", help="Algorithm.", autocompletion=completion.algorithms
+        ),
+    ],
+    env: Annotated[
+        str,
+        typer.Option(
+            "--env", metavar="ID", help="Environment.", autocompletion=completion.environments
+        ),
+    ],
     suite: options.Suite = options.DEFAULT_SUITE,
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Of the run, and of where to interrupt it.")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.seeding import derive_seed
@@ -20,6 +21,7 @@ from imitbench.data.types import Observation, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.measurement import expert_directory
 from imitbench.policies.storage import load_policy
+from imitbench.store.records import EnvironmentSpec
 from imitbench.util.files import atomic_write_text
 
 MAX_FILE_BYTES = 5_000_000
@@ -50,22 +52,13 @@ def collect_demonstrations(
         InputError: The expert is missing, or the file would be too large to bundle.
     """
     recipe = card.demos
-    policy = load_policy(expert_directory(root, card.expert.repo))
-    seed = derive_seed(recipe.seed, "demonstrations")
-    venv = make_training_environments(environment_spec(env_id, card), _ENVIRONMENTS, seed)
-    collected = rollout.generate_trajectories(
-        policy,
-        venv,
-        rollout.make_min_episodes(recipe.trajectories),
-        np.random.default_rng(seed),
-        deterministic_policy=recipe.deterministic,
+    chosen = sample_demonstrations(
+        load_policy(expert_directory(root, card.expert.repo)),
+        environment_spec(env_id, card),
+        recipe.trajectories,
+        seed=recipe.seed,
+        deterministic=recipe.deterministic,
     )
-    venv.close()
-    # Episode statistics of the monitor are no part of a demonstration.
-    chosen = [
-        dataclasses.replace(trajectory, obs=_compact(trajectory.obs), infos=None)
-        for trajectory in collected[: recipe.trajectories]
-    ]
     _write(chosen, directory / recipe.repo)
     returns = [float(trajectory.rews.sum()) for trajectory in chosen]
     atomic_write_text(
@@ -73,6 +66,35 @@ def collect_demonstrations(
         _dataset_card(env_id, card, command, len(chosen), float(np.mean(returns))),
     )
     return chosen
+
+
+def sample_demonstrations(
+    policy: BasePolicy, spec: EnvironmentSpec, count: int, *, seed: int, deterministic: bool = False
+) -> list[TrajectoryWithRew]:
+    """Rolls out an expert.
+
+    Args:
+        policy: The expert.
+        spec: Where it acts.
+        count: Whole episodes to sample.
+        seed: Seed of environments and actions.
+        deterministic: Whether it takes its most likely action.
+    """
+    seed = derive_seed(seed, "demonstrations")
+    venv = make_training_environments(spec, _ENVIRONMENTS, seed)
+    collected = rollout.generate_trajectories(
+        policy,
+        venv,
+        rollout.make_min_episodes(count),
+        np.random.default_rng(seed),
+        deterministic_policy=deterministic,
+    )
+    venv.close()
+    # Episode statistics of the monitor are no part of a demonstration.
+    return [
+        dataclasses.replace(trajectory, obs=_compact(trajectory.obs), infos=None)
+        for trajectory in collected[:count]
+    ]
 
 
 def _compact(obs: Observation) -> Observation:

@@ -89,7 +89,7 @@ def render_csv(report: Report) -> str:
     writer = csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for section in report.sections:
-        for row in _rows(section, report.method):
+        for row in section_rows(section, report.method):
             writer.writerow({column: _field(value) for column, value in row.items()})
     return buffer.getvalue()
 
@@ -102,7 +102,8 @@ def _field(value: Value) -> str:
     return format(value, ".10g") if isinstance(value, float) else str(value)
 
 
-def _rows(section: Section, method: Method) -> Iterator[dict[str, Value]]:
+def section_rows(section: Section, method: Method) -> Iterator[dict[str, Value]]:
+    """The rows that `render_csv` writes of a section, by column; empty fields may be absent."""
     shared: dict[str, Value] = {
         "suite": section.suite,
         "budget": section.group.budget,

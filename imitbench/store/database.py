@@ -29,6 +29,7 @@ from imitbench.util.files import fsync_directory
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
+    import pandas
     from duckdb import DuckDBPyConnection
 
 DATABASE_FILE = "imitbench.duckdb"
@@ -330,6 +331,39 @@ def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:
 def read_external_scores(connection: DuckDBPyConnection) -> list[ExternalScoreRow]:
     """Completed runs that were imported from other tools; they are never among the scores."""
     return _read(connection, ExternalScoreRow, "external_scores", f"name, {_RUN_ORDER}")
+
+
+def read_frame(
+    connection: DuckDBPyConnection,
+    table: str,
+    *,
+    suite: str | None = None,
+    env: str | None = None,
+    algo: str | None = None,
+) -> pandas.DataFrame:
+    """Reads a table or view as a data frame, in the order of its columns.
+
+    Args:
+        connection: The database.
+        table: Its name.
+        suite: Only this suite.
+        env: Only environments whose id matches this shell-style pattern.
+        algo: Only algorithms whose name matches.
+    """
+    source = f'"{table}"'
+    columns = [row[0] for row in connection.execute(f"DESCRIBE {source}").fetchall()]
+    if "suite" not in columns:  # curves and the like name their runs only
+        source += " JOIN (SELECT run_id, suite, env, algo, seed FROM runs) USING (run_id)"
+    # Failed runs have no line among the runs.
+    named = "algo" in columns or "suite" not in columns
+    conditions = "suite = coalesce($suite, suite) AND ($env IS NULL OR env GLOB $env)"
+    values = {"suite": suite, "env": env}
+    if named:
+        conditions += " AND ($algo IS NULL OR algo GLOB $algo)"
+        values["algo"] = algo
+    return connection.execute(
+        f"SELECT * FROM {source} WHERE {conditions} ORDER BY ALL", values
+    ).df()
 
 
 def _read(connection: DuckDBPyConnection, kind: type[_Row], source: str, order: str) -> list[_Row]:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from imitbench.cli.run_options import count_workers
+from imitbench.bench.launch import count_workers
 from imitbench.errors import InputError
 
 

@@ -2,146 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
 import stable_baselines3 as sb3
 from gymnasium import spaces
-from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from imitbench.algorithms.sqil import SQIL
-from imitbench.bench.curve import silent_logger
-from imitbench.bench.environments import make_training_environments
-from imitbench.bench.episode_log import EpisodeLog
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.data.resumable_env import episode_states, restore_episodes
-from imitbench.store.records import Budget
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.off_policy import OffPolicyLearner, algorithm_arguments
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
     from imitbench.data.types import TrajectoryWithRew
 
-CURVE_POINTS = 40
-_ARGUMENTS = (
-    "learning_rate",
-    "buffer_size",
-    "learning_starts",
-    "batch_size",
-    "gamma",
-    "train_freq",
-    "gradient_steps",
-)
-_LOSSES = ("train/loss", "train/actor_loss", "train/critic_loss", "train/ent_coef")
-_DQN_ARGUMENTS = ("target_update_interval", "exploration_fraction", "exploration_final_eps")
 
-
-class SQILLearner(Learner):
+class SQILLearner(OffPolicyLearner):
     """Off-policy learning with reward 1 for the expert's actions: DQN, or SAC for a box."""
 
-    def setup(
-        self,
-        task: Task,
-        demos: Sequence[TrajectoryWithRew],
-        rng: np.random.Generator,
-        device: str,
-    ) -> None:
-        """Builds environments and algorithm."""
-        options: dict[str, Any] = dict(task.hyperparameters)
-        self._environments = make_training_environments(
-            task.environment, options["n_envs"], task.seed
-        )
-        self._episodes = EpisodeLog(self._environments)
-        self._n_envs: int = options["n_envs"]
-        self._logger = silent_logger()
+    def _make_algorithm(
+        self, task: Task, demos: Sequence[TrajectoryWithRew], device: str
+    ) -> OffPolicyAlgorithm:
         discrete = isinstance(task.action_space, spaces.Discrete)
-        names = _ARGUMENTS + (_DQN_ARGUMENTS if discrete else ())
-        self._sqil = SQIL(
+        sqil = SQIL(
             venv=self._episodes,
             demonstrations=demos,
             policy="MlpPolicy",
             rl_algo_class=sb3.DQN if discrete else sb3.SAC,
-            rl_kwargs={
-                **{name: options[name] for name in names},
-                "seed": task.seed,
-                "device": device,
-                "policy_kwargs": {"net_arch": [options["hidden_size"]] * options["hidden_layers"]},
-            },
+            rl_kwargs=algorithm_arguments(self._options, task.seed, device, discrete=discrete),
             custom_logger=self._logger,
-            lean=options["lean"],
+            lean=self._options["lean"],
         )
-
-    def train(
-        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
-    ) -> int:
-        """Trains for `budget.amount` environment steps, less what does not fill a step of all."""
-        amount = budget.amount // self._n_envs * self._n_envs
-        algorithm = self._sqil.rl_algo
-        if algorithm.num_timesteps < amount:
-            every = max(1, amount // CURVE_POINTS)
-            report = _Report(self._measure, every, callback, checkpoint)
-            self._sqil.train(
-                total_timesteps=amount - algorithm.num_timesteps,
-                callback=report,
-                reset_num_timesteps=False,
-                log_interval=None,  # keeps the newest losses for the next point
-            )
-            report.point()
-        return algorithm.num_timesteps
-
-    def _measure(self) -> dict[str, float]:
-        """Episodes since the last point of the curve, and the newest losses."""
-        logged = self._logger.default_logger.name_to_value
-        losses = {name: float(logged[name]) for name in _LOSSES if name in logged}
-        return {**self._episodes.pop(), **losses}
-
-    def policy(self) -> BasePolicy:
-        """The greedy policy of DQN, or SAC's."""
-        return self._sqil.policy
-
-    def state_dict(self) -> dict[str, Any]:
-        """State between two updates."""
-        return {
-            "sqil": self._sqil.state_dict(),
-            "environments": episode_states(self._environments),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
-        restore_episodes(self._environments, state["environments"])
-        self._sqil.load_state_dict(state["sqil"])
-
-
-class _Report(BaseCallback):
-    """Records points of the curve, and offers checkpoints where the state is whole."""
-
-    def __init__(
-        self,
-        measure: Callable[[], dict[str, float]],
-        every: int,
-        callback: Callback,
-        checkpoint: Checkpoint,
-    ) -> None:
-        super().__init__()
-        self._measure = measure
-        self._every = every
-        self._record = callback
-        self._offer = checkpoint
-
-    def _on_training_start(self) -> None:
-        self._before = self.num_timesteps
-
-    def _on_rollout_start(self) -> None:
-        # Between an update and the next steps: everything is in its place.
-        if self.num_timesteps // self._every > self._before // self._every:
-            self.point()
-            self._before = self.num_timesteps
-            self._offer()
-
-    def _on_step(self) -> bool:
-        return True
-
-    def point(self) -> None:
-        """Records what happened since the last point."""
-        self._record(self.num_timesteps, self._measure())
+        return sqil.rl_algo

@@ -2,3 +2,6 @@
 
 SLURM_FOLDER = ".slurm"
 """Folder of submissions and of the scheduler's logs, below a results folder."""
+
+DEFAULT_MIN_TASK_MINUTES = 5.0
+"""What a task should take at least: shorter runs share one."""

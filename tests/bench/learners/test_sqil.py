@@ -20,7 +20,7 @@ SMALL = {"n_envs": "4", "learning_starts": "40", "buffer_size": "500", "hidden_s
 )
 def test_the_algorithm_follows_the_action_space(set_up, train, env, lean, kind):
     learner = set_up("sqil", env=env, lean=lean, **SMALL)
-    assert type(learner._sqil.rl_algo) is kind
+    assert type(learner._algorithm) is kind
     assert train(learner, 80)[0] == 80
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from imitbench.bench.sweep import Observer
-from imitbench.cli.output import note, on_terminal
 from imitbench.store.records import RunFailure, RunSpec
+from imitbench.util.terminal import note, on_terminal
 
 _STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops at once"
 

@@ -1,0 +1,468 @@
+"""The harness from Python: `imitbench.run`, `results`, `report` and `compare`.
+
+They do what the commands of the same names do, on the same results folders; a folder that one of
+them wrote is read by the other. Names, parameters and the columns of tables are stable: they
+change only with a new major version, and new parameters have defaults that keep the old
+behaviour. Bad input raises `imitbench.InputError` with one line, which names a parameter as the
+command line does (`--n-demos` for `n_demos`).
+
+Runs are done by worker processes of their own (`python -m imitbench.bench.worker`), which import
+nothing of the caller: these functions work in notebooks, and in scripts without
+`if __name__ == "__main__"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, overload
+
+from imitbench.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas
+    from typing_extensions import Unpack
+
+    from imitbench.bench.launch import Launch
+    from imitbench.bench.summary import Summary
+    from imitbench.cards.algorithm import Scalar
+    from imitbench.cards.suite import BudgetName
+    from imitbench.report.build import PlotFormat, TextFormat
+    from imitbench.report.contest import Contest, Options
+    from imitbench.report.entries import Entry
+    from imitbench.report.model import Report
+    from imitbench.stats.verdicts import Verdict
+    from imitbench.store.sweep_file import SweepRequest
+
+__all__ = ["Comparison", "compare", "report", "results", "run"]
+
+AnyPath = str | PathLike[str]
+Table = Literal[
+    "scores",
+    "failures",
+    "latest",
+    "curves",
+    "episodes",
+    "measures",
+    "references",
+    "external_scores",
+]
+"""What `results` can read: the documented views and tables of the database."""
+
+DEFAULT_OUT = "runs"
+DEFAULT_SUITE = "classic"
+
+
+class Execution(TypedDict, total=False):
+    """How runs are carried out; nothing here but the device changes a number.
+
+    Attributes:
+        device: `auto` (GPUs if any are named, else the CPU), `cpu`, `cuda` or `cuda:N`.
+        gpus: GPUs that runs use in turn, such as `0,1`.
+        per_gpu: Runs at a time on each of them.
+        profile: With `slurm`: file that says what tasks ask for.
+        wait: With `slurm`: whether to wait until the tasks are done; `True` unless given.
+        retries: How often a run that failed is tried again.
+        timeout: Longest that an attempt at a run may take, such as `90m`.
+        max_mem: Memory that each worker may use, such as `4G`.
+        checkpoint_minutes: Time between checkpoints, from which runs resume.
+        lock: Lock file of the hub.
+        fail_fast: Whether the first failure stops all.
+    """
+
+    device: str
+    gpus: str | None
+    per_gpu: int | None
+    profile: AnyPath | None
+    wait: bool
+    retries: int
+    timeout: str | None
+    max_mem: str | None
+    checkpoint_minutes: float
+    lock: AnyPath | None
+    fail_fast: bool
+
+
+def run(
+    algos: str | Sequence[str],
+    suite: str = DEFAULT_SUITE,
+    env: str | None = None,
+    *,
+    seeds: int | Sequence[int] | str = 3,
+    budget: BudgetName = "default",
+    n_demos: int | Sequence[int | None] | None = None,
+    source: str = "bundled",
+    config: Literal["default", "tuned"] = "default",
+    overrides: Mapping[str, Scalar] | None = None,
+    out: AnyPath = DEFAULT_OUT,
+    executor: str = "local",
+    jobs: int | None = None,
+    force: bool = False,
+    progress: bool = True,
+    **execution: Unpack[Execution],
+) -> Summary:
+    """Trains and evaluates every algorithm on every environment and seed.
+
+    Completed runs are kept: the same call again does only what is missing, and goes on with
+    interrupted runs from their last checkpoint. A run that fails is on record in the results, and
+    raises nothing here.
+
+    Args:
+        algos: Algorithm, or several; `all` for every method.
+        suite: Suite of environments.
+        env: Only environments whose id matches this shell-style pattern.
+        seeds: How many (`3` for 0, 1, 2), or which.
+        budget: How much training: `quick`, `default` or `full`.
+        n_demos: Demonstrations to learn from; several for a run with each; `None` for all.
+        source: Of experts and demonstrations: `bundled`, `hub`, `path:DIR` or `minari:NAME`.
+        config: `tuned` for hyper-parameters of each environment's own, where there are any.
+        overrides: Hyper-parameters by `name` or `algorithm.name`.
+        out: Results folder, created when missing.
+        executor: Where runs are done: `local`, `slurm`, or `inline` for this process.
+        jobs: Runs at a time; 1, or as many as the GPUs take.
+        force: Whether completed runs are done again.
+        progress: Whether stderr tells how it goes.
+        **execution: See `Execution`.
+
+    Returns:
+        What was done, and the rows of the runs that were asked for. After Ctrl-C, `outcome.left`
+        says how many were not reached.
+
+    Raises:
+        InputError: Something asked for does not exist, does not fit or cannot be carried out.
+    """
+    given = dict(locals())
+    from imitbench.bench.launch import carry_out
+    from imitbench.bench.progress import make_observer
+    from imitbench.bench.request import lock_in_use, plan_requests
+    from imitbench.bench.summary import summarize
+    from imitbench.util.hub_client import silent
+    from imitbench.util.terminal import note
+
+    how = _launch(out, executor, jobs, force, execution)
+    request = _request(
+        algorithms=_names(algos),
+        suite=suite,
+        environment=env,
+        seeds=_seeds(seeds),
+        config=config,
+        budget=budget,
+        overrides={name: _text(value) for name, value in (overrides or {}).items()},
+        source=source,
+        lock=lock_in_use(_path(execution.get("lock")), source),
+        device=how.device,
+        folder=str(Path.cwd()),
+    )
+    plans = plan_requests(request, _demo_counts(n_demos), note if progress else silent)
+    with make_observer(quiet=not progress) as observer:
+        outcome = carry_out(plans, how, command=_call("run", given), observer=observer)
+    return summarize(plans, how.out, outcome)
+
+
+def results(
+    out: AnyPath = DEFAULT_OUT,
+    table: Table = "scores",
+    *,
+    suite: str | None = None,
+    env: str | None = None,
+    algo: str | None = None,
+) -> pandas.DataFrame:
+    """Reads results as a table, one line per run, and collects what is new before.
+
+    The columns of `scores`, one line per completed run: run_id, suite, env, algo, seed, budget,
+    n_demos, all_demos, source, uses_reward, raw_return, score, score_deterministic, mean_length,
+    env_steps, train_s, wall_s, finished_at, termination_rate. Scores are 0 for random actions and
+    1 for the expert. `failures` has the failed runs, with phase, error_type and message.
+
+    Args:
+        out: Results folder.
+        table: `scores`; `latest` for the newest run of every cell and seed only, which reports
+            show; `failures`; `curves` and `episodes`, which have several lines per run;
+            `measures`; `references`; or `external_scores` for imported results.
+        suite: Only this suite.
+        env: Only environments whose id matches this shell-style pattern.
+        algo: Only algorithms whose name, with its variant, matches.
+
+    Raises:
+        InputError: There are no results, or no such table.
+    """
+    if table not in get_args(Table):
+        raise InputError(f"table {table}: no such table; {did_you_mean(table, get_args(Table))}")
+
+    from imitbench.store import database
+    from imitbench.store.collector import collect
+    from imitbench.util.terminal import note
+
+    for left_out in collect(Path(out)).quarantined:
+        note(f"left out: {left_out.path}: {left_out.reason}")
+    with database.reader(Path(out)) as connection:
+        return database.read_frame(connection, table, suite=suite, env=env, algo=algo)
+
+
+@overload
+def report(
+    out: AnyPath = ...,
+    format: TextFormat = ...,
+    to: AnyPath | None = ...,
+    *,
+    suite: str | None = ...,
+    failed_runs: Literal["exclude", "count-as-random"] = ...,
+    replicates: int = ...,
+    external: bool = ...,
+) -> str: ...
+@overload
+def report(
+    out: AnyPath = ...,
+    *,
+    format: PlotFormat,
+    to: AnyPath,
+    suite: str | None = ...,
+    failed_runs: Literal["exclude", "count-as-random"] = ...,
+    replicates: int = ...,
+    external: bool = ...,
+) -> list[Path]: ...
+@overload
+def report(
+    out: AnyPath = ...,
+    *,
+    format: None,
+    to: AnyPath | None = ...,
+    suite: str | None = ...,
+    failed_runs: Literal["exclude", "count-as-random"] = ...,
+    replicates: int = ...,
+    external: bool = ...,
+) -> Report: ...
+def report(
+    out: AnyPath = DEFAULT_OUT,
+    format: TextFormat | PlotFormat | None = "md",
+    to: AnyPath | None = None,
+    *,
+    suite: str | None = None,
+    failed_runs: Literal["exclude", "count-as-random"] = "exclude",
+    replicates: int = 50_000,
+    external: bool = False,
+) -> str | list[Path] | Report:
+    """Reports raw returns, normalized scores, mean and IQM with 95% intervals.
+
+    Args:
+        out: Results folder.
+        format: `md`, `html`, `csv`, `latex` or `json` for text; `png` or `svg` for plots; `None`
+            for the report itself, as a record.
+        to: File to write the text to, too; for plots, their folder.
+        suite: Only this suite.
+        failed_runs: What a failed run counts as.
+        replicates: Of the bootstrap.
+        external: Whether imported results are shown, in tables of their own.
+
+    Returns:
+        The text; for plots, the files; or the record.
+
+    Raises:
+        InputError: There are no results, a value is not accepted, or a file cannot be written.
+    """
+    from imitbench.report import build as building
+    from imitbench.stats.cells import FailurePolicy
+    from imitbench.util.files import atomic_write_text
+    from imitbench.util.terminal import note
+
+    _choice(
+        "format", format, (*get_args(building.TextFormat), *get_args(building.PlotFormat), None)
+    )
+    _choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
+    if format in get_args(building.PlotFormat) and to is None:
+        raise InputError(f"format {format}: needs a folder: to='plots'")
+    folder = Path(out)
+    built = building.build(
+        folder,
+        tell=note,
+        suite=suite,
+        replicates=replicates,
+        failed_runs=failed_runs,
+        with_imported=external,
+    )
+    if format is None:
+        return built
+    if format == "png" or format == "svg":
+        return building.plot(built, folder, format, Path(str(to)))
+    text = building.render(built, folder, format)
+    if to is not None:
+        try:
+            atomic_write_text(Path(to), text)
+        except OSError as error:
+            raise InputError(f"to {to}: cannot be written ({error.strerror})") from error
+    return text
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Verdicts on an algorithm; as text, what `imitbench compare` says.
+
+    Attributes:
+        contests: One for each suite, budget, number and source of demonstrations; their numbers
+            must not be mixed.
+        options: How verdicts were found.
+    """
+
+    contests: list[Contest]
+    options: Options
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdicts of all contests; `decision` is `better`, `worse` or `undecided`."""
+        return [verdict for contest in self.contests for verdict in contest.verdicts]
+
+    def as_document(self) -> dict[str, Any]:
+        """What `imitbench compare --json` prints."""
+        from imitbench.report.contest_text import document
+
+        return document(self.contests, self.options)
+
+    def __str__(self) -> str:
+        from imitbench.report import contest_text
+
+        lines = []
+        for contest in self.contests:
+            lines.append(contest_text.heading(contest))
+            for verdict in contest.verdicts:
+                lines += contest_text.summary(verdict)
+        return "\n".join([*lines, contest_text.method(self.options)])
+
+
+def compare(
+    algorithm: str,
+    baseline: str | Sequence[str] | None = None,
+    *,
+    out: AnyPath = DEFAULT_OUT,
+    against: AnyPath | None = None,
+    suite: str | None = None,
+    env: str | None = None,
+    budget: str | None = None,
+    failed_runs: Literal["either", "exclude", "count-as-random"] = "either",
+    level: float = 0.95,
+    replicates: int = 50_000,
+) -> Comparison:
+    """Says whether an algorithm is better or worse than others, or that it is undecided.
+
+    Args:
+        algorithm: The algorithm to judge.
+        baseline: What to compare it with; `None` for all other methods.
+        out: Results folder, its database, or a CSV table.
+        against: Where the baselines' results are, if elsewhere; the same algorithm by default.
+        suite: Only this suite; gives its references to tables without scores.
+        env: Only environments whose id matches this shell-style pattern.
+        budget: Only this budget.
+        failed_runs: What failed runs count as; with `either`, the verdict must not depend on it.
+        level: Coverage of intervals.
+        replicates: Of the bootstrap.
+
+    Raises:
+        InputError: A name has no runs, nothing is shared, or a value is not accepted.
+    """
+    from imitbench.report.contest import Options, contests
+    from imitbench.report.entry_sources import read_entries
+    from imitbench.stats.cells import FailurePolicy
+    from imitbench.util.terminal import note
+
+    _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
+    policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
+    options = Options(policy=policy, level=level, replicates=replicates)
+
+    def entries(path: AnyPath) -> list[Entry]:
+        return read_entries(Path(path), tell=note, suite=suite, env=env, budget=budget)
+
+    ours = entries(out)
+    theirs = ours if against is None else entries(against)
+    names = [baseline] if isinstance(baseline, str) else list(baseline or [])
+    if not names and against is not None:
+        names = [algorithm]
+    return Comparison(contests(algorithm, ours, theirs, names, options), options)
+
+
+def _launch(
+    out: AnyPath, executor: str, jobs: int | None, force: bool, execution: Mapping[str, Any]
+) -> Launch:
+    from imitbench.bench.launch import Launch
+    from imitbench.executors.slurm import DEFAULT_MIN_TASK_MINUTES
+
+    unknown = [name for name in execution if name not in Execution.__annotations__]
+    if unknown:
+        raise TypeError(f"run() got an unexpected keyword argument '{unknown[0]}'")
+    usual = {"gpus": None, "per_gpu": None, "timeout": None, "max_mem": None}
+    given = {name: value for name, value in execution.items() if name not in ("profile", "lock")}
+    return Launch.of(
+        out=Path(out),
+        executor=executor,
+        jobs=jobs,
+        force=force,
+        profile=_path(execution.get("profile")),
+        min_task_minutes=DEFAULT_MIN_TASK_MINUTES,
+        **{**usual, **given},
+    )
+
+
+def _request(**values: Any) -> SweepRequest:
+    """A request whose values were checked for their types.
+
+    Raises:
+        InputError: One is of a wrong type.
+    """
+    from pydantic import ValidationError
+
+    from imitbench.store.sweep_file import SweepRequest
+
+    try:
+        return SweepRequest(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = {"algorithms": "algos", "environment": "env"}.get(*[str(first["loc"][0])] * 2)
+        raise InputError(f"{name} {first['input']!r}: {first['msg']}") from error
+
+
+def _names(algos: str | Sequence[str]) -> list[str]:
+    names = [algos] if isinstance(algos, str) else list(algos)
+    if not names:
+        raise InputError("algos: names none; see `imitbench algos`")
+    return names
+
+
+def _seeds(seeds: int | Sequence[int] | str) -> list[int]:
+    from imitbench.bench.plan import parse_seeds
+
+    if isinstance(seeds, (int, str)):
+        return parse_seeds(str(seeds))
+    chosen = list(dict.fromkeys(seeds))
+    if not chosen or any(not isinstance(seed, int) or seed < 0 for seed in chosen):
+        raise InputError(f"seeds {chosen}: must be a count, or seeds of 0 and above")
+    return chosen
+
+
+def _demo_counts(n_demos: int | Sequence[int | None] | None) -> list[int | None]:
+    from imitbench.bench.plan import parse_demo_counts
+
+    counts = [n_demos] if isinstance(n_demos, int) or n_demos is None else list(n_demos)
+    return parse_demo_counts(",".join("all" if each is None else str(each) for each in counts))
+
+
+def _text(value: Scalar) -> str:
+    """A hyper-parameter as it is typed."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def _path(path: AnyPath | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:
+    if value not in accepted:
+        known = [each for each in accepted if each is not None]
+        raise InputError(f"{name} {value}: not accepted; {did_you_mean(str(value), known)}")
+
+
+def _call(function: str, given: Mapping[str, Any]) -> str:
+    """The call as it can be typed again, without what is `None`."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    return f"imitbench.{function}({arguments})"

@@ -1,0 +1,138 @@
+"""Plain reinforcement learning: on the environment's own reward, or on a learnt one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.vec_env import VecEnv
+
+import imitbench.rl.lean_dqn
+import imitbench.rl.lean_sac
+from imitbench.algorithms.adversarial.generator import make_generator
+from imitbench.bench.curve import silent_logger
+from imitbench.bench.learner import Task
+from imitbench.bench.learners.off_policy import OffPolicyLearner, algorithm_arguments
+from imitbench.bench.learners.reward_learner import RewardLearner
+from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Needs
+from imitbench.cards.catalog import load_algorithm
+from imitbench.rewards.reward_function import RewardFn
+from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
+
+if TYPE_CHECKING:
+    from stable_baselines3 import PPO
+
+    from imitbench.data.types import TrajectoryWithRew
+
+NAMES = ("ppo", "sac", "dqn")
+
+
+class _PPOTrainer:
+    """PPO that may be given its rewards."""
+
+    def __init__(self, ppo: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
+        self._ppo = ppo
+        ppo.set_logger(silent_logger())
+        self._generator = make_generator(ppo, venv, reward_fn)
+
+    def train(self, steps: int) -> None:
+        self._generator.learn(steps, log_interval=None)
+
+    @property
+    def policy(self) -> BasePolicy:
+        return self._ppo.policy
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._generator.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._generator.load_state_dict(state)
+
+
+class PPOLearner(RewardLearner[_PPOTrainer]):
+    """PPO.
+
+    Args:
+        reward_fn: Rewards; `None` for the environment's own.
+    """
+
+    def __init__(self, reward_fn: RewardFn | None = None) -> None:
+        self._reward_fn = reward_fn
+
+    def _make_trainer(
+        self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
+    ) -> _PPOTrainer:
+        return _PPOTrainer(self._ppo, self._episodes, self._reward_fn)
+
+    def _train_round(self, steps: int) -> dict[str, float]:
+        self._trainer.train(steps)
+        return self._episodes.pop()
+
+
+class _OffPolicyRLLearner(OffPolicyLearner):
+    discrete: bool
+
+    def __init__(self, reward_fn: RewardFn | None = None) -> None:
+        self._reward_fn = reward_fn
+
+    def _make_algorithm(
+        self, task: Task, demos: Sequence[TrajectoryWithRew], device: str
+    ) -> OffPolicyAlgorithm:
+        venv: VecEnv = self._episodes
+        if self._reward_fn is not None:
+            venv = RewardVecEnvWrapper(venv, self._reward_fn)
+        cls = imitbench.rl.lean_dqn.DQN if self.discrete else imitbench.rl.lean_sac.SAC
+        arguments = algorithm_arguments(self._options, task.seed, device, discrete=self.discrete)
+        algorithm: OffPolicyAlgorithm = cls("MlpPolicy", venv, **arguments)
+        algorithm.set_logger(self._logger)
+        return algorithm
+
+
+class SACLearner(_OffPolicyRLLearner):
+    """Soft actor-critic; arguments as those of `PPOLearner`."""
+
+    discrete = False
+
+
+class DQNLearner(_OffPolicyRLLearner):
+    """Deep Q-learning; arguments as those of `PPOLearner`."""
+
+    discrete = True
+
+
+def reinforcement_card(name: str) -> AlgorithmCard:
+    """The card of PPO, SAC or DQN.
+
+    They are no methods of the benchmark, and have no folder among the algorithms: their
+    hyper-parameters are those that the methods built on them have.
+
+    Args:
+        name: One of `NAMES`.
+    """
+    base = load_algorithm("zero_reward" if name == "ppo" else "sqil")
+    own = dict(base.hyperparameters)
+    if name != "ppo":
+        batch = own["batch_size"].model_copy(update={"help": "Transitions in each minibatch."})
+        single = own["n_envs"].model_copy(update={"default": 1})
+        own |= {"batch_size": batch, "n_envs": single}
+        del own["lean"]
+    if name == "sac":
+        dqn = ("target_update_interval", "exploration_fraction", "exploration_final_eps")
+        own = {key: value for key, value in own.items() if key not in dqn}
+    actions: dict[str, list[ActionSpace]] = {"sac": ["box"], "dqn": ["discrete"]}
+    spaces = actions.get(name, base.needs.action_spaces)
+    return base.model_copy(
+        update={
+            "name": name,
+            "title": name.upper(),
+            "summary": "Reinforcement learning on the true reward, or on a saved one.",
+            "paper": None,
+            "implementation": f"{__name__}:{name.upper()}Learner",
+            "needs": Needs(demos=False, true_reward=True, action_spaces=spaces),
+            "role": "method",
+            "hyperparameters": own,
+        }
+    )

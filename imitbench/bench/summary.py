@@ -1,0 +1,99 @@
+"""What a sweep came to: counts, and the rows of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imitbench.bench.sweep import Outcome
+from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
+
+if TYPE_CHECKING:
+    import pandas
+
+    from imitbench.bench.plan import NotApplicable, Plan
+    from imitbench.store.collector import Quarantined
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came of what was asked for, whoever did it and when.
+
+    Attributes:
+        out: Results folder.
+        outcome: What was done now.
+        scores: Completed runs that were asked for.
+        failures: Failed runs that were asked for.
+        references: References of their environments.
+        not_applicable: Algorithms and environments that cannot go together.
+        left_out: Run directories that cannot be read.
+    """
+
+    out: Path
+    outcome: Outcome = field(default_factory=Outcome)
+    scores: tuple[ScoreRow, ...] = ()
+    failures: tuple[FailureRow, ...] = ()
+    references: tuple[ReferenceRow, ...] = ()
+    not_applicable: tuple[NotApplicable, ...] = ()
+    left_out: tuple[Quarantined, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed, was lost, or was left undone."""
+        outcome = self.outcome
+        return not (self.failures or outcome.left or outcome.lost)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The completed runs as a table, one line each."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [row.model_dump() for row in self.scores], columns=list(ScoreRow.model_fields)
+        )
+
+    def as_document(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {
+            "already_done": self.outcome.already_done,
+            "done": self.outcome.done,
+            "failed": [row.model_dump(mode="json") for row in self.failures],
+            "left": self.outcome.left,
+            "queued": self.outcome.queued,
+            "lost": self.outcome.lost,
+            "not_applicable": [vars(pair) for pair in self.not_applicable],
+            "scores": [row.model_dump(mode="json") for row in self.scores],
+        }
+
+
+def summarize(plans: Sequence[Plan], out: Path, outcome: Outcome) -> Summary:
+    """Collects what is new in a results folder, and looks up the runs of some plans.
+
+    Args:
+        plans: What was asked for.
+        out: Results folder.
+        outcome: What came of it now.
+    """
+    from imitbench.store import database
+    from imitbench.store.collector import collect
+
+    left_out = collect(out).quarantined
+    wanted = {spec.run_id for plan in plans for spec in plan}
+    places = {(plan.suite.name, env_id) for plan in plans for env_id in plan.environments}
+    with database.reader(out) as connection:
+        return Summary(
+            out=out,
+            outcome=outcome,
+            scores=tuple(row for row in database.read_scores(connection) if row.run_id in wanted),
+            failures=tuple(
+                row for row in database.read_failures(connection) if row.run_id in wanted
+            ),
+            references=tuple(
+                row
+                for row in database.read_references(connection)
+                if (row.suite, row.env) in places
+            ),
+            not_applicable=tuple(pair for plan in plans for pair in plan.not_applicable),
+            left_out=tuple(left_out),
+        )

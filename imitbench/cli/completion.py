@@ -1,0 +1,101 @@
+"""What the shell offers for values: names on cards, without loading anything heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from imitbench.cards.suite import EnvironmentCard
+
+EXECUTORS = ("local", "slurm", "inline")
+DEVICES = ("auto", "cpu", "cuda")
+SOURCES = ("bundled", "hub", "path:", "minari:")
+
+
+def algorithms(incomplete: str) -> list[str]:
+    """Names of algorithms."""
+    from imitbench.cards.catalog import algorithm_names
+
+    return _beginning(incomplete, algorithm_names())
+
+
+def algorithms_or_all(incomplete: str) -> list[str]:
+    """Names of algorithms, and `all`."""
+    return [*algorithms(incomplete), *_beginning(incomplete, ["all"])]
+
+
+def suites(incomplete: str) -> list[str]:
+    """Names of suites."""
+    from imitbench.cards.catalog import suite_names
+
+    return _beginning(incomplete, suite_names())
+
+
+def environments(context: typer.Context, incomplete: str) -> list[str]:
+    """Ids of environments: of the suite that was named before or is the default, else of all."""
+    suite = context.params.get("suite")
+    return _beginning(incomplete, dict(_environments(suite)))
+
+
+def experts(incomplete: str) -> list[str]:
+    """Bundled experts; the shell itself adds files."""
+    return _beginning(incomplete, {card.expert.repo: None for _, card in _environments(None)})
+
+
+def demos(incomplete: str) -> list[str]:
+    """Bundled sets of demonstrations; the shell itself adds files."""
+    return _beginning(incomplete, {card.demos.repo: None for _, card in _environments(None)})
+
+
+def executors(incomplete: str) -> list[str]:
+    """Names of executors."""
+    return _beginning(incomplete, EXECUTORS)
+
+
+def devices(incomplete: str) -> list[str]:
+    """Names of devices."""
+    return _beginning(incomplete, DEVICES)
+
+
+def sources(incomplete: str) -> list[str]:
+    """Sources of experts and demonstrations, as far as they have names."""
+    return _beginning(incomplete, SOURCES)
+
+
+def log_formats(incomplete: str) -> list[str]:
+    """Outputs of the logger, after those that are named already."""
+    from imitbench.cli.train_options import LOG_FORMATS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _beginning(last, LOG_FORMATS)]
+
+
+def runs(context: typer.Context, incomplete: str) -> list[str]:
+    """Ids of the runs of the results folder that was named before or is the default."""
+    from pathlib import Path
+
+    from imitbench.cli.options import DEFAULT_OUT
+    from imitbench.store.scan import run_directories
+
+    out = context.params.get("out") or DEFAULT_OUT
+    return _beginning(incomplete, (Path(path).name for path in run_directories(Path(out))))
+
+
+def policies(context: typer.Context, incomplete: str) -> list[str]:
+    """Runs and bundled experts; the shell itself adds files."""
+    return [*runs(context, incomplete), *experts(incomplete)]
+
+
+def _environments(suite: str | None) -> Iterator[tuple[str, EnvironmentCard]]:
+    from imitbench.cards.catalog import load_suite, suite_names
+
+    known = suite_names()
+    for name in [suite] if suite in known else known:
+        yield from load_suite(str(name)).environments.items()
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]

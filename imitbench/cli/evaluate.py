@@ -1,0 +1,207 @@
+"""`imitbench eval`: what a policy achieves, whoever made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import completion, options
+from imitbench.cli.expert_files import Revision, Trust
+
+if TYPE_CHECKING:
+    from imitbench.bench.protocol import Episodes
+    from imitbench.experts.locate import Subject
+    from imitbench.store.records import ReferenceScores
+
+
+def evaluate(
+    policy: Annotated[
+        str,
+        typer.Argument(
+            metavar="POLICY",
+            help="Run id, folder, zip, bundled expert, or repository owner/name.",
+            autocompletion=completion.policies,
+        ),
+    ],
+    env: Annotated[
+        str | None,
+        typer.Option(
+            "--env",
+            metavar="ID",
+            help="Environment id [the policy's own].",
+            autocompletion=completion.environments,
+        ),
+    ] = None,
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
+    deterministic: Annotated[
+        bool,
+        typer.Option(
+            "--deterministic/--stochastic", help="Take the most likely action, or sample."
+        ),
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of the evaluation [the run's, or 0].")
+    ] = None,
+    video: Annotated[
+        Path | None,
+        typer.Option("--video", metavar="FILE.mp4", help="Record the policy, too.", dir_okay=False),
+    ] = None,
+    video_episodes: Annotated[
+        int, typer.Option("--video-episodes", min=1, help="Episodes in the video.")
+    ] = 1,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", help="Results folder, for ids.", file_okay=False),
+    ] = options.DEFAULT_OUT,
+    revision: Revision = None,
+    trust: Trust = False,
+    json: options.Json = False,
+) -> None:
+    """Measure the returns and episode lengths of a policy, and its score where a suite knows it.
+
+    The policy of a run, with the run's own seed and as many episodes, gives the run's own result
+    again. Videos need the extra `video`, and for MuJoCo MUJOCO_GL=egl or osmesa on machines
+    without a screen.
+
+    Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
+    """
+    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.output import note, print_json
+    from imitbench.experts.locate import find_subject
+    from imitbench.util.torch_startup import use_one_thread
+
+    subject = find_subject(policy, out=out, revision=revision, tell=make_tell())
+    use_one_thread()
+    document = _measure(
+        subject,
+        env,
+        _Wish(
+            episodes,
+            deterministic,
+            subject.seed if seed is None else seed,
+            video,
+            video_episodes,
+            trust,
+        ),
+    )
+    if json:
+        print_json(document)
+        return
+    _print(document)
+    if video is not None:
+        note(f"wrote {video}")
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """How the person wants a policy measured; attributes as the options."""
+
+    episodes: int
+    deterministic: bool
+    seed: int
+    video: Path | None
+    video_episodes: int
+    trust: bool
+
+
+def _measure(subject: Subject, env: str | None, wish: _Wish) -> dict[str, Any]:
+    """Evaluates, and records where that is asked for."""
+    from imitbench.errors import InputError
+    from imitbench.experts import catalog, evaluation, measurement
+    from imitbench.experts.locate import find_references
+    from imitbench.experts.video import check_video, record_video
+    from imitbench.policies.expert import load_expert
+    from imitbench.policies.expert_folder import open_expert_folder
+
+    own = subject.environment
+    spec = own if env is None else catalog.find_environment(env).evaluated
+    if spec is None:
+        raise InputError(
+            f"{subject.label}: does not say for which environment it is; name it by --env"
+        )
+    found = open_expert_folder(subject.path)
+    spec = evaluation.with_own_arguments(spec, found)
+    rendered = None if wish.video is None else check_video(spec, wish.video)
+    policy = load_expert(found, evaluation.surroundings_of(spec), trust=wish.trust)
+    # Where episodes end is of no concern to a policy that learns no more.
+    free = {"horizon": "variable"}
+    measured = measurement.measure(
+        spec.model_copy(update=free),
+        policy,
+        episodes=wish.episodes,
+        deterministic=wish.deterministic,
+        seed=wish.seed,
+    )
+    references = (subject.references if spec == own else None) or find_references(spec)
+    document = _document(subject.label, spec.id, measured.episodes, references)
+    if rendered is not None and wish.video is not None:
+        recorded = record_video(
+            rendered.model_copy(update=free),
+            policy,
+            wish.video,
+            episodes=wish.video_episodes,
+            deterministic=wish.deterministic,
+            seed=wish.seed,
+        )
+        document["video"] = {"file": str(wish.video), "episodes": recorded}
+    return document
+
+
+def _document(
+    label: str, env_id: str, episodes: Episodes, references: ReferenceScores | None
+) -> dict[str, Any]:
+    from imitbench.stats.references import normalize
+
+    returns, lengths = episodes.returns, episodes.lengths
+    mean = float(returns.mean())
+    return {
+        "policy": label,
+        "env": env_id,
+        "episodes": len(returns),
+        "deterministic": episodes.deterministic,
+        "mean_return": mean,
+        "std_return": float(returns.std()),
+        "min_return": float(returns.min()),
+        "max_return": float(returns.max()),
+        "mean_length": float(lengths.mean()),
+        "min_length": int(lengths.min()),
+        "max_length": int(lengths.max()),
+        "termination_rate": float(episodes.terminated.mean()),
+        "score": normalize(mean, references.random, references.expert) if references else None,
+        "references": references.model_dump() if references else None,
+        "returns": returns.tolist(),
+        "lengths": lengths.tolist(),
+        "video": None,
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    from imitbench.cli.output import print_table
+
+    acting = "deterministic" if document["deterministic"] else "stochastic"
+    typer.echo(
+        f"{document['policy']}: {document['episodes']} episodes in {document['env']}, {acting}"
+    )
+    rows: list[list[object]] = [
+        [
+            "return",
+            *(document[f"{name}_return"] for name in ("mean", "std", "min", "max")),
+        ],
+        [
+            "length",
+            document["mean_length"],
+            None,
+            document["min_length"],
+            document["max_length"],
+        ],
+    ]
+    print_table(["", "mean", "std", "min", "max"], rows)
+    references = document["references"]
+    if references is not None:
+        typer.echo(
+            f"score {document['score']:.3f} (0: random actions, {references['random']:.2f}; "
+            f"1: the expert, {references['expert']:.2f})"
+        )

@@ -1,0 +1,174 @@
+"""Finds what a person named: an expert, a set of demonstrations, or any policy at all."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from imitbench.bench.single import RECORD_FILE
+from imitbench.bench.spec import environment_spec, reference_scores
+from imitbench.cards.catalog import load_suite, suite_directory, suite_names
+from imitbench.errors import InputError
+from imitbench.experts.catalog import find_demos, find_expert
+from imitbench.hub.pull import pull
+from imitbench.store.records import EnvironmentSpec, ReferenceScores
+from imitbench.store.run_dir import RunDirectory
+from imitbench.store.run_finder import find_run
+from imitbench.util.hub_client import RepoKind
+from imitbench.util.hub_errors import Tell
+
+_RUN_ID = re.compile(r"[0-9a-f]{1,12}")
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where files lie.
+
+    Attributes:
+        path: Folder or file.
+        origin: The hub's repository and commit that they came from; `None` for others.
+    """
+
+    path: Path
+    origin: str | None = None
+
+
+def locate_expert(name: str, revision: str | None, tell: Tell) -> Located:
+    """Finds an expert.
+
+    Args:
+        name: Folder, zip, bundled expert, or repository `owner/name`, which is fetched.
+        revision: Commit, branch or tag of a repository.
+        tell: Told about downloads.
+
+    Raises:
+        InputError: Nothing of that name.
+    """
+    if _is_repository(name, revision):
+        return _pull("model", name, revision, tell)
+    return Located(find_expert(name))
+
+
+def locate_demos(name: str, revision: str | None, tell: Tell) -> Located:
+    """Finds a set of demonstrations; arguments and errors as those of `locate_expert`."""
+    if _is_repository(name, revision):
+        return _pull("dataset", name, revision, tell)
+    return Located(find_demos(name))
+
+
+def _is_repository(name: str, revision: str | None) -> bool:
+    looks_so = name.count("/") == 1 and not name.startswith((".", "/", "~"))
+    if Path(name).exists() or not looks_so:
+        if revision is not None:
+            raise InputError("--revision: belongs to a repository owner/name")
+        return False
+    return True
+
+
+def _pull(kind: RepoKind, name: str, revision: str | None, tell: Tell) -> Located:
+    pulled = pull(kind, name, revision=revision, tell=tell)
+    return Located(pulled.folder, f"{pulled.repo} at {pulled.revision[:12]}")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A policy that somebody named, and what its files tell of it.
+
+    Attributes:
+        label: What to call it.
+        path: Its files.
+        environment: Where it was trained to act; `None` where no file tells.
+        references: Returns of random actions and of the expert there; `None` where not known.
+        seed: Seed of the run that made it; 0 for others.
+    """
+
+    label: str
+    path: Path
+    environment: EnvironmentSpec | None = None
+    references: ReferenceScores | None = None
+    seed: int = 0
+
+
+def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> Subject:
+    """Finds a policy.
+
+    Args:
+        name: A run's id or the start of it; a folder (of a run, of `imitbench train`, or of a
+            policy); a zip of Stable-Baselines3; a bundled expert; or a repository `owner/name`.
+        out: Results folder, among whose runs ids are looked up.
+        revision: Commit, branch or tag of a repository.
+        tell: Told about downloads.
+
+    Raises:
+        InputError: None of these.
+    """
+    path = Path(name)
+    if _is_repository(name, revision):
+        located = _pull("model", name, revision, tell)
+        return Subject(located.origin or name, located.path)
+    if path.exists():
+        return _of_path(path)
+    bundled = _bundled(name)
+    if bundled is not None:
+        return bundled
+    if _RUN_ID.fullmatch(name):
+        return _of_path(find_run(out, name).path)
+    raise InputError(
+        f"{name}: neither a file nor a folder, a run of {out}, or a bundled expert (see "
+        "`imitbench experts list`)"
+    )
+
+
+def _of_path(path: Path) -> Subject:
+    if (path / "spec.json").is_file():
+        directory = RunDirectory(path)
+        spec = directory.read_spec()
+        if not directory.policy.is_dir():
+            raise InputError(f"run {spec.run_id}: has no policy yet in {path}")
+        references = directory.read_result().references if directory.is_done else None
+        return Subject(spec.label, path, spec.environment.evaluated, references, spec.seed)
+    if (path / RECORD_FILE).is_file():
+        record = _read_record(path / RECORD_FILE)
+        try:
+            environment = EnvironmentSpec.model_validate(record["environment"])
+            label = f"{record['algo']} of {path}"
+        except (KeyError, TypeError, ValidationError) as error:
+            raise InputError(f"{path / RECORD_FILE}: is no record of a training") from error
+        return Subject(label, path, environment.evaluated)
+    return Subject(str(path), path)
+
+
+def _read_record(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+
+
+def _bundled(repo: str) -> Subject | None:
+    for suite in suite_names():
+        for env_id, card in load_suite(suite).environments.items():
+            if card.expert.repo == repo:
+                folder = suite_directory(suite) / "experts" / repo
+                return Subject(repo, folder, environment_spec(env_id, card).evaluated)
+    return None
+
+
+def find_references(spec: EnvironmentSpec) -> ReferenceScores | None:
+    """References of the first suite that has an environment, with the same arguments.
+
+    Args:
+        spec: The environment in which a policy is evaluated.
+    """
+    for name in suite_names():
+        suite = load_suite(name)
+        for env_id, card in suite.environments.items():
+            own = environment_spec(env_id, card).evaluated
+            if (own.id, own.kwargs) == (spec.id, spec.kwargs) and card.references is not None:
+                return reference_scores(suite, env_id, "bundled")
+    return None

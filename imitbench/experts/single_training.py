@@ -1,0 +1,236 @@
+"""From what a person typed to a training: finds environment, demonstrations, expert and reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from imitbench.bench.devices import choose_device
+from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
+from imitbench.bench.single import Training
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory, suite_names
+from imitbench.cards.suite import EnvironmentCard
+from imitbench.data.demonstrations import read_demonstrations
+from imitbench.data.types import TrajectoryWithRew
+from imitbench.errors import InputError
+from imitbench.experts.catalog import find_environment
+from imitbench.experts.demonstrations import sample_demonstrations
+from imitbench.experts.evaluation import surroundings_of
+from imitbench.experts.locate import Located, locate_demos, locate_expert
+from imitbench.hub.content import content_digest
+from imitbench.policies.expert import load_expert
+from imitbench.store.records import Budget, EnvironmentSpec
+from imitbench.util.files import digest_files
+from imitbench.util.hub_errors import Tell
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.policies.expert import Surroundings
+    from imitbench.rewards.reward_function import RewardFn
+
+DEFAULT_STEPS = 100_000
+DEFAULT_BATCHES = 2_000
+DEFAULT_SAMPLED = 50
+"""Episodes that an expert is asked for where a number was not given."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asked for.
+
+    Attributes:
+        algo: Name of an algorithm, or of one of reinforcement learning.
+        env: Environment id; `module:id` imports a module first, which registers it.
+        demos: Set of demonstrations: folder, bundled name, or repository `owner/name`.
+        n_demos: How many of them.
+        expert: Folder, zip, bundled name, or repository.
+        reward: Folder of a saved reward.
+        amount: Training in the unit of the algorithm; `None` for the suite's.
+        epochs: Passes over the demonstrations instead, where the unit is batches.
+        seed: Seed.
+        overrides: Hyper-parameters as text.
+        variable_horizon: Whether episodes of different length are accepted.
+        device: As `--device`.
+        episodes: Evaluation episodes.
+    """
+
+    algo: str
+    env: str
+    demos: str | None = None
+    n_demos: int | None = None
+    expert: str | None = None
+    reward: Path | None = None
+    amount: int | None = None
+    epochs: int | None = None
+    seed: int = 0
+    overrides: dict[str, str] = field(default_factory=dict)
+    variable_horizon: bool = False
+    device: str = "auto"
+    episodes: int = 50
+
+
+def prepare(wish: Wish, tell: Tell) -> Training:
+    """Finds everything that a training needs.
+
+    Args:
+        wish: What is asked for.
+        tell: Told about downloads.
+
+    Raises:
+        InputError: Something does not exist or does not fit.
+    """
+    card = reinforcement_card(wish.algo) if wish.algo in NAMES else load_algorithm(wish.algo)
+    values = card.resolve(wish.overrides)
+    device = choose_device(wish.device).device
+    suite, found = _of_suite(wish.env)
+    spec = _environment(wish, card, found)
+    around = surroundings_of(spec)
+    origins: dict[str, Any] = {}
+    expert = demos = None
+    if card.needs.expert or (card.needs.demos and wish.expert is not None):
+        expert, origins["expert"] = _expert(wish, around, suite, found, tell)
+    if card.needs.demos:
+        sampled = expert if wish.expert is not None else None
+        demos, origins["demos"] = _demos(wish, spec, suite, found, sampled, tell)
+    reward_fn = None
+    if wish.reward is not None:
+        reward_fn = _reward(wish.reward, around, device)
+        origins["reward"] = _digest(wish.reward)
+    return Training(
+        card=card,
+        hyperparameters=values,
+        environment=spec,
+        budget=_budget(wish, card, found, demos or (), values),
+        seed=wish.seed,
+        demos=demos or (),
+        expert=expert if card.needs.expert else None,
+        reward_fn=reward_fn,
+        origins=origins,
+        device=device,
+        episodes=wish.episodes,
+    )
+
+
+def _of_suite(env_id: str) -> tuple[str, EnvironmentCard | None]:
+    """The first suite with an environment, and its card; nothing where there is none."""
+    for name in suite_names():
+        card = load_suite(name).environments.get(env_id.rpartition(":")[2])
+        if card is not None:
+            return name, card
+    return "", None
+
+
+def _environment(wish: Wish, card: AlgorithmCard, found: EnvironmentCard | None) -> EnvironmentSpec:
+    module, _, env_id = wish.env.rpartition(":")
+    spec = find_environment(env_id)
+    if found is None:
+        # Learners that look at the reward alone, or at actions alone, lose nothing by it.
+        harmless = not (card.needs.demos or card.needs.fixed_horizon) or card.name == "bc"
+        horizon = "variable" if wish.variable_horizon or harmless else "fixed"
+        spec = spec.model_copy(update={"module": module or spec.module, "horizon": horizon})
+    elif wish.variable_horizon:
+        spec = spec.model_copy(update={"horizon": "variable"})
+    if card.needs.tabular and (found is None or not found.tabular):
+        raise InputError(
+            f"--env {wish.env}: {card.name} plans with the model of a tabular environment; see "
+            "`imitbench suites show tabular`"
+        )
+    return spec
+
+
+def _expert(
+    wish: Wish,
+    around: Surroundings,
+    suite: str,
+    found: EnvironmentCard | None,
+    tell: Tell,
+) -> tuple[BasePolicy, dict[str, Any]]:
+    if wish.expert is not None:
+        located = locate_expert(wish.expert, None, tell)
+    elif found is not None:
+        located = Located(suite_directory(suite) / "experts" / found.expert.repo)
+    else:
+        raise InputError(f"--expert: {wish.algo} asks an expert, and none is known; name one")
+    return load_expert(located.path, around), _origin(located, wish.expert)
+
+
+def _demos(
+    wish: Wish,
+    spec: EnvironmentSpec,
+    suite: str,
+    found: EnvironmentCard | None,
+    expert: BasePolicy | None,
+    tell: Tell,
+) -> tuple[Sequence[TrajectoryWithRew], dict[str, Any]]:
+    """Demonstrations that were named, or sampled from the expert, or those of the suite."""
+    if wish.demos is not None and expert is not None:
+        raise InputError("--demos and --expert: demonstrations come from one of them; name one")
+    if expert is not None:
+        count = wish.n_demos or DEFAULT_SAMPLED
+        return sample_demonstrations(expert, spec, count, seed=wish.seed), {"sampled": count}
+    if wish.demos is not None:
+        located = locate_demos(wish.demos, None, tell)
+    elif found is not None:
+        located = Located(suite_directory(suite) / "demos" / found.demos.repo)
+    else:
+        raise InputError(f"--demos: {spec.id} is in no suite, so that none are known; name a set")
+    demos = read_demonstrations(located.path)
+    origin = {**_origin(located, wish.demos), "count": wish.n_demos or len(demos)}
+    if wish.n_demos is None or wish.n_demos == len(demos):
+        return demos, origin
+    if wish.n_demos > len(demos):
+        raise InputError(f"--n-demos {wish.n_demos}: there are {len(demos)} in {located.path}")
+    rng = np.random.default_rng(wish.seed)
+    chosen = np.sort(rng.choice(len(demos), size=wish.n_demos, replace=False))
+    return [demos[row] for row in chosen], origin
+
+
+def _origin(located: Located, name: str | None) -> dict[str, Any]:
+    return {"name": located.origin or name or "bundled", "digest": _digest(located.path)}
+
+
+def _digest(path: Path) -> str:
+    """Hash of a file, or of all files of a folder."""
+    if path.is_file():
+        return digest_files(path.parent, [path])
+    return content_digest(path, sorted(each for each in path.rglob("*") if each.is_file()))
+
+
+def _reward(folder: Path, around: Surroundings, device: str) -> RewardFn:
+    from imitbench.rewards.storage import load_reward_net
+
+    nested = folder / "reward"  # of a run, or of a training
+    net = load_reward_net(nested if nested.is_dir() else folder, device)
+    for name, own, theirs in (
+        ("observations", net.observation_space, around.observation_space),
+        ("actions", net.action_space, around.action_space),
+    ):
+        if (type(own), own.shape) != (type(theirs), theirs.shape):
+            raise InputError(f"--reward {folder}: is for {name} in {own}, not in {theirs}")
+    return partial(net.predict_processed, update_stats=False)
+
+
+def _budget(
+    wish: Wish,
+    card: AlgorithmCard,
+    found: EnvironmentCard | None,
+    demos: Sequence[TrajectoryWithRew],
+    values: dict[str, Any],
+) -> Budget:
+    unit = card.budget_unit
+    amount = wish.amount
+    if wish.epochs is not None:
+        transitions = sum(len(each) for each in demos)
+        amount = wish.epochs * -(-transitions // min(int(values["batch_size"]), transitions))
+    if amount is None and found is not None:
+        amount = found.amount("default", unit)
+    if amount is None:
+        amount = DEFAULT_BATCHES if unit == "batches" else DEFAULT_STEPS
+    return Budget(name="own", unit=unit, amount=amount)

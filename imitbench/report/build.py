@@ -1,0 +1,122 @@
+"""From a results folder to a report, in whatever format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from imitbench.report.model import Report
+from imitbench.report.plots import require_matplotlib, write_plots
+from imitbench.report.tables import build_report
+from imitbench.stats.cells import FailurePolicy
+from imitbench.store import database
+from imitbench.store.collector import collect
+from imitbench.store.records import ReferenceRow, RunRow
+from imitbench.store.run_details import Details, read_details, read_episodes
+from imitbench.util.hub_errors import Tell
+
+TextFormat = Literal["md", "html", "csv", "latex", "json"]
+PlotFormat = Literal["png", "svg"]
+REPLICATES = 50_000
+
+_Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
+
+
+def build(
+    out: Path,
+    *,
+    tell: Tell,
+    suite: str | None = None,
+    replicates: int = REPLICATES,
+    failed_runs: str = FailurePolicy.EXCLUDE.value,
+    with_imported: bool = False,
+) -> Report:
+    """Collects what is new in a results folder, and builds the report on all of it.
+
+    Args:
+        out: Results folder.
+        tell: Told about run directories that cannot be read.
+        suite: Only this suite.
+        replicates: Bootstrap replicates.
+        failed_runs: What failed runs count as, a `FailurePolicy`.
+        with_imported: Whether results of other tools are shown.
+
+    Raises:
+        InputError: There are no results.
+    """
+    for left_out in collect(out).quarantined:
+        tell(f"left out: {left_out.path}: {left_out.reason}")
+    with database.reader(out) as connection:
+        scores = _of_suite(database.read_scores(connection), suite)
+        failures = _of_suite(database.read_failures(connection), suite)
+        references = _of_suite(database.read_references(connection), suite)
+        measures = _of_suite(database.read_measures(connection), suite)
+        imported = database.read_external_scores(connection) if with_imported else []
+        episodes = read_episodes(connection, suite)
+    return build_report(
+        scores,
+        failures,
+        references,
+        measures,
+        imported=[row for row in imported if suite in (None, row.suite)],
+        failed_runs=FailurePolicy(failed_runs),
+        replicates=replicates,
+        episodes=episodes,
+    )
+
+
+def _of_suite(rows: list[_Row], suite: str | None) -> list[_Row]:
+    return [row for row in rows if suite in (None, row.suite)]
+
+
+def render(report: Report, out: Path, format: TextFormat) -> str:
+    """Writes a report as text.
+
+    Args:
+        report: What to say.
+        out: The results folder that it was built on; a page shows the runs one by one.
+        format: Of the text.
+    """
+    if format == "html":
+        from imitbench.report.html_page import render_html
+
+        return render_html(report, _details(out))
+    if format == "csv":
+        from imitbench.report.csv_table import render_csv
+
+        return render_csv(report)
+    if format == "latex":
+        from imitbench.report.latex import render_latex
+
+        return render_latex(report)
+    if format == "json":
+        from imitbench.report.json_document import render_json
+
+        return render_json(report)
+    from imitbench.report.markdown import render_markdown
+
+    return render_markdown(report)
+
+
+def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Path]:
+    """Draws a report.
+
+    Args:
+        report: What to show.
+        out: The results folder that it was built on.
+        format: Of the files.
+        folder: Where they go; created when missing.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
+    require_matplotlib()
+    return list(write_plots(report, _details(out), folder, format))
+
+
+def _details(out: Path) -> Details:
+    with database.reader(out) as connection:
+        return read_details(connection)

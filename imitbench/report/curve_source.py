@@ -1,0 +1,91 @@
+"""Learning curves of a results folder, for the programs that draw them: of every run so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from imitbench.bench.checkpoint import read_curve
+from imitbench.errors import InputError
+from imitbench.stats.references import normalize
+from imitbench.store.records import RunResult, RunSpec
+from imitbench.store.run_dir import RunDirectory
+from imitbench.store.scan import run_directories
+from imitbench.util.hub_errors import Tell
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """What a run has to show.
+
+    Attributes:
+        directory: Where it is.
+        spec: What it does.
+        points: Its learning curve, each point with a `step`; of a run that is not complete, as
+            far as its newest checkpoint goes.
+        result: What came of it; `None` for one that is not complete.
+    """
+
+    directory: RunDirectory
+    spec: RunSpec
+    points: list[Mapping[str, float]]
+    result: RunResult | None
+
+    @property
+    def outcome(self) -> dict[str, float]:
+        """Final numbers by name; none before the end."""
+        if self.result is None:
+            return {}
+        references = self.result.references
+        return {
+            "result/raw_return": self.result.raw_return,
+            "result/score": normalize(self.result.raw_return, references.random, references.expert),
+            "result/deterministic_return": self.result.deterministic_return,
+            "result/mean_length": self.result.mean_length,
+            **{f"result/{name}": value for name, value in self.result.measures.items()},
+        }
+
+    @property
+    def last_step(self) -> int:
+        """Budget units that the curve covers."""
+        return int(self.points[-1]["step"]) if self.points else self.spec.budget.amount
+
+
+def read_curves(out: Path, *, tell: Tell, suite: str | None = None) -> Iterator[RunCurve]:
+    """Reads the runs of a results folder, one after the other.
+
+    Args:
+        out: Results folder.
+        tell: Told about runs that cannot be read.
+        suite: Only this suite.
+
+    Raises:
+        InputError: There is no such folder.
+    """
+    if not out.is_dir():
+        raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
+    for path in sorted(run_directories(out)):
+        directory = RunDirectory(out / path)
+        try:
+            spec = directory.read_spec()
+            if suite not in (None, spec.suite):
+                continue
+            result = directory.read_result() if directory.is_done else None
+            points = _points(directory.path / "metrics.jsonl") if result else None
+        except InputError as error:
+            tell(f"left out: {error}")
+            continue
+        if points is None:
+            points = read_curve(directory.checkpoints)
+        yield RunCurve(directory, spec, points, result)
+
+
+def _points(path: Path) -> list[Mapping[str, float]]:
+    try:
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error

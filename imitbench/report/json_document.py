@@ -1,0 +1,57 @@
+"""The report as one JSON document, for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from imitbench import __version__
+from imitbench.report.csv_table import section_rows
+from imitbench.report.model import Report
+
+FORMAT = "imitbench-report"
+VERSION = 1
+
+
+def render_json(report: Report) -> str:
+    """Writes a report as JSON.
+
+    `sections` holds what may be compared: `rows` with the columns that `render_csv` describes,
+    absent where there is nothing to say; `notes` in whole sentences; `runs` with the completed
+    runs behind the numbers, as the view `scores` of the database has them. `failures` holds every
+    failed run. Numbers that JSON lacks are null.
+    """
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "imitbench": __version__,
+        "sections": [
+            {
+                "title": section.title,
+                "suite": section.suite,
+                "budget": section.group.budget,
+                "n_demos": section.group.n_demos,
+                "source": section.group.source,
+                "environments": list(section.environments),
+                "references": [row.model_dump(mode="json") for row in section.references],
+                "notes": list(section.notes),
+                "rows": [
+                    {name: value for name, value in row.items() if value is not None}
+                    for row in section_rows(section, report.method)
+                ],
+                "runs": [row.model_dump(mode="json") for row in section.runs],
+            }
+            for section in report.sections
+        ],
+        "failures": [row.model_dump(mode="json") for row in report.failures],
+    }
+    return json.dumps(_plain(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value

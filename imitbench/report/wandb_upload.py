@@ -1,0 +1,155 @@
+"""Weights & Biases: single trainings as they go, and finished runs of a results folder."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imitbench.errors import InputError
+from imitbench.report.curve_source import RunCurve, read_curves
+from imitbench.util.files import atomic_write_text
+from imitbench.util.hub_errors import Tell
+from imitbench.util.text_line import one_line
+
+RECORD_FILE = ".wandb.json"
+"""In a results folder: which runs were uploaded, by project."""
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What an upload did.
+
+    Attributes:
+        uploaded: Runs uploaded now.
+        present: Runs that were uploaded before.
+        unfinished: Runs that are not complete, and wait for another time.
+        offline: Whether W&B kept them here instead.
+    """
+
+    uploaded: int
+    present: int
+    unfinished: int
+    offline: bool
+
+
+def begin(project: str, name: str, config: Mapping[str, Any], folder: Path, **options: Any) -> Any:
+    """Begins a run of W&B, in whatever mode WANDB_MODE says.
+
+    Args:
+        project: Its project.
+        name: What to call it.
+        config: What determines it.
+        folder: Where W&B keeps its files: `<folder>/wandb`.
+        **options: Passed on to `wandb.init`.
+
+    Raises:
+        InputError: The package is not installed, or W&B refuses.
+    """
+    wandb = _import()
+    folder.mkdir(parents=True, exist_ok=True)
+    quiet = wandb.Settings(console="off", silent=True, disable_git=True, disable_code=True)
+    try:
+        return wandb.init(
+            project=project,
+            name=name,
+            config=dict(config),
+            dir=str(folder),
+            settings=quiet,
+            **options,
+        )
+    except Exception as error:  # its own hierarchy has changed between versions
+        raise InputError(
+            f"W&B: {one_line(str(error))[:200]}; `wandb login` first, or set WANDB_MODE=offline"
+        ) from error
+
+
+def upload(
+    out: Path,
+    project: str,
+    *,
+    tell: Tell,
+    entity: str | None = None,
+    suite: str | None = None,
+    folder: Path = Path(),
+    again: bool = False,
+) -> Uploaded:
+    """Uploads finished runs: specification, learning curve and result.
+
+    Each gets the id of the run, its suite and environment as group, and its algorithm as type.
+    The results folder remembers what was uploaded, so that the next time only new runs are.
+
+    Args:
+        out: Results folder.
+        project: Project of W&B.
+        tell: Told about runs that cannot be read.
+        entity: User or team; W&B's default when `None`.
+        suite: Only this suite.
+        folder: Where W&B keeps its files.
+        again: Whether runs are uploaded that were before.
+
+    Raises:
+        InputError: There are no results, or W&B refuses.
+    """
+    _import()
+    place = f"{entity or ''}/{project}"
+    known = _read_known(out)
+    done = set(known.get(place, []))
+    counts = {"uploaded": 0, "present": 0, "unfinished": 0}
+    offline = False
+    for curve in read_curves(out, tell=tell, suite=suite):
+        run_id = curve.spec.run_id
+        if curve.result is None:
+            counts["unfinished"] += 1
+        elif run_id in done and not again:
+            counts["present"] += 1
+        else:
+            offline = _upload(curve, project, entity, folder)
+            counts["uploaded"] += 1
+            done.add(run_id)
+            known[place] = sorted(done)
+            atomic_write_text(out / RECORD_FILE, json.dumps(known, indent=1) + "\n")
+    return Uploaded(**counts, offline=offline)
+
+
+def _upload(curve: RunCurve, project: str, entity: str | None, folder: Path) -> bool:
+    spec = curve.spec
+    run = begin(
+        project,
+        spec.label,
+        spec.model_dump(mode="json"),
+        folder,
+        entity=entity,
+        id=spec.run_id,
+        group=f"{spec.suite}/{spec.environment.id}",
+        job_type=spec.algo_label,
+        reinit="finish_previous",
+    )
+    for point in curve.points:
+        metrics = {name: value for name, value in point.items() if name != "step"}
+        run.log(metrics, step=int(point["step"]))
+    run.summary.update(curve.outcome)
+    offline = bool(run.offline)
+    run.finish()
+    return offline
+
+
+def _read_known(out: Path) -> dict[str, list[str]]:
+    path = out / RECORD_FILE
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); delete it") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _import() -> Any:
+    try:
+        return importlib.import_module("wandb")
+    except ImportError:
+        raise InputError("W&B needs its package: pip install 'imitbench[wandb]'") from None

@@ -1,0 +1,15 @@
+"""What the person at the keyboard is told beside the data: on stderr."""
+
+from __future__ import annotations
+
+import sys
+
+
+def note(message: str) -> None:
+    """Says something to the person on stderr."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def on_terminal() -> bool:
+    """Whether a person watches stderr."""
+    return sys.stderr.isatty()

@@ -1,0 +1,115 @@
+"""`imitbench eval` measures any policy, and finds out itself what it belongs to."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import imitbench
+from imitbench.cli.main import app
+from imitbench.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    out = tmp_path_factory.mktemp("eval") / "runs"
+    imitbench.run(
+        "bc", env="seals/CartPole-v0", seeds=[4], budget="quick", out=out, progress=False,
+        executor="inline",
+    )  # fmt: skip
+    return out
+
+
+def call(*arguments):
+    answer = CliRunner().invoke(
+        app, ["eval", *(str(each) for each in arguments)], standalone_mode=False
+    )
+    if answer.exception is not None:
+        raise answer.exception
+    return answer
+
+
+def measure(*arguments):
+    return json.loads(call(*arguments, "--json").stdout)
+
+
+def test_a_run_gives_its_own_result_again(runs):
+    [row] = imitbench.results(runs).to_dict("records")
+    found = measure(row["run_id"][:6], "--out", runs)
+    assert found["mean_return"] == row["raw_return"]
+    assert found["score"] == row["score"]
+    assert (found["env"], found["episodes"]) == ("seals/CartPole-v0", 50)
+    assert len(found["returns"]) == len(found["lengths"]) == 50
+
+
+def test_a_folder_of_a_policy_needs_an_environment(runs):
+    [folder] = runs.glob("*/*/*/*/policy")
+    with pytest.raises(InputError, match="name it by --env"):
+        call(folder)
+    found = measure(folder, "--env", "seals/CartPole-v0", "--episodes", 2, "--seed", 1)
+    assert found["references"]["expert"] == 500.0
+    assert found["score"] is not None
+
+
+def test_a_bundled_expert_knows_its_environment():
+    found = measure("ppo-seals-CartPole-v0", "--episodes", 2, "--deterministic")
+    assert (found["env"], found["mean_return"], found["deterministic"]) == (
+        "seals/CartPole-v0",
+        500.0,
+        True,
+    )
+    shown = call("ppo-seals-CartPole-v0", "--episodes", 2).stdout
+    assert "score 1.000 (0: random actions, 32.04; 1: the expert, 500.00)" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing-here"], "neither a file nor a folder, a run of"),
+        (["ppo-seals-CartPole-v0", "--env", "Pendulum-v1"], "CartPole"),
+        (["ppo-seals-CartPole-v0", "--video", "film.avi"], "must end in .mp4"),
+        (["ppo-seals-CartPole-v0", "--revision", "main"], "--revision"),
+    ],
+)
+def test_what_cannot_be_measured_is_told(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        call(*arguments, "--episodes", "1")
+
+
+def test_a_run_without_a_policy_is_told(runs, tmp_path):
+    import shutil
+
+    [run] = runs.glob("*/*/*/*/")
+    shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "policy")
+    with pytest.raises(InputError, match="has no policy yet"):
+        call(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_policy_is_recorded(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    video = tmp_path / "films" / "pendulum.mp4"
+    found = measure(
+        "sac-Pendulum-v1", "--episodes", 1, "--video", video, "--video-episodes", 2
+    )  # fmt: skip
+    assert found["video"]["file"] == str(video)
+    assert [episode["length"] for episode in found["video"]["episodes"]] == [200, 200]
+    assert video.stat().st_size > 1000
+    assert list(video.parent.iterdir()) == [video]
+    with pytest.raises(InputError, match="is there already"):
+        call("sac-Pendulum-v1", "--video", video)
+
+
+def test_an_environment_that_does_not_render_is_one_line(tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    with pytest.raises(InputError, match="cannot be rendered here") as raised:
+        call(
+            "ppo-seals-CartPole-v0", "--env", "seals/CliffWorld7x4-v0",
+            "--video", tmp_path / "x.mp4",
+        )  # fmt: skip
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,91 @@
+"""`--json` prints one JSON document on stdout, with every command that there is."""
+
+import json
+
+import pytest
+import typer
+from support.shown_results import write_results
+from typer.testing import CliRunner
+
+from imitbench.cli.main import app
+
+# Commands without results to tell, each with the reason. There is none at present.
+WITHOUT_JSON: dict[str, str] = {}
+
+# Commands whose example is one of another name.
+OTHER_EXAMPLES = {"suites": "suites show", "train eval-policy": "eval"}
+
+
+def commands(group, path=()):
+    if hasattr(group, "commands"):
+        for name, command in group.commands.items():
+            yield from commands(command, (*path, name))
+    if not hasattr(group, "commands") or getattr(group, "invoke_without_command", False):
+        yield " ".join(path), group
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("json") / "runs"
+    write_results(folder, seeds=3, failing=(("gail", "Pendulum-v1", 2),))
+    return folder
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name])
+def test_every_command_has_json(name):
+    options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+    assert ("--json" in options) != (name in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name])
+def test_every_command_has_an_example(name):
+    example = OTHER_EXAMPLES.get(name, name)
+    assert f"Example: imitbench {example}" in " ".join(COMMANDS[name].help.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "algos", "algos bc", "suites", "suites show classic", "experts list", "demos list",
+        "demos validate ppo-seals-CartPole-v0 --limit 1", "doctor",
+        "run --algo bc --algo mce_irl --dry-run",
+    ],
+)  # fmt: skip
+def test_what_ships_is_told_as_one_document(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(call(*words.split(), "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "status", "collect", "logs --failed", "report --replicates 200", "resume", "cancel",
+        "compare gail --baseline bc --replicates 200", "sql select(1)", "resume --dry-run",
+    ],
+)  # fmt: skip
+def test_what_is_in_a_results_folder_is_told_as_one_document(words, out):
+    answer = call(*words.split(), "--out", out, "--json")
+    assert answer.exception is None, answer.exception
+    json.loads(answer.stdout)
+
+
+def test_one_document_says_what_does_not_apply():
+    document = json.loads(call("run", "--algo", "mce_irl", "--dry-run", "--json").stdout)
+    assert document["cells"] == []
+    assert {pair["algo"] for pair in document["not_applicable"]} == {"mce_irl"}
+
+
+def test_resume_has_the_same_keys_whether_or_not_something_is_missing(tmp_path):
+    options = ("--out", tmp_path, "--json", "--quiet")
+    run = ("--algo", "random", "--env", "Pendulum-v1", "--seeds", 1, "--executor", "inline")
+    done = json.loads(call("run", *run, *options).stdout)
+    nothing = json.loads(call("resume", *options).stdout)
+    assert list(nothing) == list(done)
+    assert (nothing["done"], nothing["left"], nothing["scores"]) == (0, 0, [])

@@ -1,0 +1,78 @@
+"""What a person types becomes a training: names are found, and what does not fit is told."""
+
+import numpy as np
+import pytest
+
+from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
+from imitbench.cards.catalog import load_suite, suite_directory
+from imitbench.errors import InputError
+from imitbench.experts.single_training import Wish, prepare
+from imitbench.util.hub_client import silent
+
+
+def test_a_suite_s_environment_brings_demonstrations_and_budget():
+    training = prepare(Wish(algo="bc", env="Pendulum-v1"), silent)
+    card = load_suite("classic").environments["Pendulum-v1"]
+    assert len(training.demos) == card.demos.trajectories
+    assert training.budget.amount == card.budgets["default"].batches
+    assert training.environment.horizon == card.horizon
+
+
+def test_epochs_are_passes_over_the_demonstrations():
+    wish = Wish(algo="bc", env="Pendulum-v1", n_demos=2, epochs=3, overrides={"batch_size": "64"})
+    training = prepare(wish, silent)
+    assert training.budget.amount == 3 * -(-2 * 200 // 64)
+
+
+def test_demonstrations_are_drawn_by_the_seed():
+    first, same, other = (
+        prepare(Wish(algo="bc", env="Pendulum-v1", n_demos=2, seed=seed), silent).demos
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first[0].obs, same[0].obs)
+    assert any((a.obs != b.obs).any() for a, b in zip(first, other, strict=True))
+
+
+def test_demonstrations_are_sampled_from_an_expert_that_is_named():
+    folder = suite_directory("classic") / "experts" / "sac-Pendulum-v1"
+    wish = Wish(algo="bc", env="Pendulum-v1", expert=str(folder), n_demos=2)
+    training = prepare(wish, silent)
+    assert [len(each) for each in training.demos] == [200, 200]
+    assert training.origins["demos"] == {"sampled": 2}
+    assert training.origins["expert"]["name"] == str(folder)
+
+
+def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
+    name = "sac-Pendulum-v1"
+    wishes = [
+        Wish(algo="gail", env="gymnasium:MountainCar-v0", demos=name, variable_horizon=flag)
+        for flag in (False, True)
+    ]
+    assert [prepare(wish, silent).environment.horizon for wish in wishes] == ["fixed", "variable"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"algo": "bcc"}, "did you mean 'bc'"),
+        ({"env": "Pendulum-v0"}, "cannot be made"),
+        ({"env": "CartPole-v1"}, "--demos: CartPole-v1 is in no suite"),
+        ({"algo": "dagger", "env": "CartPole-v1"}, "--expert: dagger asks an expert"),
+        ({"demos": "sac-Pendulum"}, "did you mean 'sac-Pendulum-v1'"),
+        ({"n_demos": 10_000}, "--n-demos 10000: there are"),
+        ({"demos": "sac-Pendulum-v1", "expert": "sac-Pendulum-v1"}, "come from one of them"),
+        ({"overrides": {"bach_size": "3"}}, "did you mean 'batch_size'"),
+        ({"algo": "mce_irl"}, "tabular environment"),
+    ],
+)
+def test_what_does_not_exist_or_fit_is_told(wish, message):
+    with pytest.raises(InputError, match=message):
+        prepare(Wish(**{"algo": "bc", "env": "Pendulum-v1", **wish}), silent)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reinforcement_learning_has_typed_hyperparameters(name):
+    card = reinforcement_card(name)
+    assert card.needs.true_reward
+    assert card.resolve({"learning_rate": "0.01"})["learning_rate"] == 0.01
+    assert card.implementation.endswith(f":{name.upper()}Learner")

@@ -1,0 +1,68 @@
+"""The guides to the Python API and to `imitbench train`: all of their code runs, smaller."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from imitbench.cli.main import app
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+SMALL_PPO = ["--set", "n_steps=64", "--set", "n_epochs=1"]
+
+
+def blocks(name, language):
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+
+
+@pytest.mark.slow
+def test_all_python_of_the_guide_runs(tmp_path):
+    program = "\n".join(blocks("python.md", "python"))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "did you mean 'bc'" in done.stdout
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_the_guide_names_every_column_and_parameter():
+    text = (DOCS / "python.md").read_text()
+    from imitbench.store.records import ScoreRow
+
+    for column in ScoreRow.model_fields:
+        assert f"`{column}`" in text
+
+
+@pytest.mark.slow
+def test_all_commands_of_the_guide_to_train_run(tmp_path):
+    for line in "".join(blocks("train.md", "bash")).splitlines():
+        arguments = shlex.split(line, comments=True)[1:]
+        if "rl" in arguments or "airl" in arguments:
+            arguments += SMALL_PPO
+        if arguments[0] == "train":
+            arguments += ["--eval-episodes", "2"]
+        done = subprocess.run(
+            [sys.executable, "-m", "imitbench", *arguments],
+            cwd=tmp_path, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
+def test_every_command_that_the_guide_to_train_names_is_there():
+    group = typer.main.get_command(app)
+    named = re.findall(r"`imitbench ([^`]+)`", (DOCS / "train.md").read_text())
+    assert len(named) > 15
+    for words in named:
+        command = group
+        arguments = words.split()
+        while hasattr(command, "commands") and arguments and arguments[0] in command.commands:
+            command = command.commands[arguments.pop(0)]
+        assert command is not group, words
+        known = {option for parameter in command.params for option in parameter.opts}
+        options = {word for word in arguments if word.startswith("--")}
+        assert options <= known or words == "train", (words, options - known)
