@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from imitbench.cli.main import app
 
@@ -39,18 +40,16 @@ def test_the_guide_names_every_column_and_parameter():
 
 
 @pytest.mark.slow
-def test_all_commands_of_the_guide_to_train_run(tmp_path):
+def test_all_commands_of_the_guide_to_train_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for line in "".join(blocks("train.md", "bash")).splitlines():
         arguments = shlex.split(line, comments=True)[1:]
         if "rl" in arguments or "airl" in arguments:
             arguments += SMALL_PPO
         if arguments[0] == "train":
             arguments += ["--eval-episodes", "2"]
-        done = subprocess.run(
-            [sys.executable, "-m", "imitbench", *arguments],
-            cwd=tmp_path, capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        done = CliRunner().invoke(app, arguments, standalone_mode=False)
+        assert done.exception is None, (line, done.exception)
 
 
 def test_every_command_that_the_guide_to_train_names_is_there():
