@@ -47,7 +47,7 @@ coverage: install  ## the default tests, with the lines of the package that they
 	$(BIN)/python -m pytest -n logical --cov --cov-report=term --cov-report=html
 
 docs: install  ## the documentation, into site/; broken links are errors
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 lint: install
 	$(BIN)/ruff check .
