@@ -32,7 +32,7 @@ test-browser: install  ## the HTML report in Chromium, which must be installed
 
 # Torch is that of constraints.txt: its old wheels bring gigabytes of CUDA along.
 LOWEST ?= .venv-lowest
-LOWEST_TESTS := tests/cards tests/policies tests/rewards tests/util tests/store/importers
+LOWEST_TESTS := tests/cards tests/rewards tests/util tests/store/importers
 test-lowest:  ## with the lowest versions that pyproject.toml accepts; Python 3.11 or newer
 	$(PYTHON) .ci/lowest_versions.py torch > constraints-lowest.txt
 	grep '^torch==' constraints.txt >> constraints-lowest.txt
