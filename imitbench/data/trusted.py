@@ -41,7 +41,9 @@ def decode_objects(trajectory: Trajectory) -> Trajectory:
         ) from error
     decoded = np.empty(len(infos), dtype=object)
     for step, info in enumerate(infos):
-        decoded[step] = jsonpickle.decode(info[OPAQUE], safe=True) if OPAQUE in info else info
+        decoded[step] = info
+        if OPAQUE in info:  # without `keys`, which the reference library does not write
+            decoded[step] = jsonpickle.decode(info[OPAQUE], safe=True, keys=False)
     return dataclasses.replace(trajectory, infos=decoded)
 
 

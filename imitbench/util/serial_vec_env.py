@@ -15,10 +15,7 @@ class SerialVecEnv(DummyVecEnv):
     Observations, rewards and ends of episodes are new arrays at each step. Infos are new
     dictionaries, but their values are the environments' own: one that changes a value in place
     later changes it in infos returned earlier too. Dictionary observations are left to
-    `DummyVecEnv`.
-
-    Args:
-        env_fns: Functions that make an environment each.
+    `DummyVecEnv`, as is the constructor's argument, functions that make an environment each.
 
     Raises:
         ValueError: Two functions made the same environment.

@@ -1,0 +1,55 @@
+"""The reference of the library: one page per package, out of its docstrings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LIBRARY = (
+    "algorithms",
+    "data",
+    "policies",
+    "rewards",
+    "rl",
+    "regularization",
+    "testing",
+    "util",
+    "stats",
+    "cards",
+)
+"""Packages whose modules are all public."""
+
+EXTENDING = (
+    "imitbench.errors",
+    "imitbench.bench.learner",
+    "imitbench.bench.learners.reward_learner",
+    "imitbench.bench.protocol",
+    "imitbench.bench.spec",
+    "imitbench.executors.base",
+    "imitbench.executors.registry",
+    "imitbench.store.records",
+    "imitbench.store.database",
+)
+"""Modules of the harness that code of others builds on."""
+
+
+def api_pages(root: Path) -> dict[str, tuple[str, str]]:
+    """Title and Markdown of every page, by its path.
+
+    Args:
+        root: Folder of the repository. Modules are found as files; nothing is imported.
+    """
+    pages = {"reference/api/harness.md": ("The harness", _page("The harness", list(EXTENDING)))}
+    for package in LIBRARY:
+        folder = root / "imitbench" / package
+        modules = sorted(
+            ".".join(path.relative_to(root).with_suffix("").parts)
+            for path in folder.rglob("*.py")
+            if not path.name.startswith("_")
+        )
+        title = f"imitbench.{package}"
+        pages[f"reference/api/{package}.md"] = (title, _page(title, modules))
+    return pages
+
+
+def _page(title: str, modules: list[str]) -> str:
+    return "\n\n".join([f"# {title}", *(f"::: {module}" for module in modules)]) + "\n"

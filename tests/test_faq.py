@@ -1,0 +1,36 @@
+"""The FAQ quotes messages as the code says them, with a gap for each value."""
+
+import re
+from pathlib import Path
+
+import pytest
+from support.messages import GAP, is_said
+
+FAQ = (Path(__file__).resolve().parents[1] / "docs" / "faq.md").read_text()
+QUOTED = [
+    line
+    for block in re.findall(r"^```text\n(.*?)^```$", FAQ, re.M | re.S)
+    for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("message", QUOTED)
+def test_a_quoted_message_is_one_of_the_code(message):
+    assert is_said(message)
+
+
+def test_a_message_that_nobody_says_is_found_out():
+    assert is_said(f"suite {GAP}: no such suite; {GAP}")
+    assert not is_said(f"suite {GAP}: no such sweet; {GAP}")
+
+
+def test_every_message_has_words_of_its_own():
+    """Gaps match anything: what is left must be enough to find the message by."""
+    assert all(len(message.replace(GAP, "").split()) >= 3 for message in QUOTED)
+
+
+def test_every_symptom_has_a_fix():
+    symptoms = re.split(r"^### ", FAQ, flags=re.M)[1:]
+    assert symptoms
+    for symptom in symptoms:
+        assert "*Fix*" in symptom, symptom.splitlines()[0]

@@ -1,0 +1,81 @@
+"""Whoever installs this package, which is under MIT, gets no licence that asks more of them."""
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+PERMISSIVE = re.compile(
+    r"\b(mit|bsd|apache|isc|psf|python software foundation|python-2\.0|mpl|mozilla public|zlib|"
+    r"unlicense|hpnd|historical permission|0bsd|cnri|boost)\b",
+    re.IGNORECASE,
+)
+"""MPL asks for changes of its own files only, which nobody makes by using them."""
+COPYLEFT = re.compile(
+    r"\b(a|l)?gpl|general public licen[sc]e|cc-by-(nc|sa)|sspl|busl", re.IGNORECASE
+)
+
+APART = re.compile(r"^(nvidia|cuda|triton)")
+"""CUDA comes with some builds of torch, under terms that its user accepts by choosing these."""
+
+
+def dependencies_of(name, found=None):
+    """Names of everything that a package needs on this machine, extras left out."""
+    found = set() if found is None else found
+    for requirement in metadata.requires(name) or []:
+        other = re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-")
+        if "extra ==" in requirement or other in found or APART.match(other):
+            continue
+        try:
+            metadata.distribution(other)
+        except metadata.PackageNotFoundError:  # for another platform or an older Python
+            continue
+        found.add(other)
+        dependencies_of(other, found)
+    return found
+
+
+def runtime_dependencies():
+    project = Path(__file__).resolve().parents[1] / "pyproject.toml"
+    [listed] = re.findall(r"^dependencies = \[\n(.*?)^\]", project.read_text(), re.M | re.S)
+    direct = {
+        re.match(r'\s*"([\w.-]+)', line)[1].lower().replace("_", "-")
+        for line in listed.splitlines()
+    }
+    return sorted(direct.union(*(dependencies_of(name) for name in direct)))
+
+
+def licence_of(name):
+    about = metadata.metadata(name)
+    stated = [
+        about.get("License-Expression") or "",
+        (about.get("License") or "").partition("\n")[0],
+    ]
+    stated += [each for each in about.get_all("Classifier") or [] if each.startswith("License")]
+    return " | ".join(filter(None, stated))
+
+
+def is_acceptable(licence):
+    # In "A OR B" the user chooses; a licence that is a whole text begins with its name.
+    choices = re.split(r"\bor\b", licence, flags=re.IGNORECASE)
+    return any(PERMISSIVE.search(each) and not COPYLEFT.search(each) for each in choices)
+
+
+@pytest.mark.parametrize("name", runtime_dependencies())
+def test_the_licence_of_a_dependency_is_permissive(name):
+    assert is_acceptable(licence_of(name)), licence_of(name) or "none is stated"
+
+
+@pytest.mark.parametrize(
+    ("licence", "acceptable"),
+    [
+        ("MIT", True),
+        ("GPL-3.0-or-later", False),
+        ("GNU Lesser General Public License v3", False),
+        ("GPL-2.0-only OR MIT", True),
+        ("", False),
+    ],
+)
+def test_licences_are_told_apart(licence, acceptable):
+    assert is_acceptable(licence) is acceptable
