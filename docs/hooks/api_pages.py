@@ -19,6 +19,7 @@ LIBRARY = (
 """Packages whose modules are all public."""
 
 EXTENDING = (
+    "imitbench.api",
     "imitbench.errors",
     "imitbench.bench.learner",
     "imitbench.bench.learners.reward_learner",
