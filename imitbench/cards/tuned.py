@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field
 
 from imitbench.cards.algorithm import AlgorithmCard, Card, Scalar
-from imitbench.cards.catalog import algorithm_directory
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
 
@@ -28,7 +27,7 @@ class TunedValues(Card):
 
 
 class TunedCard(Card):
-    """`algorithms/<name>/tuned.yaml`.
+    """`tuned.yaml` beside an algorithm's card.
 
     Attributes:
         algorithm: Name of the algorithm.
@@ -52,12 +51,12 @@ def load_tuned(card: AlgorithmCard) -> Mapping[str, dict[str, Scalar]] | None:
     Raises:
         InputError: The file is malformed, or a value is none that the card accepts.
     """
-    path = algorithm_directory(card.name) / TUNED_FILE
+    path = card.origin.folder / TUNED_FILE
     if not path.is_file():
         return None
     tuned = read_yaml_model(path, TunedCard)
     if tuned.algorithm != card.name:
-        raise InputError(f"{path}: algorithm: must be the folder's name '{card.name}'")
+        raise InputError(f"{path}: algorithm: must be the card's name, '{card.name}'")
     defaults = card.resolve({})
     found = {}
     for env_id, given in tuned.environments.items():
