@@ -122,8 +122,8 @@ class Plan:
 
 def make_plan(
     *,
-    algorithms: Sequence[str],
-    suite: str,
+    algorithms: Sequence[str | AlgorithmCard],
+    suite: str | SuiteCard,
     environment: str | None,
     seeds: Sequence[int],
     settings: Settings,
@@ -136,9 +136,9 @@ def make_plan(
     workers find them; commits that the suite's card does not pin are looked up.
 
     Args:
-        algorithms: Names, or what else `imitbench.cards.plugin` understands; `all` stands for every algorithm but controls, and for the controls of
-            the suite.
-        suite: Name of the suite, or its folder.
+        algorithms: Names, or what else `imitbench.cards.plugin` understands, or cards; `all`
+            stands for every algorithm but controls, and for the controls of the suite.
+        suite: Name of the suite, its folder, or its card.
         environment: Glob over environment ids; `None` for all.
         seeds: Seeds of every cell.
         settings: Choices that hold for the whole sweep.
@@ -148,7 +148,7 @@ def make_plan(
     Raises:
         InputError: Something asked for does not exist, does not fit or cannot be fetched.
     """
-    card = find_suite(suite, settings.folder)
+    card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
     cards = _named(algorithms, card, settings.folder)
     resolved = _with_overrides(cards, settings.overrides)
     environments = select_environments(card, environment)
@@ -234,7 +234,9 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
     return overrides
 
 
-def _named(names: Sequence[str], suite: SuiteCard, folder: Path) -> list[AlgorithmCard]:
+def _named(
+    names: Sequence[str | AlgorithmCard], suite: SuiteCard, folder: Path
+) -> list[AlgorithmCard]:
     """The algorithms meant; what is named beside `all` may be a control of another suite."""
     named = find_algorithms([name for name in names if name != "all"], folder)
     if "all" not in names:

@@ -31,8 +31,8 @@ from imitbench.bench import artifacts, provenance
 from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.deaths import after_death, attempt_of, is_settled
 from imitbench.bench.devices import require_device
-from imitbench.bench.job import Job
 from imitbench.bench.implementation import folder_of, make_learner
+from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything

@@ -117,11 +117,13 @@ def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
     return found.found_at(Origin(home, str(home), place, digest))
 
 
-def find_algorithms(references: Iterable[str], folder: Path = Path()) -> list[AlgorithmCard]:
+def find_algorithms(
+    references: Iterable[str | AlgorithmCard], folder: Path = Path()
+) -> list[AlgorithmCard]:
     """The cards of several algorithms, each once.
 
     Args:
-        references: What the user typed.
+        references: What the user typed, or a card that was found already.
         folder: Where relative paths start.
 
     Raises:
@@ -129,11 +131,11 @@ def find_algorithms(references: Iterable[str], folder: Path = Path()) -> list[Al
     """
     found: dict[str, AlgorithmCard] = {}
     for reference in references:
-        card = find_algorithm(reference, folder)
+        card = find_algorithm(reference, folder) if isinstance(reference, str) else reference
         before = found.setdefault(card.name, card)
         if before.origin.folder != card.origin.folder:
             raise InputError(
-                f"--algo {reference}: the name of its card, '{card.name}', is also that of "
+                f"--algo {card.origin.reference}: its card's name, '{card.name}', is also that of "
                 f"{before.origin.folder}; give one of them another name"
             )
     return list(found.values())

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from imitbench.cards.algorithm import AlgorithmCard, Card, Scalar
+from imitbench.cards.catalog import algorithm_directory
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
 
@@ -51,7 +52,9 @@ def load_tuned(card: AlgorithmCard) -> Mapping[str, dict[str, Scalar]] | None:
     Raises:
         InputError: The file is malformed, or a value is none that the card accepts.
     """
-    path = card.origin.folder / TUNED_FILE
+    outside = card.origin.place is not None
+    folder = card.origin.folder if outside else algorithm_directory(card.name)
+    path = folder / TUNED_FILE
     if not path.is_file():
         return None
     tuned = read_yaml_model(path, TunedCard)

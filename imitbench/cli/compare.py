@@ -147,7 +147,7 @@ def _all_entries(path: Path, suite: str | None) -> list[Entry]:
 
 
 def _table(path: Path, suite: str | None) -> list[Entry]:
-    from imitbench.cards.catalog import load_suite
+    from imitbench.cards.plugin import find_suite
     from imitbench.errors import InputError
     from imitbench.report.entries import table_entries
     from imitbench.store.importers.long_table import import_csv
@@ -155,7 +155,7 @@ def _table(path: Path, suite: str | None) -> list[Entry]:
 
     results = import_csv(path)
     if suite is not None:
-        results = with_references(results, load_suite(suite))
+        results = with_references(results, find_suite(suite))
     found = table_entries(results.runs)
     if not any(entry.score is not None for entry in found):
         raise InputError(

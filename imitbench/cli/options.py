@@ -10,7 +10,9 @@ import typer
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
-Suite = Annotated[str, typer.Option("--suite", metavar="NAME", help="Suite of environments.")]
+Suite = Annotated[
+    str, typer.Option("--suite", metavar="NAME", help="Suite of environments, or its folder.")
+]
 Env = Annotated[
     str | None,
     typer.Option("--env", metavar="GLOB", help="Environments by id, e.g. 'seals/*' [all]."),

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from imitbench.executors.slurm.executor import ArrayRequest
 
 Algo = Annotated[
-    list[str], typer.Option("--algo", metavar="NAME", help="Algorithm; repeatable; or 'all'.")
+    list[str],
+    typer.Option(
+        "--algo",
+        metavar="NAME",
+        help="Algorithm, ./plugin or package.module; repeatable; or 'all'.",
+    ),
 ]
 Seeds = Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")]
 Set = Annotated[

@@ -35,15 +35,17 @@ def suites(context: typer.Context, json: options.Json = False) -> None:
 
 
 @app.command("show")
-def show(name: Annotated[str, typer.Argument(help="Suite.")], json: options.Json = False) -> None:
+def show(
+    name: Annotated[str, typer.Argument(help="Suite, or its folder.")], json: options.Json = False
+) -> None:
     """Show a suite's environments, demonstrations and references.
 
     Example: imitbench suites show classic
     """
-    from imitbench.cards.catalog import load_suite
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.output import print_json, print_table
 
-    card = load_suite(name)
+    card = find_suite(name)
     if json:
         print_json(card.model_dump(mode="json"))
         return
@@ -75,7 +77,7 @@ def show(name: Annotated[str, typer.Argument(help="Suite.")], json: options.Json
 
 @app.command("measure")
 def measure(
-    name: Annotated[str, typer.Argument(help="Suite.")],
+    name: Annotated[str, typer.Argument(help="Suite, or its folder.")],
     env: options.Env = None,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="For each reference.")] = 100,
     card_file: Annotated[
@@ -88,7 +90,8 @@ def measure(
 
     Example: imitbench suites measure classic --card suites/classic/suite.yaml
     """
-    from imitbench.cards.catalog import load_suite, select_environments, suite_directory
+    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.measurement import measure_references
@@ -98,9 +101,10 @@ def measure(
     use_one_thread()
     found = {}
     speeds = {}
-    for env_id, card in select_environments(load_suite(name), env).items():
+    suite = find_suite(name)
+    for env_id, card in select_environments(suite, env).items():
         found[env_id], speeds[env_id] = measure_references(
-            env_id, card, suite_directory(name), episodes=episodes, command=typed_command()
+            env_id, card, suite.origin.folder, episodes=episodes, command=typed_command()
         )
     if card_file is not None:
         update_references(card_file, found, speeds)

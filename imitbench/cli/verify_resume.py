@@ -22,7 +22,7 @@ _KINDS = {
 
 
 def verify_resume(
-    algo: Annotated[str, typer.Option("--algo", metavar="NAME", help="Algorithm.")],
+    algo: Annotated[str, typer.Option("--algo", metavar="NAME", help="Algorithm, or plug-in.")],
     env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment.")],
     suite: options.Suite = options.DEFAULT_SUITE,
     seed: Annotated[
