@@ -11,7 +11,7 @@ PACKAGE = Path(imitbench.__file__).parent
 # A package may import from its own layer's lower neighbours only: those further down the list.
 LAYERS = [
     {"cli"},
-    {"experts", "report"},
+    {"experts", "report", "templates"},
     {"bench"},
     {"hub"},
     {"store", "executors", "stats"},

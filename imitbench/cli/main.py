@@ -11,12 +11,14 @@ from imitbench import __version__
 from imitbench.cli import (
     algos,
     cancel,
+    check_algo,
     collect,
     compare,
     demos,
     doctor,
     experts,
     import_,
+    init_plugin,
     leaderboard,
     logs,
     prefetch,
@@ -56,6 +58,9 @@ app.add_typer(results.app, name="results")
 app.add_typer(import_.app, name="import")
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command("prefetch")(prefetch.prefetch)
+app.command("init-algo")(init_plugin.init_algo)
+app.command("init-suite")(init_plugin.init_suite)
+app.command("check-algo")(check_algo.check_algo)
 app.command("verify-resume")(verify_resume.verify_resume)
 app.command("doctor")(doctor.doctor)
 

@@ -20,7 +20,7 @@ Algo = Annotated[
     typer.Option(
         "--algo",
         metavar="NAME",
-        help="Algorithm, ./plugin or package.module; repeatable; or 'all'.",
+        help="Name, ./plugin or package.module; repeatable; or 'all'.",
     ),
 ]
 Seeds = Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")]
