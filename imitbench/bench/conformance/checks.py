@@ -19,6 +19,7 @@ from imitbench.bench.conformance.subject import (
     sizes_in,
 )
 from imitbench.bench.verification import Verification
+from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.util.state_file import load_state, save_state
 
@@ -241,7 +242,7 @@ class Checker:
         policy = self._base.learner.policy()
         with tempfile.TemporaryDirectory() as folder:
             save_policy(policy, Path(folder))
-            stored = load_policy(Path(folder))
+            stored = _load(Path(folder))
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
         policy.set_training_mode(False)
         observations = self._arena.observations()
@@ -288,6 +289,11 @@ class Checker:
             "reward": {} if reward is None else dict(reward.state_dict()),
             "steps": training.real_steps,
         }
+
+
+def _load(folder: Path) -> Any:
+    # The program of a method that was named on the command line may be run.
+    return load_foreign_policy(folder, programs=True) if is_foreign(folder) else load_policy(folder)
 
 
 def _actions(policy: Any, observations: Any, *, deterministic: bool) -> Any:

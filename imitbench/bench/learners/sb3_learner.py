@@ -22,11 +22,13 @@ import numpy as np
 import stable_baselines3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.type_aliases import TrainFrequencyUnit
 
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.rollout_report import RolloutReport
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.errors import InputError
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
@@ -114,21 +116,21 @@ class SB3Learner(Learner):
             ValueError: Not one rollout does.
         """
         algorithm = self._algorithm
-        unit = self._n_envs
-        if isinstance(algorithm, OnPolicyAlgorithm):
-            unit *= algorithm.n_steps
+        unit = self._n_envs * _steps_of_rollout(algorithm)
         total = budget.amount // unit * unit
         if total == 0:
             raise ValueError(
                 f"a budget of {budget.amount} environment steps is less than a single rollout of "
                 f"{unit}; lower n_envs or rl_n_steps"
             )
-        stretch = max(unit, total // CURVE_POINTS // unit * unit)
-        while algorithm.num_timesteps < total:
-            steps = min(stretch, total - algorithm.num_timesteps)
-            continue_learning(algorithm, steps, None, {"log_interval": None})
-            callback(algorithm.num_timesteps, self._episodes.pop())
-            checkpoint()
+        if algorithm.num_timesteps < total:
+            report = RolloutReport(
+                self._episodes.pop, max(1, total // CURVE_POINTS), callback, checkpoint
+            )
+            # One call, because schedules of the algorithm reach over the steps of a call.
+            steps = total - algorithm.num_timesteps
+            continue_learning(algorithm, steps, report, {"log_interval": None})
+            report.point()
         return algorithm.num_timesteps
 
     def policy(self) -> BasePolicy:
@@ -155,6 +157,17 @@ class SB3Learner(Learner):
         restore_episodes(self._environments, state["environments"])
         self._rewarded.load_state_dict(state["rewarded"])
         load_algorithm_state(self._algorithm, state["algorithm"])
+
+
+def _steps_of_rollout(algorithm: BaseAlgorithm) -> int:
+    """Steps of each environment between two updates; 1 for whole episodes, which have no number."""
+    if isinstance(algorithm, OnPolicyAlgorithm):
+        return algorithm.n_steps
+    frequency: Any = getattr(algorithm, "train_freq", 1)
+    unit = getattr(frequency, "unit", None)
+    if unit is not None:
+        return int(frequency.frequency) if unit == TrainFrequencyUnit.STEP else 1
+    return int(frequency)
 
 
 def find_rl_algorithm(name: str) -> type[BaseAlgorithm]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import stable_baselines3 as sb3
 from gymnasium import spaces
-from stable_baselines3.common.callbacks import BaseCallback
 
 from imitbench.algorithms.sqil import SQIL
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.rollout_report import RolloutReport
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.store.records import Budget
 
@@ -80,7 +80,7 @@ class SQILLearner(Learner):
         algorithm = self._sqil.rl_algo
         if algorithm.num_timesteps < amount:
             every = max(1, amount // CURVE_POINTS)
-            report = _Report(self._measure, every, callback, checkpoint)
+            report = RolloutReport(self._measure, every, callback, checkpoint)
             self._sqil.train(
                 total_timesteps=amount - algorithm.num_timesteps,
                 callback=report,
@@ -111,37 +111,3 @@ class SQILLearner(Learner):
         """Restores what `state_dict` gave."""
         restore_episodes(self._environments, state["environments"])
         self._sqil.load_state_dict(state["sqil"])
-
-
-class _Report(BaseCallback):
-    """Records points of the curve, and offers checkpoints where the state is whole."""
-
-    def __init__(
-        self,
-        measure: Callable[[], dict[str, float]],
-        every: int,
-        callback: Callback,
-        checkpoint: Checkpoint,
-    ) -> None:
-        super().__init__()
-        self._measure = measure
-        self._every = every
-        self._record = callback
-        self._offer = checkpoint
-
-    def _on_training_start(self) -> None:
-        self._before = self.num_timesteps
-
-    def _on_rollout_start(self) -> None:
-        # Between an update and the next steps: everything is in its place.
-        if self.num_timesteps // self._every > self._before // self._every:
-            self.point()
-            self._before = self.num_timesteps
-            self._offer()
-
-    def _on_step(self) -> bool:
-        return True
-
-    def point(self) -> None:
-        """Records what happened since the last point."""
-        self._record(self.num_timesteps, self._measure())
