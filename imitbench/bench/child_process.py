@@ -54,7 +54,7 @@ class ChildProcess:
                 self._words,
                 cwd=folder,
                 env={**os.environ, **single, "PYTHONDONTWRITEBYTECODE": "1"},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -86,15 +86,23 @@ class ChildProcess:
         if self._timer is not None:
             self._timer.cancel()
         self._end()
-        for stream in (self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(OSError):
+                    stream.close()
 
     def lines(self) -> Iterator[str]:
         """Lines of its standard output as they come, until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             yield line.rstrip("\n")
+
+    def answer(self) -> None:
+        """Writes an empty line to its standard input, for which it waits."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it did not wait
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
 
     def check(self) -> None:
         """Waits for its end.

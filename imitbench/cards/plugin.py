@@ -170,12 +170,11 @@ def _locate(module: str, paths: Sequence[str]) -> tuple[Path, str, Path] | None:
     spec = importlib.machinery.PathFinder.find_spec(parts[0], paths)
     if spec is None and parts[0] not in sys.modules:
         spec = importlib.util.find_spec(parts[0])  # an editable install has a finder of its own
-    name = parts[0]
     for part in parts[1:]:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        name = f"{name}.{part}"
-        spec = importlib.machinery.PathFinder.find_spec(name, spec.submodule_search_locations)
+        # The last part alone: of a dotted name the finder wants the parent to be imported.
+        spec = importlib.machinery.PathFinder.find_spec(part, spec.submodule_search_locations)
     if spec is None:
         return None
     if spec.submodule_search_locations is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -224,9 +225,12 @@ def _check_output(description: ForeignDescription, space: gym.Space[Any]) -> Non
 
 def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tensor], th.Tensor]:
     if description.kind == "torchscript":
-        module: nn.Module = th.jit.load(  # type: ignore[no-untyped-call]
-            io.BytesIO(program), map_location="cpu"
-        )
+        with warnings.catch_warnings():
+            # What others wrote stays what it is, whatever torch recommends for new programs.
+            warnings.filterwarnings("ignore", message=".*torch.jit", category=DeprecationWarning)
+            module: nn.Module = th.jit.load(  # type: ignore[no-untyped-call]
+                io.BytesIO(program), map_location="cpu"
+            )
         module.eval()
         return module
     if description.kind == "onnx":

@@ -219,7 +219,8 @@ class _Finder(MetaPathFinder):
         assert found.origin is not None
         inner = fullname.split(".")[2:-1]
         if not is_source(PurePath(*inner, Path(found.origin).name)):
-            return None  # a test: its content is no part of the digest
+            # Its content is no part of the digest. To find nothing would let others look.
+            raise ModuleNotFoundError(f"{found.origin} is a test, and no source", name=fullname)
         found.loader = _FreshLoader(fullname, found.origin)
         return found
 

@@ -45,7 +45,8 @@ for step in range(start + 1, budget + 1):
         if kept:
             state = {"step": step, "w": w.tolist(), "b": b.tolist(), "rng": rng.bit_generator.state}
             kept.write_text(json.dumps(state))
-            print(json.dumps({"checkpoint": True}))
+            print(json.dumps({"checkpoint": True}), flush=True)
+            sys.stdin.readline()  # until it has been copied
         print(json.dumps({"step": step, "error": float(np.square(error).mean())}), flush=True)
 
 if box:  # mean, and the logarithm of a standard deviation that does not depend on anything

@@ -6,7 +6,8 @@ task as its last argument (JSON, see `CommandTask`), and
 - writes progress to standard output, a JSON object a line: `{"step": 100, "loss": 0.5}` is a point
   of the curve, `{"env_steps": 2000}` says how many environment steps it has taken so far, and
   `{"checkpoint": true}`, where the card says `checkpoints: true`, that the files in the folder for
-  them are whole. Other lines, and standard error, go to the run's log;
+  them are whole: it then waits for a line on standard input while they are copied. Other lines,
+  and standard error, go to the run's log;
 - writes its policy into the folder `output`: `policy.json` and the file that it names (see
   `imitbench.policies.foreign`), or what `imitbench.policies.storage` writes;
 - ends with code 0.
@@ -129,7 +130,8 @@ class CommandLearner(Learner):
             timeout_s=None if minutes is None else 60 * minutes,
         ) as child:
             for line in child.lines():
-                self._read(line, callback, checkpoint)
+                if self._read(line, callback, checkpoint):
+                    child.answer()
             child.check()
         self._finished = True
         self._files = _read_files(self._output)
@@ -160,16 +162,21 @@ class CommandLearner(Learner):
             device=self._device,
         )
 
-    def _read(self, line: str, callback: Callback, checkpoint: Checkpoint) -> None:
-        """Takes a line of the program's as what it is; one without meaning goes to the log."""
+    def _read(self, line: str, callback: Callback, checkpoint: Checkpoint) -> bool:
+        """Takes a line of the program's as what it is; one without meaning goes to the log.
+
+        Returns:
+            Whether the program waits for an answer.
+        """
         try:
             document = json.loads(line)
         except ValueError:
             document = None
         if not isinstance(document, dict) or not document.keys() & {*_RESERVED}:
             print(line)
-            return
-        if self._recipe.checkpoints and document.get("checkpoint") is True:
+            return False
+        waits = document.get("checkpoint") is True
+        if waits and self._recipe.checkpoints:
             self._files = _read_files(self._kept)
         if isinstance(document.get("env_steps"), int):
             self._env_steps = max(self._env_steps, document["env_steps"])
@@ -184,6 +191,7 @@ class CommandLearner(Learner):
             }
             callback(step, numbers)
             checkpoint()
+        return waits
 
     def policy(self) -> BasePolicy:
         """The policy that the program left.

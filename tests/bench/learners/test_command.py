@@ -20,6 +20,8 @@ from imitbench.policies.foreign import load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
 
 KINDS = ["layers", "torchscript", "onnx"]
+# Each program that is started takes seconds to load its own libraries.
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture
@@ -32,8 +34,22 @@ def subject(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("space", ["discrete", "box"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "space"),
+    [
+        ("layers", "discrete"),
+        ("onnx", "box"),
+        *(
+            pytest.param(kind, space, marks=SLOW)
+            for kind, space in (
+                ("layers", "box"),
+                ("onnx", "discrete"),
+                ("torchscript", "box"),
+                ("torchscript", "discrete"),
+            )
+        ),
+    ],
+)
 def test_a_program_trains_and_its_policy_acts(kind, space, subject, tmp_path):
     if kind == "onnx":
         pytest.importorskip("onnxruntime")
@@ -60,6 +76,7 @@ def test_a_program_trains_and_its_policy_acts(kind, space, subject, tmp_path):
             load_policy(tmp_path / "stored")
 
 
+@SLOW
 def test_kinds_of_policy_agree(subject):
     pytest.importorskip("onnxruntime")
     arena = practice_arena("box")
@@ -92,6 +109,7 @@ def test_samples_follow_the_spread_that_the_program_states(tmp_path):
     assert drawn.std() == pytest.approx(0.5, abs=0.03)
 
 
+@SLOW
 @pytest.mark.parametrize("checkpoints", ["false", "true"])
 def test_an_interrupted_program_ends_the_same(checkpoints, subject):
     arena = practice_arena("discrete")
