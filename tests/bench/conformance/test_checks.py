@@ -3,8 +3,10 @@
 import pytest
 from support.plugins import write_plugin
 
+from imitbench.bench.conformance import run
 from imitbench.bench.conformance.run import check_method
 from imitbench.bench.conformance.subject import sizes_in
+from imitbench.bench.verification import Verification
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.errors import InputError
 
@@ -210,9 +212,28 @@ def write(folder, source, unit="batches"):
     return str(folder)
 
 
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Leaves out what starts processes: that resuming is judged, see the tests that are slow."""
+    monkeypatch.setattr(run, "check_plugins", lambda _: None)
+    monkeypatch.setattr(run, "verify_resume", lambda *_, **__: Verification())
+
+
+SLOW = {"none", "forgets its optimizer"}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTY.keys() - SLOW))
+def test_each_fault_is_caught_by_exactly_its_check(fault, tmp_path, in_this_process):
+    check_fault(fault, tmp_path)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTY)
-def test_each_fault_is_caught_by_exactly_its_check(fault, tmp_path):
+@pytest.mark.parametrize("fault", sorted(SLOW))
+def test_forgotten_state_is_caught_by_exactly_its_check(fault, tmp_path):
+    check_fault(fault, tmp_path)
+
+
+def check_fault(fault, tmp_path):
     source, options, checks, words = FAULTY[fault]
     reference = write(tmp_path / "mine", source, options.get("unit", "batches"))
     report = check_method(reference, amount=options["amount"])
@@ -222,8 +243,7 @@ def test_each_fault_is_caught_by_exactly_its_check(fault, tmp_path):
     assert report.conforms == (not checks)
 
 
-@pytest.mark.slow
-def test_what_cannot_be_stored_is_named(tmp_path):
+def test_what_cannot_be_stored_is_named(tmp_path, in_this_process):
     report = check_method(write(tmp_path / "mine", PICKLES), amount=60)
     [state] = [each for each in report.findings if each.check == "state"]
     assert (state.verdict, "thing" in state.what) == ("failed", True)
