@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from imitbench.cards.catalog import suite_directory
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.hub.content import content_digest, content_files
@@ -98,19 +97,19 @@ class Place:
             ) from error
 
 
-def source_root(source: str, suite: str, folder: Path = Path()) -> Path:
+def source_root(source: str, suite: Path, folder: Path = Path()) -> Path:
     """Folder that holds `experts/` and `demos/` of a suite; see `Place.root` for others.
 
     Args:
         source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
-        suite: Name of the suite.
+        suite: Folder of the suite.
         folder: Where a relative `DIR` starts.
 
     Raises:
         InputError: None of these, or no such folder.
     """
     if source == "bundled":
-        return suite_directory(suite)
+        return suite
     if source == HUB:
         return cache_directory()
     if source.startswith(MINARI):

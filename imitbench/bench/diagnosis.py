@@ -89,7 +89,7 @@ def _suite_checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
 def _suite(name: str) -> str:
     suite = load_suite(name)
-    root = artifacts.source_root("bundled", name)
+    root = artifacts.source_root("bundled", suite.origin.folder)
     for env_id, card in suite.environments.items():
         make_environment(environment_spec(env_id, card)).close()
         artifacts.pin_expert(artifacts.place_of(root, "experts", "bundled", card, name))

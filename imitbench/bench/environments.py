@@ -10,9 +10,12 @@ import gymnasium as gym
 
 from imitbench.errors import InputError
 from imitbench.store.records import EnvironmentSpec
+from imitbench.util.source_import import forget_module, import_source
 
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
+
+_registered: dict[str, str] = {}  # digest of the source that registered an environment last
 
 
 def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
@@ -22,7 +25,9 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
         InputError: The environment is not installed or not registered.
     """
     try:
-        if spec.module:
+        if spec.module_digest is not None:
+            _import_beside_suite(spec, spec.module_digest)
+        elif spec.module:
             importlib.import_module(spec.module)
         with warnings.catch_warnings():
             # Rounding the declared bounds of a Box to its dtype is no news to anybody.
@@ -34,6 +39,17 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             f"environment {spec.id}: cannot be made ({str(error).splitlines()[0]}); "
             "run `imitbench doctor` to see what is missing"
         ) from error
+
+
+def _import_beside_suite(spec: EnvironmentSpec, digest: str) -> None:
+    """Registers an environment of a suite that lies in a folder of the user's."""
+    what = f"environment {spec.id}"
+    if _registered.get(spec.id) != digest:
+        module = import_source(digest, str(spec.module), what)
+        if spec.id in _registered:  # of another state of the source, in this very process
+            forget_module(module)
+            import_source(digest, str(spec.module), what)
+        _registered[spec.id] = digest
 
 
 def make_training_environments(spec: EnvironmentSpec, count: int, seed: int) -> VecEnv:

@@ -6,15 +6,51 @@ import uuid
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.store.records import Record, ReferenceScores, RunSpec
 from imitbench.util.files import atomic_write_text
+from imitbench.util.source_import import SourcePlace, register
 
 JOBS_FOLDER = ".jobs"
 CHECKPOINT_S = 600.0
+
+
+class SourceRecord(Record):
+    """Where source outside this package lies: `imitbench.util.source_import.SourcePlace`."""
+
+    folder: str
+    package: str = ""
+    root: str = ""
+    patterns: list[str] = Field(default_factory=list)
+    settings: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, place: SourcePlace) -> SourceRecord:
+        """The same, for a file."""
+        return cls(
+            folder=str(place.folder),
+            package=place.package,
+            root=str(place.root),
+            patterns=list(place.patterns),
+            settings=place.settings,
+        )
+
+    def register(self, digest: str) -> None:
+        """Lets the source be imported in this process."""
+        register(
+            digest,
+            SourcePlace(
+                Path(self.folder),
+                self.package,
+                Path(self.root),
+                tuple(self.patterns),
+                self.settings,
+            ),
+        )
 
 
 class Job(Record):
@@ -23,6 +59,8 @@ class Job(Record):
     Attributes:
         out: Results folder, absolute.
         source_root: Folder that holds `experts/` and `demos/`, absolute.
+        sources: Where source outside this package lies, by its digest. It is the user who named
+            it; a run's specification says only what it must be.
         runs: Runs of one algorithm on one environment.
         references: References of that environment.
         command: The command that the user typed, for provenance.
@@ -36,6 +74,7 @@ class Job(Record):
 
     out: str
     source_root: str
+    sources: dict[str, SourceRecord] = Field(default_factory=dict)
     runs: list[RunSpec]
     references: ReferenceScores
     command: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -42,6 +43,7 @@ class Task:
         hyperparameters: Every hyper-parameter of the card with its value.
         seed: Seed for anything that does not take a NumPy generator.
         expert: The expert, for methods whose card says that they need it.
+        folder: Folder of the method's card, if it is not one of this package's.
     """
 
     environment: EnvironmentSpec
@@ -50,6 +52,7 @@ class Task:
     hyperparameters: Mapping[str, Scalar]
     seed: int
     expert: BasePolicy | None = None
+    folder: Path | None = None
 
 
 class Learner(ABC):

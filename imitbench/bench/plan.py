@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
+from imitbench.bench.job import SourceRecord
 from imitbench.bench.spec import Settings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
-from imitbench.cards.catalog import (
-    algorithm_names,
-    load_algorithm,
-    load_suite,
-    select_environments,
-)
+from imitbench.cards.catalog import algorithm_names, load_algorithm, select_environments
 from imitbench.cards.fit import mismatch
+from imitbench.cards.plugin import find_algorithms, find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
@@ -102,6 +100,16 @@ class Plan:
             if (why := self._mismatch(algorithm, env_id, environment)) is not None
         ]
 
+    @property
+    def sources(self) -> dict[str, SourceRecord]:
+        """Where source outside this package lies, by its digest."""
+        origins = [self.suite.origin, *(card.origin for card, _ in self.algorithms)]
+        return {
+            origin.digest: SourceRecord.of(origin.place)
+            for origin in origins
+            if origin.place is not None and origin.digest is not None
+        }
+
     def _mismatch(
         self, algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard
     ) -> str | None:
@@ -114,8 +122,8 @@ class Plan:
 
 def make_plan(
     *,
-    algorithms: Sequence[str],
-    suite: str,
+    algorithms: Sequence[str | AlgorithmCard],
+    suite: str | SuiteCard,
     environment: str | None,
     seeds: Sequence[int],
     settings: Settings,
@@ -128,9 +136,9 @@ def make_plan(
     workers find them; commits that the suite's card does not pin are looked up.
 
     Args:
-        algorithms: Names; `all` stands for every algorithm but controls, and for the controls of
-            the suite.
-        suite: Name of the suite.
+        algorithms: Names, or what else `imitbench.cards.plugin` understands, or cards; `all`
+            stands for every algorithm but controls, and for the controls of the suite.
+        suite: Name of the suite, its folder, or its card.
         environment: Glob over environment ids; `None` for all.
         seeds: Seeds of every cell.
         settings: Choices that hold for the whole sweep.
@@ -140,12 +148,12 @@ def make_plan(
     Raises:
         InputError: Something asked for does not exist, does not fit or cannot be fetched.
     """
-    card = load_suite(suite)
-    cards = _named(algorithms, card)
+    card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
+    cards = _named(algorithms, card, settings.folder)
     resolved = _with_overrides(cards, settings.overrides)
     environments = select_environments(card, environment)
     if settings.source == HUB:
-        environments = _fetch(suite, environments, cards, lock, tell)
+        environments = _fetch(card.name, environments, cards, lock, tell)
         card = card.model_copy(update={"environments": {**card.environments, **environments}})
     return Plan(
         suite=card,
@@ -226,16 +234,19 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
     return overrides
 
 
-def _named(names: Sequence[str], suite: SuiteCard) -> list[AlgorithmCard]:
+def _named(
+    names: Sequence[str | AlgorithmCard], suite: SuiteCard, folder: Path
+) -> list[AlgorithmCard]:
     """The algorithms meant; what is named beside `all` may be a control of another suite."""
-    named = dict.fromkeys(name for name in names if name != "all")
+    named = find_algorithms([name for name in names if name != "all"], folder)
     if "all" not in names:
-        return [load_algorithm(name) for name in named]
+        return named
     cards = [load_algorithm(name) for name in algorithm_names()]
-    wanted = {*named, *suite.controls}
-    for name in wanted - {card.name for card in cards}:
+    wanted = {card.name for card in named} | set(suite.controls)
+    for name in wanted - {card.name for card in [*cards, *named]}:
         load_algorithm(name)  # says what is wrong
-    return [card for card in cards if card.role != "control" or card.name in wanted]
+    chosen = [card for card in cards if card.role != "control" or card.name in wanted]
+    return [*chosen, *(card for card in named if card.origin.place is not None)]
 
 
 def _tuned(

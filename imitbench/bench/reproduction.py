@@ -1,7 +1,8 @@
 """Trains some of a submission's runs again, and compares what comes of it.
 
-What is trained is planned here, from the cards and the data of this package: a submission says
-which of its plans to carry out, and names no code and no file that is used. A run is the same if
+What is trained is planned here, from the cards and the data of this package, and of plug-ins that
+the user names: a submission says which of its plans to carry out, and names no code and no file
+that is used. A run is the same if
 the plan's specification has the very same digest.
 """
 
@@ -20,8 +21,8 @@ import numpy.typing as npt
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.devices import check_cuda, find_cuda
 from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.request import PlugIns
 from imitbench.bench.spec import Settings
-from imitbench.cards.catalog import load_algorithm
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
 from imitbench.store.records import RunSpec
@@ -125,7 +126,14 @@ class Reproduction:
         return self.verdict in AGREEING
 
 
-def draw_runs(runs: Sequence[PublishedRun], count: int, *, seed: int, tell: Tell = silent) -> Draw:
+def draw_runs(
+    runs: Sequence[PublishedRun],
+    count: int,
+    *,
+    seed: int,
+    tell: Tell = silent,
+    plugins: PlugIns | None = None,
+) -> Draw:
     """Draws completed runs of a submission at random, and plans to train them here.
 
     Anchors, which train nothing, are drawn only where nothing else is left.
@@ -135,13 +143,15 @@ def draw_runs(runs: Sequence[PublishedRun], count: int, *, seed: int, tell: Tell
         count: How many to draw; fewer are, if fewer can be trained here.
         seed: Seed of the draw.
         tell: Told about downloads.
+        plugins: Plug-ins that the user named; runs of others are refused.
     """
+    plugins = plugins or PlugIns()
     drawn = Draw()
     for run in _shuffled(runs, seed):
         if len(drawn.runs) == count:
             break
         try:
-            plan = _plan(run.spec, tell)
+            plan = _plan(run.spec, plugins, tell)
         except InputError as error:
             drawn.refused.append(Refused(run.spec, str(error)))
         else:
@@ -209,17 +219,31 @@ def _shuffled(runs: Sequence[PublishedRun], seed: int) -> list[PublishedRun]:
     return sorted(shuffled, key=lambda run: run.spec.budget.unit == "none")
 
 
-def _plan(spec: RunSpec, tell: Tell) -> Plan:
+def _plan(spec: RunSpec, plugins: PlugIns, tell: Tell) -> Plan:
     """Plans the run here.
 
     Raises:
         InputError: It cannot be had here.
     """
-    card = load_algorithm(spec.algo)
-    if spec.implementation != card.implementation or spec.implementation_digest is not None:
+    outside = spec.implementation_digest is not None
+    if outside and spec.algo not in plugins.algorithms:
         raise InputError(
-            f"its implementation, {one_line(spec.implementation, 80)}, is not that of this package"
+            "its algorithm is a plug-in, which cannot be verified here unless you have it, and "
+            f"name it by --algo (source digest {one_line(str(spec.implementation_digest), 12)})"
         )
+    if spec.environment.module_digest is not None and spec.suite not in plugins.suites:
+        raise InputError(
+            "its suite is one of the submitter's own, which cannot be verified here unless you "
+            "have it, and name it by --suite"
+        )
+    card, suite = plugins.algorithm(spec.algo), plugins.suite(spec.suite)
+    if spec.implementation != card.implementation:
+        where = "of the plug-in" if outside else "of this package"
+        raise InputError(
+            f"its implementation, {one_line(spec.implementation, 80)}, is not that {where}"
+        )
+    if spec.implementation_digest != card.origin.digest:
+        raise InputError(f"the source of {card.name} that was named is not that of the run")
     budget = next((name for name in BUDGET_NAMES if name == spec.budget.name), None)
     if budget is None:
         raise InputError(f"this package has no budget {one_line(spec.budget.name, 40)!r}")
@@ -230,8 +254,8 @@ def _plan(spec: RunSpec, tell: Tell) -> Plan:
         check_cuda(("0",), find_cuda())
     demos = spec.demos
     plan = make_plan(
-        algorithms=[spec.algo],
-        suite=spec.suite,
+        algorithms=[card],
+        suite=suite,
         environment=glob.escape(spec.environment.id),
         seeds=[spec.seed],
         settings=Settings(

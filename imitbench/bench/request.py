@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.spec import Settings
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.catalog import load_algorithm, load_suite, suite_names
+from imitbench.cards.plugin import find_algorithms, find_suite
+from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError
 from imitbench.hub import DEFAULT_LOCK
 from imitbench.hub.lock_file import read_lock
@@ -62,12 +67,61 @@ def lock_in_use(lock: Path | None, source: str) -> str | None:
     return None if lock is None else str(lock)
 
 
-def plan_request(request: SweepRequest, tell: Tell = silent) -> Plan:
+@dataclass(frozen=True)
+class PlugIns:
+    """What the user named of algorithms and suites from outside this package.
+
+    Attributes:
+        algorithms: Cards by name.
+        suites: Cards by name.
+    """
+
+    algorithms: Mapping[str, AlgorithmCard] = field(default_factory=dict)
+    suites: Mapping[str, SuiteCard] = field(default_factory=dict)
+
+    @classmethod
+    def named(cls, algorithms: Sequence[str], suites: Sequence[str] = ()) -> PlugIns:
+        """Those that the user typed.
+
+        Raises:
+            InputError: There is no such algorithm or suite, or something is wrong with it.
+        """
+        return cls(
+            {card.name: card for card in find_algorithms(algorithms)},
+            {card.name: card for card in map(find_suite, suites)},
+        )
+
+    def algorithm(self, name: str) -> AlgorithmCard:
+        """The algorithm that a file names: one of these, or a bundled one, and no other.
+
+        Raises:
+            InputError: It is neither.
+        """
+        return self.algorithms.get(name) or load_algorithm(name)
+
+    def suite(self, name: str) -> SuiteCard:
+        """The suite that a file names: one of these, or a bundled one, and no other.
+
+        Raises:
+            InputError: It is neither.
+        """
+        return self.suites.get(name) or load_suite(name)
+
+
+def plan_request(
+    request: SweepRequest,
+    tell: Tell = silent,
+    *,
+    algorithms: Sequence[AlgorithmCard] | None = None,
+    suite: SuiteCard | None = None,
+) -> Plan:
     """Checks a request and plans it.
 
     Args:
         request: What is asked for.
         tell: Told about downloads.
+        algorithms: Their cards, if they have been found already.
+        suite: Its card, if it has been found already.
 
     Raises:
         InputError: Something asked for does not exist, does not fit or cannot be fetched.
@@ -76,8 +130,8 @@ def plan_request(request: SweepRequest, tell: Tell = silent) -> Plan:
     if request.source == HUB and request.lock is not None:
         lock = read_lock(Path(request.folder, request.lock), missing_ok=False)
     plan = make_plan(
-        algorithms=request.algorithms,
-        suite=request.suite,
+        algorithms=request.algorithms if algorithms is None else algorithms,
+        suite=request.suite if suite is None else suite,
         environment=request.environment,
         seeds=request.seeds,
         settings=Settings(
@@ -92,8 +146,16 @@ def plan_request(request: SweepRequest, tell: Tell = silent) -> Plan:
         lock=lock,
         tell=tell,
     )
-    names = [card.name for card, _ in plan.algorithms]  # what `all` stood for
-    return replace(plan, request=request.model_copy(update={"algorithms": names}))
+    cards = [card for card, _ in plan.algorithms]
+    outside = {card.name: card.origin.reference for card in cards if card.origin.place}
+    if plan.suite.name not in suite_names():
+        outside[plan.suite.name] = plan.suite.origin.reference
+    found = {
+        "algorithms": [card.name for card in cards],  # what `all` stood for
+        "suite": plan.suite.name,
+        "plugins": outside,
+    }
+    return replace(plan, request=request.model_copy(update=found))
 
 
 def plan_requests(
@@ -124,13 +186,15 @@ def plan_requests(
     settable = {name for card in cards for name in card.hyperparameters}
     settable |= {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
     overrides = {name: value for name, value in request.overrides.items() if name in settable}
+    suite = plans[0].suite if others else None
     for count in others:
         update = {"n_demos": count, "algorithms": taught, "overrides": overrides}
-        plans.append(plan_request(request.model_copy(update=update), tell))
+        changed = request.model_copy(update=update)
+        plans.append(plan_request(changed, tell, algorithms=cards, suite=suite))
     return plans
 
 
-def plan_missing(out: Path, tell: Tell = silent) -> Missing:
+def plan_missing(out: Path, tell: Tell = silent, plugins: PlugIns | None = None) -> Missing:
     """Plans again what the sweeps of a results folder asked for, to do what is missing.
 
     A run is taken up only if the plan still has it: a card that has changed since gives other
@@ -139,10 +203,12 @@ def plan_missing(out: Path, tell: Tell = silent) -> Missing:
     Args:
         out: Results folder.
         tell: Told about downloads.
+        plugins: Plug-ins that the user named. Others stay what they are, a name in a file.
 
     Raises:
         InputError: There is no such folder.
     """
+    plugins = plugins or PlugIns()
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
     plans: list[Plan] = []
@@ -161,7 +227,7 @@ def plan_missing(out: Path, tell: Tell = silent) -> Missing:
             left_out.append(LeftOut(sweep.command, len(missing), why))
             continue
         try:
-            plan = plan_request(sweep.request, tell)
+            plan = _plan_again(sweep.request, plugins, out, tell)
             planned = {run.run_id for run in plan}
         except InputError as error:
             left_out.append(LeftOut(sweep.command, len(missing), str(error)))
@@ -173,6 +239,32 @@ def plan_missing(out: Path, tell: Tell = silent) -> Missing:
             plans.append(replace(plan, only=frozenset(wanted)))
             taken |= missing & planned
     return Missing(plans, len(taken), left_out)
+
+
+def _plan_again(request: SweepRequest, plugins: PlugIns, out: Path, tell: Tell) -> Plan:
+    """Plans what a file asks for.
+
+    Raises:
+        InputError: As `plan_request`, or it needs a plug-in that the user did not name.
+    """
+    own = {*plugins.algorithms, *plugins.suites}
+    words = []
+    for name, reference in request.plugins.items():
+        if name not in own:
+            option = "--suite" if name == request.suite else "--algo"
+            words += [option, reference]
+    if words:
+        names = ", ".join(name for name in request.plugins if name not in own)
+        command = shlex.join(["imitbench", "resume", "--out", str(out), *words])
+        raise InputError(
+            f"{names}: from outside this package, and run only if you name it: {command}"
+        )
+    return plan_request(
+        request,
+        tell,
+        algorithms=[plugins.algorithm(name) for name in request.algorithms],
+        suite=plugins.suite(request.suite),
+    )
 
 
 def _changed(sweep: SweepFile) -> str:

@@ -72,7 +72,7 @@ def make_spec(
         InputError: An expert or demonstrations that the algorithm needs are missing.
     """
     environment = suite.environments[env_id]
-    root = artifacts.source_root(settings.source, suite.name, settings.folder)
+    root = artifacts.source_root(settings.source, suite.origin.folder, settings.folder)
     needs = algorithm.needs
 
     def place(part: artifacts.Part) -> artifacts.Place:
@@ -82,6 +82,7 @@ def make_spec(
         suite=suite.name,
         algo=algorithm.name,
         implementation=algorithm.implementation,
+        implementation_digest=algorithm.origin.digest,
         hyperparameters=hyperparameters,
         environment=environment_spec(env_id, environment),
         demos=_pin_demos(place("demos"), settings, environment, seed) if needs.demos else None,
@@ -121,12 +122,12 @@ def reference_scores(
     card = suite.environments[env_id]
     if card.references is None:
         raise InputError(
-            f"suite {suite.name}: {env_id} has no references; run "
-            f"`imitbench suites measure {suite.name}`"
+            f"suite {suite.name}: {env_id} has no references; run `imitbench suites measure "
+            f"{suite.origin.reference} --card {suite.origin.folder / 'suite.yaml'}`"
         )
     expert, version = card.references.expert.mean, suite.version
     if source != "bundled" and not (source == artifacts.HUB and card.expert.hub is None):
-        root = artifacts.source_root(source, suite.name, folder)
+        root = artifacts.source_root(source, suite.origin.folder, folder)
         place = artifacts.place_of(root, "experts", source, card, suite.name)
         published = read_published_results(place.folder)
         if published is not None:

@@ -15,6 +15,7 @@ from imitbench.bench.cost import Estimates
 from imitbench.bench.interruption import Interruption, noted_interruption
 from imitbench.bench.job import CHECKPOINT_S, Job, pack_runs
 from imitbench.bench.plan import Plan
+from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
@@ -118,6 +119,7 @@ def run_sweep(
     observer.planned(len(runs), outcome.already_done)
     if not open_runs:
         return outcome
+    check_plugins(plan)
     sweep = _Sweep(plan, executor, out, observer, outcome)
     try:
         if plan.only is None:
@@ -216,13 +218,14 @@ class _Sweep:
     ) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
         folder = self._plan.settings.folder
-        root = artifacts.source_root(source, suite.name, folder)
+        root = artifacts.source_root(source, suite.origin.folder, folder)
         estimates = Estimates(self._plan, self._out) if self._executor.packs else None
         submitted: dict[Path, float] = {}
         for members in pack_runs(runs, pack):
             job = Job(
                 out=str(self._out.resolve()),
                 source_root=str(root.resolve()),
+                sources=self._plan.sources,
                 runs=members,
                 references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from imitbench.bench.comparison import Difference, PartComparison, compare_runs, differences
-from imitbench.bench.job import Job
+from imitbench.bench.job import Job, SourceRecord
 from imitbench.bench.seeding import derive_seed
 from imitbench.bench.trial import SIGNALS, Orders, ResumeReport, TrialReport, state_file
 from imitbench.executors.base import STOPPED
@@ -132,6 +132,7 @@ def verify_resume(
     spec: RunSpec,
     *,
     source_root: Path,
+    sources: Mapping[str, SourceRecord] | None = None,
     references: ReferenceScores,
     folder: Path,
     kills: int = 3,
@@ -142,6 +143,7 @@ def verify_resume(
     Args:
         spec: The run; its seed also draws where to interrupt.
         source_root: Folder that holds `experts/` and `demos/`.
+        sources: Where source outside this package lies, as `Job` has it.
         references: References of the environment.
         folder: Empty folder for both runs.
         kills: Number of interruptions, to which one with a damaged checkpoint is added. Fewer
@@ -152,7 +154,7 @@ def verify_resume(
         The verdict.
     """
     try:
-        return _Verifier(spec, source_root, references, folder, tell).verify(kills)
+        return _Verifier(spec, source_root, references, folder, tell, sources).verify(kills)
     except _TrialError as error:
         return Verification(problem=str(error))
 
@@ -165,12 +167,14 @@ class _Verifier:
         references: ReferenceScores,
         folder: Path,
         tell: Callable[[str], None],
+        sources: Mapping[str, SourceRecord] | None,
     ) -> None:
         self._spec = spec
         self._source_root = source_root
         self._references = references
         self._folder = folder.resolve()
         self._tell = tell
+        self._sources = dict(sources or {})
         self._rng = np.random.default_rng(derive_seed(spec.seed, "interruptions"))
 
     def verify(self, kills: int) -> Verification:
@@ -303,6 +307,7 @@ class _Verifier:
         job = Job(
             out=str(self._folder / name),
             source_root=str(self._source_root.resolve()),
+            sources=self._sources,
             runs=[self._spec],
             references=self._references,
             command="imitbench verify-resume",

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import importlib
 import math
 import os
 import socket
@@ -32,6 +31,7 @@ from imitbench.bench import artifacts, provenance
 from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.deaths import after_death, attempt_of, is_settled
 from imitbench.bench.devices import require_device
+from imitbench.bench.implementation import folder_of, make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
@@ -62,13 +62,6 @@ class SpoiltProcessError(BaseException):
     """A failure, which is on record, may have spoilt all that this process does later."""
 
 
-def make_learner(spec: RunSpec) -> Learner:
-    """The learner that a specification names, not set up yet."""
-    module, _, name = spec.implementation.partition(":")
-    learner: Learner = getattr(importlib.import_module(module), name)()
-    return learner
-
-
 LearnerOf = Callable[[RunSpec], Learner]
 
 
@@ -96,6 +89,8 @@ def run_job(
         SpoiltProcessError: Another process should go on with the job; only when supervised.
     """
     stop = stop or StopRequest()
+    for digest, source in job.sources.items():
+        source.register(digest)
 
     def do(spec: RunSpec, *, wait: bool) -> bool:
         return _claim_and_run(job, spec, stop, learner_of, supervised=supervised, wait=wait)
@@ -326,6 +321,7 @@ class _Run:
             hyperparameters=self.spec.hyperparameters,
             seed=derive_seed(self.spec.seed, "training"),
             expert=expert,
+            folder=folder_of(self.spec),
         )
 
     def _record(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
+from imitbench.cards.origin import Origin
 from imitbench.cards.search import Search
 from imitbench.errors import InputError, did_you_mean
 
@@ -158,11 +159,30 @@ class Hyperparameter(Card):
         return self.check(number)
 
 
+class CommandRecipe(Card):
+    """A program of its own that trains, in whatever language (see `bench.learners.command`).
+
+    Attributes:
+        run: The program and its arguments, started in the card's folder; `python` stands for
+            the interpreter that runs the harness. The task's file follows as last argument.
+        checkpoints: Whether it keeps files from which it goes on after an interruption.
+        timeout_minutes: Longest that it may take; `null` for as long as it likes.
+    """
+
+    run: list[str] = Field(min_length=1)
+    checkpoints: bool = False
+    timeout_minutes: float | None = Field(default=None, gt=0)
+
+
 class AlgorithmCard(Card):
     """The card of one algorithm (`algorithms/<name>/card.yaml`).
 
     Attributes:
-        implementation: Learner class as `module:Class`.
+        implementation: Learner class as `module:Class`. On the card of a plug-in, the module is
+            one beside the card, or one of this package.
+        command: The program that trains, for the implementation that starts one.
+        sources: Globs of files beside the card, other than Python's, that the method depends on;
+            they count as its source.
         budget_unit: What the suite's budget counts for this method; `none` when it does not
             train.
         role: A `method` contends. An `anchor` shows what scores 0 and 1 look like. A `control` is
@@ -178,11 +198,26 @@ class AlgorithmCard(Card):
     summary: str
     paper: Paper | None = None
     implementation: str = Field(pattern=r"^[\w.]+:\w+$")
+    command: CommandRecipe | None = None
+    sources: list[str] = Field(default_factory=list)
     needs: Needs
     budget_unit: BudgetUnit
     role: Role = "method"
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was read from."""
+        assert self._origin is not None, "the loaders of cards say where they come from"
+        return self._origin
+
+    def found_at(self, origin: Origin) -> AlgorithmCard:
+        """The same card, which knows where it comes from."""
+        card = self.model_copy()
+        card._origin = origin
+        return card
 
     @property
     def search_space(self) -> dict[str, Search]:

@@ -1,4 +1,4 @@
-"""Finds the cards that ship with the package, and user cards given by path."""
+"""Finds the cards that ship with the package; `imitbench.cards.plugin` finds those of others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.origin import Origin
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
@@ -55,7 +56,7 @@ def algorithm_directory(name: str) -> Path:
 
 
 def load_algorithm(name: str) -> AlgorithmCard:
-    """Loads an algorithm's card.
+    """Loads a bundled algorithm's card.
 
     Raises:
         InputError: No such algorithm, or its card is malformed.
@@ -64,11 +65,11 @@ def load_algorithm(name: str) -> AlgorithmCard:
     card = read_yaml_model(path, AlgorithmCard)
     if card.name != name:
         raise InputError(f"{path}: name: must be the folder's name '{name}', not '{card.name}'")
-    return card
+    return card.found_at(Origin(path.parent, name))
 
 
 def load_suite(name: str) -> SuiteCard:
-    """Loads a suite's card.
+    """Loads a bundled suite's card.
 
     Raises:
         InputError: No such suite, or its card is malformed.
@@ -77,7 +78,7 @@ def load_suite(name: str) -> SuiteCard:
     card = read_yaml_model(path, SuiteCard)
     if card.name != name:
         raise InputError(f"{path}: name: must be the folder's name '{name}', not '{card.name}'")
-    return card
+    return card.found_at(Origin(path.parent, name))
 
 
 def select_environments(suite: SuiteCard, pattern: str | None) -> dict[str, EnvironmentCard]:

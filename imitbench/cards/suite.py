@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from imitbench.cards.algorithm import ActionSpace, BudgetUnit, Card, Scalar
+from imitbench.cards.origin import Origin
 
 BudgetName = Literal["quick", "default", "full"]
 BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
@@ -130,7 +131,8 @@ class EnvironmentCard(Card):
 
     Attributes:
         title: Name for people.
-        module: Module whose import registers the environment, if any.
+        module: Module whose import registers the environment, if any; for a suite in a folder of
+            the user's, one beside its card, or else an installed one.
         kwargs: Keyword arguments of `gymnasium.make`.
         horizon: Whether every episode has the same length.
         max_episode_steps: Length of an episode (the longest, where it varies).
@@ -158,6 +160,18 @@ class EnvironmentCard(Card):
     demos: DemoSet
     budgets: dict[BudgetName, BudgetAmounts]
     references: References | None = None
+    _module_digest: str | None = PrivateAttr(default=None)
+
+    @property
+    def module_digest(self) -> str | None:
+        """What pins the source of `module`, if it lies beside the suite's card."""
+        return self._module_digest
+
+    def with_module_of(self, digest: str) -> EnvironmentCard:
+        """The same card, whose module lies beside it in source of this digest."""
+        card = self.model_copy()
+        card._module_digest = digest
+        return card
 
     @model_validator(mode="after")
     def _every_budget_is_given(self) -> EnvironmentCard:
@@ -196,3 +210,16 @@ class SuiteCard(Card):
     version: str
     controls: list[str] = Field(default_factory=list)
     environments: dict[str, EnvironmentCard] = Field(min_length=1)
+    _origin: Origin | None = PrivateAttr(default=None)
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was read from."""
+        assert self._origin is not None, "the loaders of cards say where they come from"
+        return self._origin
+
+    def found_at(self, origin: Origin) -> SuiteCard:
+        """The same card, which knows where it comes from."""
+        card = self.model_copy()
+        card._origin = origin
+        return card

@@ -79,7 +79,7 @@ class TunedValues(Card):
 
 
 class TunedCard(Card):
-    """`algorithms/<name>/tuned.yaml`.
+    """`tuned.yaml` beside an algorithm's card.
 
     Attributes:
         algorithm: Name of the algorithm.
@@ -103,12 +103,14 @@ def load_tuned(card: AlgorithmCard) -> Mapping[str, dict[str, Scalar]] | None:
     Raises:
         InputError: The file is malformed, or a value is none that the card accepts.
     """
-    path = algorithm_directory(card.name) / TUNED_FILE
+    outside = card.origin.place is not None
+    folder = card.origin.folder if outside else algorithm_directory(card.name)
+    path = folder / TUNED_FILE
     if not path.is_file():
         return None
     tuned = read_tuned(path)
     if tuned.algorithm != card.name:
-        raise InputError(f"{path}: algorithm: must be the folder's name '{card.name}'")
+        raise InputError(f"{path}: algorithm: must be the card's name, '{card.name}'")
     return resolve_tuned(path, tuned, card)
 
 

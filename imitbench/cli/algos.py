@@ -13,20 +13,25 @@ def algos(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show this algorithm's hyper-parameters.", autocompletion=completion.algorithms
+            help="Show this algorithm's hyper-parameters; a plug-in's, too.",
+            autocompletion=completion.algorithms,
         ),
     ] = None,
     json: options.Json = False,
 ) -> None:
     """List the algorithms, or one algorithm's hyper-parameters.
 
+    Plug-ins of installed packages are listed, too; others are shown by folder or module.
+
     Example: imitbench algos bc
     """
-    from imitbench.cards.catalog import algorithm_names, load_algorithm
+    from imitbench.cards.catalog import algorithm_names
+    from imitbench.cards.plugin import entry_points, find_algorithm, find_algorithms
     from imitbench.cli.output import print_json, print_table
 
     if name is None:
-        cards = [load_algorithm(each) for each in algorithm_names()]
+        bundled = algorithm_names()
+        cards = find_algorithms([*bundled, *(n for n in entry_points() if n not in bundled)])
         if json:
             print_json([card.model_dump(mode="json") for card in cards])
         else:
@@ -35,7 +40,7 @@ def algos(
                 [[c.name, c.role, c.budget_unit, _needs(c.needs), c.summary] for c in cards],
             )
         return
-    card = load_algorithm(name)
+    card = find_algorithm(name)
     if json:
         print_json(card.model_dump(mode="json"))
         return

@@ -33,16 +33,17 @@ def list_demos(
 
     Example: imitbench demos list --suite classic
     """
-    from imitbench.cards.catalog import load_suite, suite_directory, suite_names
+    from imitbench.cards.catalog import suite_names
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.output import print_json, print_table
 
     rows = []
-    for name in [suite] if suite else suite_names():
-        for env_id, card in load_suite(name).environments.items():
-            data = suite_directory(name) / "demos" / card.demos.repo / "data"
+    for found in map(find_suite, [suite] if suite else suite_names()):
+        for env_id, card in found.environments.items():
+            data = found.origin.folder / "demos" / card.demos.repo / "data"
             rows.append(
                 {
-                    "suite": name,
+                    "suite": found.name,
                     "env": env_id,
                     "repo": card.demos.repo,
                     "trajectories": card.demos.trajectories,
@@ -76,17 +77,19 @@ def collect(
 
     Example: imitbench demos collect --suite classic --to my-demos
     """
-    from imitbench.cards.catalog import load_suite, select_environments, suite_directory
+    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.output import note, print_json
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.demonstrations import collect_demonstrations
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
-    root = experts or suite_directory(suite)
-    target = to or Path("collected") / suite / "demos"
+    suite_card = find_suite(suite)
+    root = experts or suite_card.origin.folder
+    target = to or Path("collected") / suite_card.name / "demos"
     rows = []
-    for env_id, card in select_environments(load_suite(suite), env).items():
+    for env_id, card in select_environments(suite_card, env).items():
         trajectories = collect_demonstrations(env_id, card, root, target, command=typed_command())
         mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
         note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")

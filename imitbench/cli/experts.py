@@ -29,16 +29,17 @@ def list_experts(
 
     Example: imitbench experts list --suite classic
     """
-    from imitbench.cards.catalog import load_suite, suite_names
+    from imitbench.cards.catalog import suite_names
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.output import print_json, print_table
 
     rows = []
-    for name in [suite] if suite else suite_names():
-        for env_id, card in load_suite(name).environments.items():
+    for found in map(find_suite, [suite] if suite else suite_names()):
+        for env_id, card in found.environments.items():
             measured = card.references.expert if card.references else None
             rows.append(
                 {
-                    "suite": name,
+                    "suite": found.name,
                     "env": env_id,
                     "repo": card.expert.repo,
                     "env_steps": card.expert.env_steps,
@@ -74,11 +75,13 @@ def train(
 
     Example: imitbench experts train --suite classic --env 'seals/CartPole-v0'
     """
-    from imitbench.cards.catalog import load_suite, select_environments
+    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.output import note, print_json
     from imitbench.cli.provenance import typed_command
 
-    environments = select_environments(load_suite(suite), env)
+    suite_card = find_suite(suite)
+    environments = select_environments(suite_card, env)
 
     # Training libraries take seconds to load: only once the request is known to be good.
     from imitbench.bench.spec import environment_spec
@@ -89,7 +92,7 @@ def train(
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
-    target = to or Path("trained") / suite / "experts"
+    target = to or Path("trained") / suite_card.name / "experts"
     rows = []
     for env_id, card in environments.items():
         planned = card.expert.algo == "exact"

@@ -130,10 +130,10 @@ def _record(
 
     label = default_name(source) if name is None else check_name(name)
     if suite is not None:
-        from imitbench.cards.catalog import load_suite
+        from imitbench.cards.plugin import find_suite
         from imitbench.store.importers.suite_references import with_references
 
-        results = with_references(results, load_suite(suite))
+        results = with_references(results, find_suite(suite))
     written = not dry_run and write_external(results, out, label, version=__version__, force=force)
     path = external_path(out, label)
     if json:

@@ -30,6 +30,14 @@ def verify_submission(
     runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs to train again.")] = 2,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw of these.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = 1,
+    algo: Annotated[
+        list[str],
+        typer.Option("--algo", metavar="PLUGIN", help="Plug-in of yours to verify; repeatable."),
+    ] = [],  # noqa: B006 (typer copies it)
+    suite: Annotated[
+        list[str],
+        typer.Option("--suite", metavar="DIR", help="Folder of a suite that you have."),
+    ] = [],  # noqa: B006
     keep: Annotated[
         Path | None,
         typer.Option("--keep", metavar="DIR", help="Results folder to keep.", file_okay=False),
@@ -39,7 +47,8 @@ def verify_submission(
 ) -> None:
     """Train some runs of a submission again, drawn at random, and compare.
 
-    Only methods, experts and demonstrations of this package are used. On a machine like the
+    Only methods, experts and demonstrations of this package are used, and plug-ins that you name:
+    never what a submission names. On a machine like the
     submitter's the numbers are identical. Elsewhere they must agree within the noise of the
     evaluations, or within the spread of the submission's own seeds. Exits with 1 if a run differs,
     or none can be trained here.
@@ -57,8 +66,15 @@ def verify_submission(
     submitted = read_results(submission)
 
     from imitbench.bench.reproduction import compare, draw_runs
+    from imitbench.bench.request import PlugIns
 
-    drawn = draw_runs(submitted, runs, seed=seed, tell=make_tell(quiet=quiet))
+    drawn = draw_runs(
+        submitted,
+        runs,
+        seed=seed,
+        tell=make_tell(quiet=quiet),
+        plugins=PlugIns.named(algo, suite),
+    )
     if not quiet:
         for refused in drawn.refused:
             note(f"not drawn: {refused.spec.label}: {refused.why}")

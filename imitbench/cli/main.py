@@ -11,6 +11,7 @@ from imitbench import __version__
 from imitbench.cli import (
     algos,
     cancel,
+    check_algo,
     collect,
     compare,
     demos,
@@ -18,6 +19,7 @@ from imitbench.cli import (
     evaluate,
     experts,
     import_,
+    init_plugin,
     leaderboard,
     logs,
     prefetch,
@@ -62,6 +64,9 @@ app.add_typer(import_.app, name="import")
 app.add_typer(leaderboard.app, name="leaderboard")
 app.command("prefetch")(prefetch.prefetch)
 app.command("tune")(tune.tune)
+app.command("init-algo")(init_plugin.init_algo)
+app.command("init-suite")(init_plugin.init_suite)
+app.command("check-algo")(check_algo.check_algo)
 app.command("verify-resume")(verify_resume.verify_resume)
 app.command("doctor")(doctor.doctor)
 

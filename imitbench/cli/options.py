@@ -16,7 +16,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stder
 Suite = Annotated[
     str,
     typer.Option(
-        "--suite", metavar="NAME", help="Suite of environments.", autocompletion=completion.suites
+        "--suite",
+        metavar="NAME",
+        help="Suite of environments, or its folder.",
+        autocompletion=completion.suites,
     ),
 ]
 Env = Annotated[

@@ -18,14 +18,15 @@ def prefetch(
 
     Example: imitbench prefetch --suite classic
     """
-    from imitbench.cards.catalog import load_suite, select_environments
+    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.hub_progress import make_tell, size_text
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.errors import InputError
     from imitbench.hub.lock_file import read_lock, write_lock
     from imitbench.hub.suite_sources import pull_sources, suite_sources
 
-    sources = suite_sources(select_environments(load_suite(suite), env))
+    sources = suite_sources(select_environments(find_suite(suite), env))
     if not sources:
         raise InputError(f"suite {suite}: its card names no hub repository; nothing to fetch")
     before = read_lock(lock)

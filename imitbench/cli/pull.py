@@ -113,11 +113,12 @@ def _pull(
 
 
 def _pull_suite(kind: RepoKind, suite: str, env: str | None, tell: Tell) -> list[Pulled]:
-    from imitbench.cards.catalog import load_suite, select_environments
+    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.plugin import find_suite
     from imitbench.errors import InputError
     from imitbench.hub.suite_sources import pull_sources, suite_sources
 
-    sources = suite_sources(select_environments(load_suite(suite), env), [kind])
+    sources = suite_sources(select_environments(find_suite(suite), env), [kind])
     if not sources:
         raise InputError(f"suite {suite}: its card names no such repository; use source bundled")
     found = {each.repo: each for _, each in pull_sources(suite, sources, tell=tell)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 def resume(
     out: options.Out = options.DEFAULT_OUT,
+    algo: Annotated[
+        list[str],
+        typer.Option("--algo", metavar="PLUGIN", help="Plug-in that may be run; repeatable."),
+    ] = [],  # noqa: B006 (typer copies it)
+    suite: Annotated[
+        list[str],
+        typer.Option("--suite", metavar="DIR", help="Folder of a suite that may be run."),
+    ] = [],  # noqa: B006
     jobs: run_options.Jobs = None,
     executor: run_options.Executor = "local",
     profile: run_options.Profile = None,
@@ -38,12 +46,13 @@ def resume(
     Interrupted runs go on from their last checkpoint, waiting ones are begun, and failed ones are
     tried again. What every sweep asked for stands in the folder .sweeps of the results folder.
     Runs that the same request would not give today, because a card has changed, say, are named
-    and left out; the exit code is then 1.
+    and left out; the exit code is then 1. So are runs of plug-ins, unless they are named again:
+    what a results folder says is no reason to run anybody's code.
 
     Example: imitbench resume --out runs --jobs 2
     """
     from imitbench.bench.launch import Launch
-    from imitbench.bench.request import plan_missing
+    from imitbench.bench.request import PlugIns, plan_missing
     from imitbench.bench.summary import Summary
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
@@ -63,7 +72,7 @@ def resume(
         fail_fast=fail_fast,
         checkpoint_minutes=checkpoint_minutes,
     )
-    missing = plan_missing(out, make_tell(quiet=quiet))
+    missing = plan_missing(out, make_tell(quiet=quiet), PlugIns.named(algo, suite))
     for each in missing.left_out:
         note(_line(each))
     if not missing.plans and not json:

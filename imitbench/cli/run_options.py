@@ -15,7 +15,7 @@ Algo = Annotated[
     typer.Option(
         "--algo",
         metavar="NAME",
-        help="Algorithm; repeatable; or 'all'.",
+        help="Name, ./plugin or package.module; repeatable; or 'all'.",
         autocompletion=completion.algorithms_or_all,
     ),
 ]

@@ -11,7 +11,9 @@ from imitbench.cli import completion, options
 from imitbench.errors import InputError
 
 app = typer.Typer(rich_markup_mode=None)
-Name = Annotated[str, typer.Argument(help="Suite.", autocompletion=completion.suites)]
+Name = Annotated[
+    str, typer.Argument(help="Suite, or its folder.", autocompletion=completion.suites)
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -41,10 +43,10 @@ def show(name: Name, json: options.Json = False) -> None:
 
     Example: imitbench suites show classic
     """
-    from imitbench.cards.catalog import load_suite
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.output import print_json, print_table
 
-    card = load_suite(name)
+    card = find_suite(name)
     if json:
         print_json(card.model_dump(mode="json"))
         return
@@ -89,7 +91,8 @@ def measure(
 
     Example: imitbench suites measure classic --card suites/classic/suite.yaml
     """
-    from imitbench.cards.catalog import load_suite, select_environments, suite_directory
+    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.plugin import find_suite
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.measurement import measure_references
@@ -99,9 +102,10 @@ def measure(
     use_one_thread()
     found = {}
     speeds = {}
-    for env_id, card in select_environments(load_suite(name), env).items():
+    suite = find_suite(name)
+    for env_id, card in select_environments(suite, env).items():
         found[env_id], speeds[env_id] = measure_references(
-            env_id, card, suite_directory(name), episodes=episodes, command=typed_command()
+            env_id, card, suite.origin.folder, episodes=episodes, command=typed_command()
         )
     if card_file is not None:
         update_references(card_file, found, speeds)

@@ -13,7 +13,7 @@ from imitbench.bench.launch import Launch, make_pool
 from imitbench.bench.plan import Plan
 from imitbench.bench.request import lock_in_use, plan_request
 from imitbench.bench.sweep import check_writable
-from imitbench.cards.catalog import load_algorithm
+from imitbench.cards.plugin import find_algorithm, find_suite
 from imitbench.cards.tuned import TUNED_FILE
 from imitbench.cli.provenance import typed_command
 from imitbench.cli.tune_progress import TuneObserver
@@ -50,8 +50,8 @@ class Target:
         """
         name = self.name
         if name is None:
-            algo = load_algorithm(_required(self.algo)).name
-            name = default_name(algo, self.suite, self.objective, self.budget)
+            algo, suite = find_algorithm(_required(self.algo)).name, find_suite(self.suite).name
+            name = default_name(algo, suite, self.objective, self.budget)
         if not name or name.startswith(".") or "/" in name or "\\" in name:
             raise InputError(f"--name {name}: must name a folder, without / and no leading dot")
         return self.out / TUNING_FOLDER / name

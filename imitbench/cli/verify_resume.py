@@ -25,7 +25,10 @@ def verify_resume(
     algo: Annotated[
         str,
         typer.Option(
-            "--algo", metavar="NAME", help="Algorithm.", autocompletion=completion.algorithms
+            "--algo",
+            metavar="NAME",
+            help="Algorithm, or plug-in.",
+            autocompletion=completion.algorithms,
         ),
     ],
     env: Annotated[
@@ -63,6 +66,7 @@ def verify_resume(
 
     from imitbench.bench import artifacts
     from imitbench.bench.plan import make_plan, parse_overrides
+    from imitbench.bench.plugin_check import check_plugins
     from imitbench.bench.spec import Settings, reference_scores
     from imitbench.bench.sweep import check_writable
     from imitbench.bench.verification import as_document
@@ -79,6 +83,7 @@ def verify_resume(
     )
     spec = _only_run(plan, env)
     source = plan.settings.source
+    check_plugins(plan)
     if out is not None:
         if out.exists() and any(out.iterdir()):
             raise InputError(f"--out {out}: is not empty; name a new folder")
@@ -86,7 +91,8 @@ def verify_resume(
     with tempfile.TemporaryDirectory(prefix="imitbench-") as temporary:
         verification = verify(
             spec,
-            source_root=artifacts.source_root(source, plan.suite.name),
+            source_root=artifacts.source_root(source, plan.suite.origin.folder),
+            sources=plan.sources,
             references=reference_scores(plan.suite, spec.environment.id, source),
             folder=out or Path(temporary),
             kills=kills,

@@ -28,6 +28,7 @@ from imitbench.policies.base import (
     ZeroPolicy,
 )
 from imitbench.policies.bounded_building import bounded_by, check_finite
+from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
@@ -136,13 +137,16 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
 
     Args:
         policy: An instance of a class that this module knows, with layers that it knows; or a
-            `NormalizedPolicy` or `TimeFeaturePolicy` around one.
+            `NormalizedPolicy` or `TimeFeaturePolicy` around one; or a `ForeignPolicy`.
         directory: Created when missing; an older policy in it is replaced.
 
     Raises:
         ValueError: The policy's class, a layer's class or a space cannot be stored; the
             message names it.
     """
+    if isinstance(policy, ForeignPolicy):
+        policy.save_to(directory)
+        return
     whole = policy
     time_feature = normalization = None
     if isinstance(policy, TimeFeaturePolicy):
@@ -194,6 +198,8 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
         InputError: A file is missing, truncated, altered or describes something unknown.
     """
     path = directory / DESCRIPTION_FILE
+    if is_foreign(directory):
+        return load_foreign_policy(directory, programs=False).to(device)
     description = read_description(path, _Description, "policy")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
     policy_class = _POLICIES.get(description.policy_class)

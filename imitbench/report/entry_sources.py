@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from imitbench.cards.catalog import load_suite
+from imitbench.cards.plugin import find_suite
 from imitbench.errors import InputError
 from imitbench.report.entries import Entry, imported_entries, own_entries, table_entries
 from imitbench.store import database
@@ -66,7 +66,7 @@ def _all_entries(path: Path, suite: str | None, tell: Tell) -> list[Entry]:
 def _table(path: Path, suite: str | None) -> list[Entry]:
     results = import_csv(path)
     if suite is not None:
-        results = with_references(results, load_suite(suite))
+        results = with_references(results, find_suite(suite))
     found = table_entries(results.runs)
     if not any(entry.score is not None for entry in found):
         raise InputError(

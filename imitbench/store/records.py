@@ -44,6 +44,8 @@ class EnvironmentSpec(Record):
             through termination and must be declared.
         evaluation_id: Gymnasium id of the environment that it is evaluated on, if that is another
             one; written down only then, so that identities stay what they were.
+        module_digest: What pins the source of `module`, if it came with a suite of the user's;
+            written down only then.
     """
 
     id: str
@@ -51,6 +53,7 @@ class EnvironmentSpec(Record):
     kwargs: dict[str, Scalar] = Field(default_factory=dict)
     horizon: Literal["fixed", "variable"] = "fixed"
     evaluation_id: str | None = None
+    module_digest: str | None = None
 
     @property
     def evaluated(self) -> EnvironmentSpec:
@@ -62,8 +65,9 @@ class EnvironmentSpec(Record):
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
-        if document.get("evaluation_id") is None:
-            document.pop("evaluation_id", None)
+        for name in ("evaluation_id", "module_digest"):
+            if document.get(name) is None:
+                document.pop(name, None)
         return document
 
     @classmethod
@@ -75,6 +79,7 @@ class EnvironmentSpec(Record):
             kwargs=dict(card.kwargs),
             horizon=card.horizon,
             evaluation_id=card.evaluation_id,
+            module_digest=card.module_digest,
         )
 
 

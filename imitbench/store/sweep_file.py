@@ -46,8 +46,8 @@ class SweepRequest(Record):
     """What determines which runs a sweep has; how they are done is another matter.
 
     Attributes:
-        algorithms: Names.
-        suite: Name of the suite.
+        algorithms: Names; as typed, they may be whatever `imitbench.cards.plugin` understands.
+        suite: Name of the suite; as typed, it may be a folder.
         environment: Glob over environment ids; `None` for all.
         seeds: Seeds of every cell.
         budget: Name of the budget.
@@ -58,6 +58,9 @@ class SweepRequest(Record):
         lock: Lock file of the hub; `None` where there was none.
         device: Class of the processor.
         folder: Where the request was made: paths in `source`, `lock` and `config` start there.
+        plugins: How algorithms and suite from outside the package were named, by their name. It
+            is there to be shown: a results folder may come from anybody, and what it names is
+            not run.
     """
 
     algorithms: list[str]
@@ -72,6 +75,7 @@ class SweepRequest(Record):
     lock: str | None = None
     device: Literal["cpu", "cuda"] = "cpu"
     folder: str
+    plugins: dict[str, str] = Field(default_factory=dict)
 
 
 class SweepFile(Record):

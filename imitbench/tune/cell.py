@@ -273,7 +273,9 @@ class Cell:
 
     def _job(self, out: Path, specs: list[RunSpec], trial: TrialAddress | None) -> TrialJob:
         request, settings = self._request, self._request.plan.settings
-        root = artifacts.source_root(settings.source, request.plan.suite.name, settings.folder)
+        root = artifacts.source_root(
+            settings.source, request.plan.suite.origin.folder, settings.folder
+        )
         watch = Watch(
             objective=request.objective,
             points=request.points,
@@ -283,6 +285,7 @@ class Cell:
         return TrialJob(
             out=str(out.resolve()),
             source_root=str(root.resolve()),
+            sources=request.plan.sources,
             runs=specs,
             references=self._references,
             command=request.command,

@@ -99,7 +99,7 @@ def test_algorithms_without_any_tuned_values_are_told(plan):
         ("batch_size", "batch_sizes", "did you mean 'batch_size'?"),
         ("16", "0", "must be at least 1"),
         ("16", "many", "must be int"),
-        ("algorithm: bc", "algorithm: gail", "must be the folder's name 'bc'"),
+        ("algorithm: bc", "algorithm: gail", "must be the card's name, 'bc'"),
         ("source: here", "sauce: here", "unknown key"),
     ],
 )

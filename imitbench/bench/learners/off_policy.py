@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.rollout_report import RolloutReport
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
 from imitbench.store.records import Budget
@@ -69,7 +69,7 @@ class OffPolicyLearner(Learner):
         algorithm = self._algorithm
         if algorithm.num_timesteps < amount:
             every = max(1, amount // CURVE_POINTS)
-            report = _Report(self._measure, every, callback, checkpoint)
+            report = RolloutReport(self._measure, every, callback, checkpoint)
             algorithm.learn(
                 total_timesteps=amount - algorithm.num_timesteps,
                 callback=report,
@@ -120,37 +120,3 @@ def algorithm_arguments(
         "device": device,
         "policy_kwargs": {"net_arch": [options["hidden_size"]] * options["hidden_layers"]},
     }
-
-
-class _Report(BaseCallback):
-    """Records points of the curve, and offers checkpoints where the state is whole."""
-
-    def __init__(
-        self,
-        measure: Callable[[], dict[str, float]],
-        every: int,
-        callback: Callback,
-        checkpoint: Checkpoint,
-    ) -> None:
-        super().__init__()
-        self._measure = measure
-        self._every = every
-        self._record = callback
-        self._offer = checkpoint
-
-    def _on_training_start(self) -> None:
-        self._before = self.num_timesteps
-
-    def _on_rollout_start(self) -> None:
-        # Between an update and the next steps: everything is in its place.
-        if self.num_timesteps // self._every > self._before // self._every:
-            self.point()
-            self._before = self.num_timesteps
-            self._offer()
-
-    def _on_step(self) -> bool:
-        return True
-
-    def point(self) -> None:
-        """Records what happened since the last point."""
-        self._record(self.num_timesteps, self._measure())

@@ -1,0 +1,1 @@
+"""Does a method keep to what the harness relies on? `imitbench check-algo` asks."""

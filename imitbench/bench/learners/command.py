@@ -1,0 +1,252 @@
+"""Methods in other languages and stacks: a program of its own trains, and leaves a policy.
+
+The card names the program under `command`. It is started in the card's folder, with the path of a
+task as its last argument (JSON, see `CommandTask`), and
+
+- writes progress to standard output, a JSON object a line: `{"step": 100, "loss": 0.5}` is a point
+  of the curve, `{"env_steps": 2000}` says how many environment steps it has taken so far, and
+  `{"checkpoint": true}`, where the card says `checkpoints: true`, that the files in the folder for
+  them are whole: it then waits for a line on standard input while they are copied. Other lines,
+  and standard error, go to the run's log;
+- writes its policy into the folder `output`: `policy.json` and the file that it names (see
+  `imitbench.policies.foreign`), or what `imitbench.policies.storage` writes;
+- ends with code 0.
+
+A run is interrupted after a line of progress, not between two. A program without checkpoints then
+starts from the beginning, which its seed must make the very same.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from imitbench.bench.child_process import ChildProcess
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.cards.algorithm import AlgorithmCard, CommandRecipe, Scalar
+from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.data.demonstrations import write_demonstrations
+from imitbench.errors import InputError
+from imitbench.policies.foreign import is_foreign, load_foreign_policy
+from imitbench.policies.space_check import check_policy_fits
+from imitbench.policies.storage import load_policy
+from imitbench.store.records import Budget
+from imitbench.util.files import atomic_write_bytes, atomic_write_text
+from imitbench.util.source_import import place_of_source
+from imitbench.util.spaces import space_to_json
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+
+_RESERVED = ("step", "env_steps", "checkpoint")
+
+
+class CommandTask(BaseModel):
+    """What the program is told (a JSON file).
+
+    Attributes:
+        seed: Seed of everything random.
+        hyperparameters: Every hyper-parameter of the card with its value.
+        budget: `unit` and `amount` of training.
+        environment: `id` and `kwargs` for `gymnasium.make`, and `module`, whose import registers
+            the id, if any; `folder` is where that lies, if it is not installed.
+        observation_space: Space of observations.
+        action_space: Space of actions.
+        demos: Folder of parquet files, a row for each episode: `obs` (length + 1 observations),
+            `acts`, `terminal`. `null` where none are used.
+        output: Folder for the policy; it is there, and empty.
+        checkpoints: Folder for files to go on from, with those of an earlier attempt in it;
+            `null` unless the card says `checkpoints: true`.
+        device: `cpu` or `cuda`.
+    """
+
+    schema_version: int = 1
+    seed: int
+    hyperparameters: dict[str, Scalar]
+    budget: dict[str, Any]
+    environment: dict[str, Any]
+    observation_space: dict[str, Any]
+    action_space: dict[str, Any]
+    demos: str | None
+    output: str
+    checkpoints: str | None
+    device: str
+
+
+class CommandLearner(Learner):
+    """Lets a program train, and reads the policy that it leaves."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Writes the demonstrations, without the rewards that are not to be learnt from."""
+        if task.folder is None:
+            raise InputError("a command needs a card of its own: write a plug-in")
+        self._task, self._device = task, device
+        self._recipe = read_recipe(task.folder)
+        self._scratch = tempfile.TemporaryDirectory(prefix="imitbench-command-")
+        self._folder = Path(self._scratch.name)
+        self._output, self._kept = self._folder / "output", self._folder / "checkpoints"
+        self._output.mkdir()
+        self._kept.mkdir()
+        self._demos = bool(demos)
+        if demos:
+            write_demonstrations(self._folder / "demos", [_without_rewards(d) for d in demos])
+        self._finished = False
+        self._step = self._env_steps = 0
+        self._files: dict[str, bytes] = {}
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Runs the program to its end.
+
+        Raises:
+            ChildFailedError: It fails, or takes longer than it may.
+        """
+        if self._finished:
+            return self._env_steps
+        assert self._task.folder is not None
+        words = [sys.executable if word == "python" else word for word in self._recipe.run]
+        path = self._folder / "task.json"
+        atomic_write_text(path, self._describe(budget).model_dump_json(indent=1) + "\n")
+        minutes = self._recipe.timeout_minutes
+        with ChildProcess(
+            [*words, str(path)],
+            folder=self._task.folder,
+            timeout_s=None if minutes is None else 60 * minutes,
+        ) as child:
+            for line in child.lines():
+                if self._read(line, callback, checkpoint):
+                    child.answer()
+            child.check()
+        self._finished = True
+        self._files = _read_files(self._output)
+        checkpoint()
+        return self._env_steps
+
+    def _describe(self, budget: Budget) -> CommandTask:
+        task, environment = self._task, self._task.environment
+        home = None
+        if environment.module_digest is not None:
+            what = f"environment {environment.id}"
+            home = str(place_of_source(environment.module_digest, what).folder)
+        return CommandTask(
+            seed=task.seed,
+            hyperparameters=dict(task.hyperparameters),
+            budget={"unit": budget.unit, "amount": budget.amount},
+            environment={
+                "id": environment.id,
+                "kwargs": dict(environment.kwargs),
+                "module": environment.module,
+                "folder": home,
+            },
+            observation_space=space_to_json(task.observation_space),
+            action_space=space_to_json(task.action_space),
+            demos=str(self._folder / "demos" / "data") if self._demos else None,
+            output=str(self._output),
+            checkpoints=str(self._kept) if self._recipe.checkpoints else None,
+            device=self._device,
+        )
+
+    def _read(self, line: str, callback: Callback, checkpoint: Checkpoint) -> bool:
+        """Takes a line of the program's as what it is; one without meaning goes to the log.
+
+        Returns:
+            Whether the program waits for an answer.
+        """
+        try:
+            document = json.loads(line)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict) or not document.keys() & {*_RESERVED}:
+            print(line)
+            return False
+        waits = document.get("checkpoint") is True
+        if waits and self._recipe.checkpoints:
+            self._files = _read_files(self._kept)
+        if isinstance(document.get("env_steps"), int):
+            self._env_steps = max(self._env_steps, document["env_steps"])
+        step = document.get("step")
+        # What an earlier attempt reported stands on the curve already.
+        if isinstance(step, int) and step > self._step:
+            self._step = step
+            numbers = {
+                name: float(value)
+                for name, value in document.items()
+                if name not in _RESERVED and isinstance(value, int | float)
+            }
+            callback(step, numbers)
+            checkpoint()
+        return waits
+
+    def policy(self) -> BasePolicy:
+        """The policy that the program left.
+
+        Raises:
+            InputError: It left none that fits.
+        """
+        spaces = self._task.observation_space, self._task.action_space
+        if not (self._output / "policy.json").is_file():
+            words = " ".join(self._recipe.run)
+            raise InputError(f"{words}: left no policy.json in its output folder")
+        if is_foreign(self._output):
+            return load_foreign_policy(self._output, *spaces, programs=True)
+        policy = load_policy(self._output)
+        check_policy_fits(policy, *spaces, where="the policy that the command left")
+        return policy
+
+    def state_dict(self) -> dict[str, Any]:
+        """Files of the newest checkpoint, or those of the policy at the end."""
+        return {
+            "finished": self._finished,
+            "step": self._step,
+            "env_steps": self._env_steps,
+            "files": dict(self._files),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Puts the files where they were."""
+        self._finished, self._step = state["finished"], state["step"]
+        self._env_steps, self._files = state["env_steps"], dict(state["files"])
+        target = self._output if self._finished else self._kept
+        for name, content in self._files.items():
+            atomic_write_bytes(target / name, content)
+
+
+def read_recipe(folder: Path) -> CommandRecipe:
+    """The command of a card.
+
+    Raises:
+        InputError: The card has none.
+    """
+    path = folder / "card.yaml"
+    recipe = read_yaml_model(path, AlgorithmCard).command
+    if recipe is None:
+        raise InputError(f"{path}: command: CommandLearner needs one, `command: {{run: […]}}`")
+    return recipe
+
+
+def _read_files(folder: Path) -> dict[str, bytes]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def _without_rewards(demo: TrajectoryWithRew) -> TrajectoryWithRew:
+    """The format has a place for rewards; zeros stand there."""
+    import dataclasses
+
+    return dataclasses.replace(demo, rews=np.zeros_like(demo.rews), infos=None)

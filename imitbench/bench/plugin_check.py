@@ -1,0 +1,137 @@
+"""Tells before anything is run whether plug-ins can be: one error, not one for each run.
+
+python -m imitbench.bench.plugin_check     a list of `Question`s on standard input
+
+Planning reads cards and runs nothing. What a plug-in's modules do when they are imported is tried
+in a process of its own, as workers will do it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+
+from imitbench.bench.job import SourceRecord
+from imitbench.errors import InputError
+from imitbench.store.records import EnvironmentSpec, Record
+
+if TYPE_CHECKING:
+    from imitbench.bench.plan import Plan
+
+_CHECK = "imitbench.bench.plugin_check"
+_REFUSED = 2
+
+
+class Question(Record):
+    """Something outside this package that a sweep needs.
+
+    Attributes:
+        what: What to call it.
+        digest: Digest of its source.
+        source: Where that lies.
+        implementation: A learner, as `module:Class`; or else:
+        environment: An environment.
+    """
+
+    what: str
+    digest: str
+    source: SourceRecord
+    implementation: str | None = None
+    environment: EnvironmentSpec | None = None
+
+
+_QUESTIONS = TypeAdapter(list[Question])
+
+
+def check_plugins(plan: Plan) -> None:
+    """Imports what a plan needs from outside this package, in another process.
+
+    Raises:
+        InputError: It cannot be imported, or is not what it should be.
+    """
+    questions = _questions(plan)
+    if not questions:
+        return
+    done = subprocess.run(
+        [sys.executable, "-m", _CHECK],
+        input=_QUESTIONS.dump_json(questions),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode:
+        words = done.stderr.decode(errors="replace").strip().splitlines() or ["no word"]
+        if done.returncode == _REFUSED:
+            raise InputError(words[-1])
+        names = ", ".join(question.what for question in questions)
+        raise InputError(f"{names}: importing ended with code {done.returncode}: {words[-1]}")
+
+
+def _questions(plan: Plan) -> list[Question]:
+    sources = plan.sources
+    asked = [
+        Question(
+            what=f"algorithm {card.name}",
+            digest=card.origin.digest,
+            source=sources[card.origin.digest],
+            implementation=card.implementation,
+        )
+        for card, _ in plan.algorithms
+        if card.origin.digest is not None
+    ]
+    for env_id, card in plan.environments.items():
+        if card.module_digest is not None:
+            asked.append(
+                Question(
+                    what=f"environment {env_id}",
+                    digest=card.module_digest,
+                    source=sources[card.module_digest],
+                    environment=EnvironmentSpec.of_card(env_id, card),
+                )
+            )
+    return asked
+
+
+def main() -> int:
+    """Entry point.
+
+    Returns:
+        0 if all is well; 2 if not, the reason being the last line on standard error.
+    """
+    from imitbench.bench.environments import make_environment
+    from imitbench.bench.implementation import learner_class
+
+    for question in _QUESTIONS.validate_json(sys.stdin.buffer.read()):
+        question.source.register(question.digest)
+        try:
+            if question.implementation is not None:
+                learner_class(question.implementation, question.digest, question.what)
+            if question.environment is not None:
+                make_environment(question.environment).close()
+        except InputError as error:
+            print(f"{error}", file=sys.stderr)
+            return _REFUSED
+        except BaseException as error:
+            print(f"{question.what}: {_told(error, question)}", file=sys.stderr)
+            return _REFUSED
+    return 0
+
+
+def _told(error: BaseException, question: Question) -> str:
+    """An error in one line, with the place in the plug-in's source where it arose."""
+    where = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file.startswith(question.source.folder):
+            where = f"{file}:{trace.tb_lineno}: "
+        trace = trace.tb_next
+    message = (str(error) or "no message").splitlines()[0]
+    return f"{where}importing it raises {type(error).__name__}: {message}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,265 @@
+"""Finds algorithms and suites by whatever name the user gives, those of others included.
+
+A plug-in is a folder with a card beside its source. It is named by that folder (`./my_method`),
+by a module path (`package.my_method`), or by an entry point of the group `imitbench.algorithms`.
+Only the card is read here; nothing is imported. Naming a plug-in on the command line says that
+its source may be run, so these functions are for what the user typed, and never for what stands in
+results, submissions or a hub's files: for those there is `imitbench.cards.catalog`.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
+from imitbench.cards.origin import Origin
+from imitbench.cards.suite import SuiteCard
+from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.errors import InputError, did_you_mean
+from imitbench.util.source_import import SourcePlace, module_file, register
+
+ENTRY_POINTS = "imitbench.algorithms"
+ALGORITHM_CARD = "card.yaml"
+SUITE_CARD = "suite.yaml"
+
+
+def is_path(reference: str) -> bool:
+    """Whether what names a plug-in is a folder: it has a slash, or begins with a dot or `~`."""
+    return "/" in reference or "\\" in reference or reference[:1] in (".", "~")
+
+
+def find_algorithm(reference: str, folder: Path = Path()) -> AlgorithmCard:
+    """The card of an algorithm: a bundled one, or a plug-in.
+
+    Args:
+        reference: What the user typed.
+        folder: Where relative paths start.
+
+    Raises:
+        InputError: There is no such algorithm; or its card is malformed, names what is not there,
+            or bears the name of a bundled one.
+    """
+    if is_path(reference):
+        home = (folder / Path(reference).expanduser()).resolve()
+        if not (home / ALGORITHM_CARD).is_file():
+            raise InputError(
+                f"--algo {reference}: {home / ALGORITHM_CARD}: no such file; name a folder with a "
+                "card, as `imitbench init-algo` writes it"
+            )
+        return _plugin(home, str(home), SourcePlace(home), None)
+    if reference in algorithm_names():
+        return load_algorithm(reference)
+    entries = entry_points()
+    if reference in entries:
+        value = entries[reference]
+        card = _of_module(value, reference, folder)
+        if card is None:
+            raise InputError(
+                f"--algo {reference}: its entry point is {value}, beside which there is no "
+                f"{ALGORITHM_CARD}; ship the card with the package"
+            )
+        if card.name != reference:
+            raise InputError(
+                f"--algo {reference}: the card at {card.origin.folder} is of '{card.name}'; name "
+                "the entry point as the card"
+            )
+        return card
+    card = _of_module(reference, reference, folder)
+    if card is None:
+        raise InputError(f"algorithm {reference}: no such algorithm; {_hint(reference, folder)}")
+    return card
+
+
+def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
+    """The card of a suite: a bundled one, or one in a folder of the user's.
+
+    Args:
+        reference: What the user typed.
+        folder: Where relative paths start.
+
+    Raises:
+        InputError: There is no such suite; or its card is malformed, or bears the name of a
+            bundled one.
+    """
+    if not is_path(reference):
+        if reference not in suite_names() and (folder / reference / SUITE_CARD).is_file():
+            raise InputError(f"suite {reference}: no such suite; for the folder: ./{reference}")
+        return load_suite(reference)
+    home = (folder / Path(reference).expanduser()).resolve()
+    path = home / SUITE_CARD
+    if not path.is_file():
+        raise InputError(
+            f"--suite {reference}: {path}: no such file; name a folder with a suite, as "
+            "`imitbench init-suite` writes it"
+        )
+    card = read_yaml_model(path, SuiteCard)
+    if card.name in suite_names():
+        raise InputError(f"{path}: name: '{card.name}' is a bundled suite; give yours another name")
+    modules = {each.module for each in card.environments.values() if each.module}
+    beside = {module for module in modules if module_file(home, module) is not None}
+    if not beside:
+        return card.found_at(Origin(home, str(home)))
+    place = SourcePlace(home)
+    digest = place.digest
+    register(digest, place)
+    environments = {
+        env_id: each.with_module_of(digest) if each.module in beside else each
+        for env_id, each in card.environments.items()
+    }
+    found = card.model_copy(update={"environments": environments})
+    return found.found_at(Origin(home, str(home), place, digest))
+
+
+def find_algorithms(
+    references: Iterable[str | AlgorithmCard], folder: Path = Path()
+) -> list[AlgorithmCard]:
+    """The cards of several algorithms, each once.
+
+    Args:
+        references: What the user typed, or a card that was found already.
+        folder: Where relative paths start.
+
+    Raises:
+        InputError: As `find_algorithm`, or two plug-ins have the same name.
+    """
+    found: dict[str, AlgorithmCard] = {}
+    for reference in references:
+        card = find_algorithm(reference, folder) if isinstance(reference, str) else reference
+        before = found.setdefault(card.name, card)
+        if before.origin.folder != card.origin.folder:
+            raise InputError(
+                f"--algo {card.origin.reference}: its card's name, '{card.name}', is also that of "
+                f"{before.origin.folder}; give one of them another name"
+            )
+    return list(found.values())
+
+
+def entry_points() -> dict[str, str]:
+    """What the entry points of installed packages name, as `module` or `module:Class`."""
+    found = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return {each.name: each.value for each in sorted(found, key=lambda each: each.name)}
+
+
+def _of_module(value: str, reference: str, folder: Path) -> AlgorithmCard | None:
+    """The card beside a module of `sys.path`, or of the folder; `None` without module or card."""
+    module, _, name = value.partition(":")
+    located = _locate(module, [*sys.path, str(folder.resolve())])
+    if located is None:
+        return None
+    home, package, root = located
+    if not (home / ALGORITHM_CARD).is_file():
+        return None
+    return _plugin(home, reference, SourcePlace(home, package, root), (module, name))
+
+
+def _locate(module: str, paths: Sequence[str]) -> tuple[Path, str, Path] | None:
+    """Folder of a module, the package that it is, and what holds the outermost one.
+
+    Packages on the way are not imported, unlike by `importlib.util.find_spec`.
+    """
+    parts = module.split(".")
+    if not all(part.isidentifier() for part in parts):
+        return None
+    spec = importlib.machinery.PathFinder.find_spec(parts[0], paths)
+    if spec is None and parts[0] not in sys.modules:
+        spec = importlib.util.find_spec(parts[0])  # an editable install has a finder of its own
+    for part in parts[1:]:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        # The last part alone: of a dotted name the finder wants the parent to be imported.
+        spec = importlib.machinery.PathFinder.find_spec(part, spec.submodule_search_locations)
+    if spec is None:
+        return None
+    if spec.submodule_search_locations is not None:
+        home, package = Path(next(iter(spec.submodule_search_locations))).resolve(), module
+    elif spec.origin is not None and spec.origin.endswith(".py"):
+        home, package = Path(spec.origin).resolve().parent, module.rpartition(".")[0]
+    else:
+        return None
+    if not package:  # a module that lies by itself on the path
+        return home, "", home
+    return home, package, home.parents[package.count(".")]
+
+
+def _plugin(
+    home: Path, reference: str, place: SourcePlace, asked: tuple[str, str] | None
+) -> AlgorithmCard:
+    path = home / ALGORITHM_CARD
+    card = read_yaml_model(path, AlgorithmCard)
+    if card.name in algorithm_names():
+        raise InputError(
+            f"{path}: name: '{card.name}' is an algorithm of this package; give yours another name"
+        )
+    if card.name == "all":
+        raise InputError(f"{path}: name: 'all' stands for every algorithm; give yours another name")
+    command = None if card.command is None else card.command.model_dump(mode="json")
+    place = replace(place, patterns=tuple(card.sources), settings=command)
+    module, _, name = card.implementation.partition(":")
+    if module.partition(".")[0] != "imitbench":
+        inner = inner_module(home, module)
+        file = module_file(home, inner)
+        if file is None:
+            raise InputError(
+                f"{path}: implementation: there is no module '{module}' in {home}; name one that "
+                "lies beside the card"
+            )
+        _check_class(file, name, path)
+        if asked and asked[1] and asked[1] != name:
+            raise InputError(
+                f"--algo {':'.join(asked)}: the card beside it, {path}, names {card.implementation}"
+            )
+    digest = place.digest
+    register(digest, place)
+    return card.found_at(Origin(home, reference, place, digest))
+
+
+def inner_module(home: Path, module: str) -> str:
+    """A module's name as seen from a folder, whose own name may precede it.
+
+    Args:
+        home: The folder.
+        module: Dotted name.
+    """
+    first, _, rest = module.partition(".")
+    if rest and first == home.name and module_file(home, module) is None:
+        return rest
+    return module
+
+
+def _check_class(file: Path, name: str, card: Path) -> None:
+    """Makes sure that a module says something of a class, without running it."""
+    import ast
+
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        where = f"{file}:{line}" if line else str(file)
+        raise InputError(f"{where}: is no Python ({getattr(error, 'msg', error)})") from error
+    defined = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name):
+            defined.add(node.id)
+        elif isinstance(node, ast.alias):
+            defined.add(node.asname or node.name)
+    if name not in defined and "*" not in defined:
+        classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+        raise InputError(
+            f"{card}: implementation: {file} has no class {name}; {did_you_mean(name, classes)}"
+        )
+
+
+def _hint(reference: str, folder: Path) -> str:
+    if (folder / reference / ALGORITHM_CARD).is_file():
+        return f"for the folder: ./{reference}"
+    known = [*algorithm_names(), *entry_points()]
+    return f"{did_you_mean(reference, known)}; or name a plug-in: ./folder or package.module"

@@ -1,0 +1,69 @@
+"""`imitbench check-algo`: whether a method keeps to what the harness relies on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imitbench.cli import options, run_options
+
+if TYPE_CHECKING:
+    from imitbench.bench.conformance.report import Report
+
+_MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped", "told": "-"}
+
+
+def check_algo(
+    algo: Annotated[str, typer.Argument(metavar="ALGO", help="Name, ./plugin or package.module.")],
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", metavar="NAME", help="Suite, or its folder [one that fits]."),
+    ] = None,
+    env: options.Env = None,
+    amount: Annotated[
+        int | None,
+        typer.Option("--amount", min=1, help="Training of each trial [a quarter of quick]."),
+    ] = None,
+    set_: run_options.Set = [],  # noqa: B006 (typer copies it)
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Check a method: spaces, seeding, rewards, budget, state, resuming, its policy, speed.
+
+    It is trained a dozen times, briefly: on made-up environments with each kind of actions that
+    its card names, with the same seed and another, with true rewards replaced by NaN and by other
+    numbers, and interrupted. Environment steps are counted where they are taken. Exits with 1 if
+    any check fails.
+
+    Example: imitbench check-algo bc
+    """
+    from imitbench.bench.conformance.run import check_method
+    from imitbench.bench.plan import parse_overrides
+    from imitbench.cli.output import note, print_json
+
+    report = check_method(
+        algo,
+        suite=suite,
+        environment=env,
+        amount=amount,
+        overrides=parse_overrides(set_),
+        tell=(lambda _: None) if quiet else note,
+    )
+    if json:
+        print_json(report.as_document())
+    else:
+        _print(report)
+    if not report.conforms:
+        raise typer.Exit(1)
+
+
+def _print(report: Report) -> None:
+    from imitbench.cli.output import print_table
+
+    print_table(
+        ["check", "", "what was seen"],
+        [[each.check, _MARKS[each.verdict], each.what] for each in report.findings],
+    )
+    verdict = "conforms" if report.conforms else "does NOT conform"
+    typer.echo(f"{report.algo} on {report.env}, {report.amount} a trial: {verdict}")

@@ -1,0 +1,62 @@
+"""`imitbench init-algo` and `init-suite`: a method, or a suite, to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+To = Annotated[
+    Path, typer.Option("--to", metavar="DIR", help="Folder in which to put it.", file_okay=False)
+]
+
+
+def init_algo(
+    name: Annotated[str, typer.Argument(help="What to call the method.")],
+    to: To = Path(),
+    kind: Annotated[
+        Literal["bc-like", "reward"],
+        typer.Option("--kind", help="Supervised learning, or a learnt reward."),
+    ] = "bc-like",
+) -> None:
+    """Write a method of your own: a folder with a learner, its card, a test and a README.
+
+    It runs as it stands. Nothing is overwritten.
+
+    Example: imitbench init-algo my_method --kind reward
+    """
+    from imitbench.cli.output import note
+    from imitbench.templates.writing import write_template
+
+    folder = write_template("algorithm" if kind == "bc-like" else "reward", name, to)
+    typer.echo(str(folder))
+    note(f"next: imitbench check-algo {_typed(folder)}")
+    note(f"then: imitbench run --algo {_typed(folder)} --algo bc --suite classic")
+
+
+def init_suite(
+    name: Annotated[str, typer.Argument(help="What to call the suite.")], to: To = Path()
+) -> None:
+    """Write a suite of your own: a folder with an environment, the suite's card and a README.
+
+    The README has the commands that train its expert, collect demonstrations and measure
+    references. Nothing is overwritten.
+
+    Example: imitbench init-suite my_suite
+    """
+    from imitbench.cli.output import note
+    from imitbench.templates.writing import write_template
+
+    folder = write_template("suite", name, to)
+    place = _typed(folder)
+    typer.echo(str(folder))
+    note(f"next: imitbench experts train --suite {place} --to {place}/experts")
+    note(f"then: imitbench demos collect --suite {place} --to {place}/demos")
+    note(f"then: imitbench suites measure {place} --card {place}/suite.yaml")
+    note(f"then: imitbench run --algo bc --suite {place}")
+
+
+def _typed(folder: Path) -> str:
+    """The folder as commands take it."""
+    return str(folder) if folder.is_absolute() else f"./{folder}"

@@ -1,0 +1,279 @@
+"""Policies that other programs wrote: TorchScript, ONNX, or plain layers as safetensors.
+
+A folder with `policy.json` (`ForeignDescription`) and the file that it names. No Python of others
+is run: TorchScript and ONNX are programs for their own interpreters, and layers are numbers. Still,
+programs are run only where the user asked for them, not where a folder happens to hold one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load as read_safetensors
+from stable_baselines3.common.policies import BasePolicy
+from torch import nn
+
+from imitbench.errors import InputError
+from imitbench.util.files import atomic_write_bytes, atomic_write_text
+from imitbench.util.spaces import space_from_json, space_to_json
+
+DESCRIPTION_FILE = "policy.json"
+FORMAT = "imitbench-foreign-policy"
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+_LOG_STD_RANGE = (-20.0, 2.0)
+
+
+class ForeignDescription(BaseModel):
+    """`policy.json` of a policy that another program wrote.
+
+    Attributes:
+        kind: `torchscript`; `onnx`, with one input and one output; or `layers`: safetensors with
+            `0.weight` (outputs, inputs), `0.bias`, `1.weight`, …, the activation between them.
+        file: Name of the file beside this one.
+        input: `flat`: float32 observations, shape (n, size), n being any number. `raw`: as the
+            environment gives them, shape (n, …).
+        output: `actions`: shape (n, …), for policies without chance. `logits`: (n, choices), one
+            after the other where there are several choices. `gaussian`: (n, 2 · size), means and
+            then logarithms of standard deviations; actions are clipped to the space.
+        activation: Between layers.
+        observation_space: Of the environment; the harness fills it in, as it does what follows.
+        action_space: Of the environment.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal["imitbench-foreign-policy"]
+    version: Literal[1] = 1
+    kind: Literal["torchscript", "onnx", "layers"]
+    file: str = Field(pattern=r"^[\w-][\w.-]*$")
+    input: Literal["flat", "raw"] = "flat"
+    output: Literal["actions", "logits", "gaussian"]
+    activation: Literal["tanh", "relu"] = "tanh"
+    observation_space: dict[str, Any] | None = None
+    action_space: dict[str, Any] | None = None
+
+
+class ForeignPolicy(BasePolicy):
+    """A policy that another program wrote.
+
+    Args:
+        description: What it is.
+        program: Content of its file.
+        observation_space: Space of observations.
+        action_space: Space of actions.
+
+    Raises:
+        InputError: The file is not what the description says.
+    """
+
+    def __init__(
+        self,
+        description: ForeignDescription,
+        program: bytes,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        self.description = description
+        self.register_buffer("program", th.frombuffer(bytearray(program), dtype=th.uint8))
+        _check_output(description, action_space)
+        try:
+            self._network = _open(description, program)
+        except (RuntimeError, ValueError, SafetensorError) as error:
+            problem = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"{description.file}: not {description.kind} that can be read ({problem})"
+            ) from error
+
+    def _predict(
+        self, observation: th.Tensor | dict[str, th.Tensor], deterministic: bool = False
+    ) -> th.Tensor:
+        if isinstance(observation, dict):
+            raise ValueError("policies of other programs take observations that are arrays")
+        if self.description.input == "flat":
+            observation = observation.reshape(len(observation), -1).float()
+        with th.no_grad():
+            output = self._network(observation)
+        rows = output.shape[0] if output.ndim else 0
+        if rows != len(observation):
+            raise ValueError(
+                f"{self.description.file}: gives {list(output.shape)} for {len(observation)} "
+                "observations; the first dimension must be any number of them"
+            )
+        return self._choose(output, deterministic)
+
+    def _choose(self, output: th.Tensor, deterministic: bool) -> th.Tensor:
+        space = self.action_space
+        kind = self.description.output
+        if kind == "actions":
+            return output
+        if kind == "logits":
+            assert isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+            sizes = [int(space.n)] if isinstance(space, spaces.Discrete) else space.nvec.tolist()
+            parts = th.split(output, sizes, dim=1)
+            chosen = [
+                part.argmax(dim=1)
+                if deterministic
+                else th.multinomial(part.softmax(dim=1), 1).squeeze(1)
+                for part in parts
+            ]
+            return chosen[0] if isinstance(space, spaces.Discrete) else th.stack(chosen, dim=1)
+        mean, log_std = output.chunk(2, dim=1)
+        if deterministic:
+            return mean
+        return mean + log_std.clamp(*_LOG_STD_RANGE).exp() * th.randn_like(mean)
+
+    def forward(self, *args: Any) -> th.Tensor:
+        """Not available: there is nothing to train.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError("a policy of another program cannot be trained; use predict()")
+
+    def save_to(self, directory: Path) -> None:
+        """Writes the policy as it was given, with the spaces that it acts in.
+
+        Args:
+            directory: Created when missing.
+        """
+        document = self.description.model_copy(
+            update={
+                "observation_space": space_to_json(self.observation_space),
+                "action_space": space_to_json(self.action_space),
+            }
+        )
+        program = self.program
+        assert isinstance(program, th.Tensor)
+        atomic_write_bytes(directory / self.description.file, program.cpu().numpy().tobytes())
+        atomic_write_text(directory / DESCRIPTION_FILE, document.model_dump_json(indent=1) + "\n")
+
+
+def is_foreign(directory: Path) -> bool:
+    """Whether a folder holds the policy of another program."""
+    try:
+        document = json.loads((directory / DESCRIPTION_FILE).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(document, dict) and document.get("format") == FORMAT
+
+
+def load_foreign_policy(
+    directory: Path,
+    observation_space: gym.Space[Any] | None = None,
+    action_space: gym.Space[Any] | None = None,
+    *,
+    programs: bool,
+) -> ForeignPolicy:
+    """Reads the policy of another program.
+
+    Args:
+        directory: Its folder.
+        observation_space: Space of observations; as the folder says when left out.
+        action_space: Space of actions; likewise.
+        programs: Whether TorchScript and ONNX may be run, rather than layers alone.
+
+    Raises:
+        InputError: A file is missing or wrong, or holds a program that may not be run.
+    """
+    path = directory / DESCRIPTION_FILE
+    try:
+        description = ForeignDescription.model_validate_json(path.read_bytes())
+        program = (directory / description.file).read_bytes()
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "document"
+        raise InputError(f"{path}: {where}: {first['msg']}") from error
+    if description.kind != "layers" and not programs:
+        raise InputError(
+            f"{directory / description.file}: is a program ({description.kind}), which is not run "
+            "here; only the run that trained it evaluates it"
+        )
+    observation_space = observation_space or _space(path, description.observation_space)
+    action_space = action_space or _space(path, description.action_space)
+    try:
+        return ForeignPolicy(description, program, observation_space, action_space)
+    except InputError as error:
+        raise InputError(f"{directory}: {error}") from error
+
+
+def _space(path: Path, document: dict[str, Any] | None) -> gym.Space[Any]:
+    if document is None:
+        raise InputError(f"{path}: says nothing of the spaces that it acts in")
+    return space_from_json(document)
+
+
+def _check_output(description: ForeignDescription, space: gym.Space[Any]) -> None:
+    discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+    if description.output != "actions" and (description.output == "logits") != discrete:
+        raise InputError(f"output: {description.output} are no actions of {space}")
+
+
+def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tensor], th.Tensor]:
+    if description.kind == "torchscript":
+        with warnings.catch_warnings():
+            # What others wrote stays what it is, whatever torch recommends for new programs.
+            warnings.filterwarnings("ignore", message=".*torch.jit", category=DeprecationWarning)
+            module: nn.Module = th.jit.load(  # type: ignore[no-untyped-call]
+                io.BytesIO(program), map_location="cpu"
+            )
+        module.eval()
+        return module
+    if description.kind == "onnx":
+        return _OnnxProgram(program)
+    return _layers(read_safetensors(program), _ACTIVATIONS[description.activation])
+
+
+class _OnnxProgram:
+    """ONNX, on one thread of the CPU."""
+
+    def __init__(self, program: bytes) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise InputError(
+                "ONNX needs onnxruntime; install it with `pip install 'imitbench[onnx]'`"
+            ) from error
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        try:
+            self._session = onnxruntime.InferenceSession(
+                program, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # its classes have no common base but this
+            raise ValueError(str(error)) from error
+        self._input = self._session.get_inputs()[0].name
+
+    def __call__(self, observations: th.Tensor) -> th.Tensor:
+        output = self._session.run(None, {self._input: observations.cpu().numpy()})[0]
+        return th.as_tensor(np.asarray(output), device=observations.device)
+
+
+def _layers(weights: dict[str, th.Tensor], activation: type[nn.Module]) -> nn.Module:
+    count = len(weights) // 2
+    expected = {f"{index}.{part}" for index in range(count) for part in ("weight", "bias")}
+    if not count or set(weights) != expected:
+        raise ValueError(f"holds {', '.join(sorted(weights)) or 'nothing'}; due are 0.weight, …")
+    modules: list[nn.Module] = []
+    for index in range(count):
+        weight, bias = weights[f"{index}.weight"], weights[f"{index}.bias"]
+        if weight.ndim != 2 or bias.shape != weight.shape[:1]:
+            raise ValueError(f"layer {index}: {list(weight.shape)} and {list(bias.shape)}")
+        layer = nn.Linear(weight.shape[1], weight.shape[0])
+        layer.weight.data, layer.bias.data = weight.float(), bias.float()
+        modules += [layer, activation()]
+    return nn.Sequential(*modules[:-1])

@@ -1,0 +1,1 @@
+"""Files that `imitbench init-algo` and `imitbench init-suite` copy; they run as they stand."""

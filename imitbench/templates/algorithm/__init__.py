@@ -1,0 +1,1 @@
+"""A method by supervised learning."""

@@ -1,0 +1,1 @@
+"""A suite with an environment of its own."""

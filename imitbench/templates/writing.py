@@ -1,0 +1,73 @@
+"""Writes a method or a suite to start from."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shutil
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from imitbench.cards.catalog import algorithm_names, suite_names
+from imitbench.errors import InputError
+
+Template = Literal["algorithm", "reward", "suite"]
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_LEFT_OUT = ("__init__.py", "__pycache__")
+
+
+def write_template(template: Template, name: str, to: Path) -> Path:
+    """Writes a folder with everything that it takes, whole or not at all.
+
+    Args:
+        template: A method by supervised learning, one that learns a reward, or a suite.
+        name: What to call it; the folder, too.
+        to: Folder in which to put it, created when missing.
+
+    Returns:
+        The new folder.
+
+    Raises:
+        InputError: The name is none, or taken; or the folder is there already, or cannot be
+            written.
+    """
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise InputError(
+            f"{name}: no name for it; use lower-case letters, digits and _, such as my_method"
+        )
+    taken = suite_names() if template == "suite" else ["all", *algorithm_names()]
+    if name in taken:
+        raise InputError(f"{name}: this package has one of that name; choose another")
+    target = to / name
+    if target.exists():
+        raise InputError(f"{target}: is there already; choose another name, or another --to")
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=to, prefix=f".{name}-") as scratch:
+            made = Path(scratch, name)
+            made.mkdir()
+            for source in sorted(_folder(template).iterdir()):
+                if source.name not in _LEFT_OUT:
+                    text = source.read_text(encoding="utf-8")
+                    (made / _named(source.name, name)).write_text(
+                        _named(text, name), encoding="utf-8"
+                    )
+            shutil.move(made, target)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written ({error.strerror})") from error
+    return target
+
+
+def _folder(template: Template) -> Path:
+    return Path(str(resources.files(f"imitbench.templates.{template}")))
+
+
+def _named(text: str, name: str) -> str:
+    title = "".join(part.capitalize() for part in name.split("_"))
+    for word in ("my_method", "my_suite"):
+        text = text.replace(word, name)
+    for word in ("MyMethod", "MySuite"):
+        text = text.replace(word, title)
+    return text

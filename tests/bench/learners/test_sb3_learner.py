@@ -1,0 +1,93 @@
+"""Algorithms of Stable-Baselines3 train on a learnt reward, within the budget, and resume."""
+
+import numpy as np
+import pytest
+import torch as th
+
+from imitbench.bench.conformance.subject import Subject, practice_arena
+from imitbench.bench.learners.sb3_learner import SB3Learner, find_rl_algorithm
+from imitbench.cards.plugin import find_algorithm
+from imitbench.errors import InputError
+
+LEARNER = """
+from imitbench.bench.learners.sb3_learner import SB3Learner
+from imitbench.rewards.reward_nets import BasicRewardNet
+
+
+class MyReward(SB3Learner):
+    def make_reward(self, task, demos, rng):
+        return BasicRewardNet(task.observation_space, task.action_space, hid_sizes=[4])
+"""
+CARD = """
+schema_version: 1
+name: mine
+title: Mine
+summary: Any algorithm on a reward.
+implementation: learner:MyReward
+needs: {{demos: true, action_spaces: [{space}]}}
+budget_unit: env_steps
+seconds_per_1000: 1.0
+hyperparameters:
+  rl_algorithm: {{type: str, default: {algorithm}, help: Which.}}
+  n_envs: {{type: int, default: 2, help: Environments.}}
+{further}
+"""
+STEPS = {"rl_n_steps": 25}
+STARTS = {"rl_learning_starts": 20, "rl_buffer_size": 500, "rl_batch_size": 16}
+CASES = {
+    "PPO": ("multi_discrete", STEPS | {"rl_batch_size": 25}),
+    "stable_baselines3:A2C": ("discrete", STEPS),
+    "DQN": ("discrete", STARTS | {"rl_train_freq": 5}),
+    "SAC": ("box", STARTS),
+    "TD3": ("box", STARTS),
+    "DDPG": ("box", STARTS),
+}
+
+
+@pytest.fixture
+def subject(tmp_path):
+    def make(algorithm, space, further, amount=210):
+        lines = [f"  {k}: {{type: int, default: {v}, help: x}}" for k, v in further.items()]
+        (tmp_path / "learner.py").write_text(LEARNER)
+        card = CARD.format(algorithm=algorithm, space=space, further="\n".join(lines))
+        (tmp_path / "card.yaml").write_text(card)
+        found = find_algorithm(str(tmp_path))
+        th.set_num_threads(1)
+        return Subject(found, found.resolve({}), amount), practice_arena(space)
+
+    return make
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_every_algorithm_trains_and_resumes(algorithm, subject):
+    method, arena = subject(algorithm, *CASES[algorithm])
+    whole = method.train(arena)
+    assert 150 <= whole.real_steps <= 210
+    assert whole.claimed_steps == whole.real_steps
+    assert whole.offers >= 2
+    resumed = method.train_interrupted(arena)
+    for name, value in whole.learner.policy().state_dict().items():
+        np.testing.assert_array_equal(value, resumed.policy().state_dict()[name], err_msg=name)
+
+
+def test_a_budget_below_one_rollout_is_refused(subject):
+    method, arena = subject("PPO", *CASES["PPO"], amount=49)
+    with pytest.raises(ValueError, match="less than a single rollout of 50"):
+        method.train(arena)
+
+
+def test_wrong_names_are_told():
+    with pytest.raises(InputError, match="no such algorithm; use PPO"):
+        find_rl_algorithm("PPOO")
+    with pytest.raises(InputError, match="install the package"):
+        find_rl_algorithm("no_such_package:TRPO")
+
+
+def test_arguments_that_an_algorithm_has_not_are_told(subject):
+    method, arena = subject("A2C", "discrete", {"rl_clip_range": 1})
+    with pytest.raises(InputError, match="clip_range"):
+        method.train(arena)
+
+
+def test_the_class_is_a_base(subject):
+    assert "make_reward" in SB3Learner.__abstractmethods__

@@ -1,0 +1,176 @@
+"""Plug-ins in sweeps: what identifies their runs, and whose word it takes to run them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from support.plugins import write_plugin
+from support.synthetic_runs import write_finished
+
+from imitbench.bench.implementation import make_learner
+from imitbench.bench.job import Job
+from imitbench.bench.plan import make_plan
+from imitbench.bench.plugin_check import check_plugins
+from imitbench.bench.reproduction import draw_runs
+from imitbench.bench.request import PlugIns, plan_missing, plan_request
+from imitbench.bench.spec import Settings
+from imitbench.errors import InputError
+from imitbench.store.results_folder import read_runs
+from imitbench.store.sweep_file import SweepFile, SweepRequest
+from imitbench.util import source_import
+
+BOMB = "raise SystemExit('imported')\nclass Mine: pass\n"
+# As they were before plug-ins; results of all the world are known by these.
+PINNED = {
+    ("classic", "bc", "Pendulum-v1"): "65dc4042564c",
+    ("classic", "expert", "Pendulum-v1"): "a058aebb7e0f",
+    ("classic", "gail", "Pendulum-v1"): "a335785ddc3d",
+    ("classic", "sqil", "Pendulum-v1"): "b0ffa2db9edf",
+    ("diagnostics", "bc", "seals/InitShiftTrain-v0"): "f046cddf4491",
+    ("diagnostics", "bc", "seals/NoisyObs-v0"): "a2033a9a736a",
+    ("tabular", "mce_irl", "imitbench/RandomMDP-0-v0"): "a181aca3725c",
+}
+
+
+def plan_of(*algorithms, suite="classic", environment="Pendulum-v1", folder=None):
+    return make_plan(
+        algorithms=algorithms,
+        suite=suite,
+        environment=environment,
+        seeds=[0],
+        settings=Settings(**({"folder": folder} if folder else {})),
+    )
+
+
+@pytest.mark.parametrize(("suite", "algo", "env"), PINNED)
+def test_runs_of_bundled_methods_keep_their_identity(suite, algo, env):
+    [spec] = plan_of(algo, suite=suite, environment=env)
+    assert spec.run_id == PINNED[suite, algo, env]
+
+
+def test_source_is_part_of_a_runs_identity_and_its_place_is_not(tmp_path):
+    one, two = (write_plugin(tmp_path / name / "mine") for name in ("a", "b"))
+    [first], [same] = plan_of(str(one)), plan_of(str(two))
+    assert first.run_id == same.run_id
+    (two / "helper.py").write_text("X = 1")
+    [other] = plan_of(str(two))
+    assert other.run_id != first.run_id
+    assert str(tmp_path) not in first.model_dump_json()
+
+
+def test_planning_imports_nothing_and_the_check_before_running_does(tmp_path):
+    plan = plan_of(str(write_plugin(tmp_path / "mine", BOMB)))
+    assert len(list(plan)) == 1
+    with pytest.raises(InputError, match=r"learner\.py:1: importing it raises SystemExit") as told:
+        check_plugins(plan)
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_no_learner_is_told_before_anything_runs(tmp_path):
+    plan = plan_of(str(write_plugin(tmp_path / "mine", "class Mine: pass")))
+    with pytest.raises(InputError, match="is no Learner; make it a subclass"):
+        check_plugins(plan)
+
+
+def test_a_worker_learns_from_its_job_where_source_lies(tmp_path):
+    """Nothing else tells it: it is another process, on another machine perhaps."""
+    write_plugin(tmp_path / "mine")
+    plan = plan_of("./mine", "bc", folder=tmp_path)
+    [spec] = [run for run in plan if run.algo == "mine"]
+    job = Job(
+        out=str(tmp_path),
+        source_root=str(tmp_path),
+        sources=plan.sources,
+        runs=[spec],
+        references={"random": 0.0, "expert": 1.0, "version": "1"},
+        command="x",
+    )
+    program = (
+        "import sys, pathlib\n"
+        "from imitbench.bench.job import Job\n"
+        "from imitbench.bench.implementation import make_learner\n"
+        "job = Job.read(pathlib.Path(sys.argv[1]))\n"
+        "for digest, source in job.sources.items():\n"
+        "    source.register(digest)\n"
+        "print(type(make_learner(job.runs[0])).__name__)\n"
+    )
+    words = [sys.executable, "-c", program, str(job.write())]
+    done = subprocess.run(words, capture_output=True, text=True, cwd="/", check=False)
+    assert done.stdout.strip() == "Mine", done.stderr
+
+
+def test_source_that_changes_in_flight_is_refused(tmp_path):
+    folder = write_plugin(tmp_path / "mine")
+    [spec] = plan_of(str(folder))
+    assert type(make_learner(spec)).__name__ == "Mine"
+    (folder / "learner.py").write_text(BOMB)
+    with pytest.raises(InputError, match="has changed since the run was planned"):
+        make_learner(spec)
+
+
+def test_a_specification_alone_runs_nothing(tmp_path, monkeypatch):
+    folder = write_plugin(tmp_path / "mine", BOMB)
+    [spec] = plan_of(str(folder))
+    monkeypatch.setattr(source_import, "_places", {})
+    with pytest.raises(InputError, match="was not named on the command line"):
+        make_learner(spec)
+
+
+class TestResuming:
+    @pytest.fixture
+    def out(self, tmp_path):
+        folder = write_plugin(tmp_path / "mine")
+        out = tmp_path / "runs"
+        out.mkdir()
+        request = SweepRequest(
+            algorithms=["./mine", "bc"],
+            suite="classic",
+            environment="Pendulum-v1",
+            seeds=[0],
+            folder=str(tmp_path),
+        )
+        plan = plan_request(request)
+        SweepFile.of(out, list(plan), "imitbench run", plan.request).write(out)
+        assert folder.is_dir()
+        return out
+
+    def test_a_plugin_must_be_named_again(self, out, tmp_path):
+        missing = plan_missing(out)
+        assert missing.plans == []
+        [left] = missing.left_out
+        assert f"resume --out {out} --algo {tmp_path / 'mine'}" in left.why
+        named = plan_missing(out, plugins=PlugIns.named([str(tmp_path / "mine")]))
+        assert (named.runs, named.left_out) == (2, [])
+
+    def test_a_file_cannot_smuggle_one_in(self, out, tmp_path):
+        """The file is somebody's; its names are looked up among what is bundled or was named."""
+        path = next((out / ".sweeps").glob("*.json"))
+        for name in (str(tmp_path / "mine"), "./mine", "mine", "mine.learner"):
+            document = json.loads(path.read_text())
+            document["request"] |= {"algorithms": [name], "plugins": {}}
+            path.write_text(json.dumps(document))
+            [left] = plan_missing(out).left_out
+            assert "no such algorithm" in left.why
+
+
+class TestVerifying:
+    @pytest.fixture
+    def submitted(self, tmp_path):
+        [spec] = plan_of(str(write_plugin(tmp_path / "mine")))
+        write_finished(tmp_path / "runs", spec)
+        [run] = read_runs(tmp_path / "runs").runs
+        return run
+
+    def test_runs_of_plugins_are_verified_only_with_the_plugin(self, submitted, tmp_path):
+        [refused] = draw_runs([submitted], 1, seed=0).refused
+        assert "cannot be verified here unless you have it" in refused.why
+        plugins = PlugIns.named([str(tmp_path / "mine")])
+        [drawn] = draw_runs([submitted], 1, seed=0, plugins=plugins).runs
+        assert drawn.spec == submitted.spec
+
+    def test_other_source_of_the_same_name_is_not_that_plugin(self, submitted, tmp_path):
+        other = write_plugin(tmp_path / "other", "class Mine: x = 1")
+        plugins = PlugIns.named([str(other)])
+        [refused] = draw_runs([submitted], 1, seed=0, plugins=plugins).refused
+        assert "is not that of the run" in refused.why

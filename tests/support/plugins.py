@@ -1,0 +1,39 @@
+"""Plug-ins for tests: folders with a card and a learner."""
+
+CARD = """
+schema_version: 1
+name: {name}
+title: {name}
+summary: For tests.
+implementation: {implementation}
+needs: {{demos: true, action_spaces: [box]{needs}}}
+budget_unit: {unit}
+seconds_per_1000: 0.5
+hyperparameters:
+  learning_rate: {{type: float, default: 0.001, help: Step size.}}
+  hidden_size: {{type: int, default: 8, help: Units.}}
+  hidden_layers: {{type: int, default: 1, help: Layers.}}
+  normalize_observations: {{type: bool, default: false, help: Whether.}}
+  batch_size: {{type: int, default: 16, help: Transitions.}}
+  ent_weight: {{type: float, default: 0.0, help: Weight.}}
+  l2_weight: {{type: float, default: 0.0, help: Weight.}}
+"""
+
+LEARNER = """
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    pass
+"""
+
+
+def write_plugin(
+    folder, source=LEARNER, name="mine", implementation="learner:Mine", unit="batches", needs=""
+):
+    """Writes a plug-in; returns its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    card = CARD.format(name=name, implementation=implementation, unit=unit, needs=needs)
+    (folder / "card.yaml").write_text(card)
+    (folder / "learner.py").write_text(source)
+    return folder

@@ -1,0 +1,57 @@
+"""The commands of docs/plugins.md, as they stand there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from support.command import call_imitbench
+
+GUIDE = (Path(__file__).parent.parent / "docs" / "plugins.md").read_text()
+BLOCKS = [
+    [line for line in block.splitlines() if line]
+    for block in re.findall(r"^```\n(imitbench .*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+]
+# The guide's own runs, but shorter.
+SHORTER = {
+    "run": ["--seeds", "2", "--budget", "quick", "--jobs", "2"],
+    "experts train": ["--steps", "4000", "--episodes", "5"],
+    "suites measure": ["--episodes", "5"],
+    "check-algo": ["--amount", "60"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block[0].split()[1])
+def test_commands_run_in_a_fresh_folder(block, tmp_path):
+    for line in block:
+        words = shlex.split(line)[1:]
+        if words[0] == "run":
+            words = words[: words.index("--seeds")]
+            if "classic" in words:
+                words += ["--env", "Pendulum-v1"]
+        more = SHORTER.get(words[0]) or SHORTER.get(" ".join(words[:2]), [])
+        answer = call_imitbench(*words, *more, cwd=tmp_path)
+        # `compare` may be undecided: that is what few seeds give.
+        assert answer.code == 0 or words[0] == "compare", answer
+
+
+def test_the_guide_has_both_paths():
+    assert [block[0].split()[1] for block in BLOCKS] == ["init-algo", "init-suite"]
+
+
+def test_cards_in_the_guide_are_cards():
+    from imitbench.cards.algorithm import AlgorithmCard
+
+    for text in re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL):
+        usual = {
+            "schema_version": 1,
+            "name": "mine",
+            "title": "Mine",
+            "summary": "Mine.",
+            "needs": {"demos": True, "action_spaces": ["box"]},
+            "budget_unit": "batches",
+            "seconds_per_1000": 1.0,
+        }
+        AlgorithmCard.model_validate(usual | yaml.safe_load(text))
