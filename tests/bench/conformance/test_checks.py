@@ -262,7 +262,7 @@ METHODS = [name for name in algorithm_names() if load_algorithm(name).role == "m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
-def test_every_bundled_method_conforms(name):
+def test_every_bundled_method_conforms(name, in_this_process):
     card = load_algorithm(name)
     overrides = {k: v for k, v in SETTINGS.items() if k in card.hyperparameters}
     report = check_method(name, amount=AMOUNTS[card.budget_unit], overrides=overrides)
