@@ -20,23 +20,26 @@ _KINDS = {
     "damaged": "asked to stop, newest checkpoint damaged",
 }
 
+Algo = Annotated[
+    str,
+    typer.Option(
+        "--algo",
+        metavar="NAME",
+        help="Algorithm, or plug-in.",
+        autocompletion=completion.algorithms,
+    ),
+]
+Env = Annotated[
+    str,
+    typer.Option(
+        "--env", metavar="ID", help="Environment.", autocompletion=completion.environments
+    ),
+]
+
 
 def verify_resume(
-    algo: Annotated[
-        str,
-        typer.Option(
-            "--algo",
-            metavar="NAME",
-            help="Algorithm, or plug-in.",
-            autocompletion=completion.algorithms,
-        ),
-    ],
-    env: Annotated[
-        str,
-        typer.Option(
-            "--env", metavar="ID", help="Environment.", autocompletion=completion.environments
-        ),
-    ],
+    algo: Algo,
+    env: Env,
     suite: options.Suite = options.DEFAULT_SUITE,
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Of the run, and of where to interrupt it.")
