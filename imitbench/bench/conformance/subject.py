@@ -58,8 +58,16 @@ class Arena:
         if seen:
             joined = np.concatenate(seen)
             return joined[:: max(1, len(joined) // _OBSERVATIONS)]
-        self.observation_space.seed(0)
-        return np.stack([self.observation_space.sample() for _ in range(_OBSERVATIONS)])
+        # Of random actions: samples of a space without bounds are like nothing that occurs.
+        env = make_environment(self.environment)
+        env.action_space.seed(0)
+        observations = [env.reset(seed=0)[0]]
+        while len(observations) < _OBSERVATIONS:
+            obs, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            over = terminated or truncated
+            observations.append(env.reset()[0] if over else obs)
+        env.close()
+        return np.stack(observations)
 
 
 def practice_arena(kind: ActionSpace) -> Arena:
