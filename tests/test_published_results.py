@@ -12,16 +12,17 @@ from imitbench.store.results_sources import find_results
 from imitbench.store.submission import is_submission
 from imitbench.store.validation import validate
 
+REPLICATES = 50_000
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
-PAGE = ROOT / "docs" / "results.md"
-START, END = "<!-- tables: start -->", "<!-- tables: end -->"
 SUBMISSIONS = sorted(path for path in RESULTS.iterdir() if is_submission(path))
 
 
 @pytest.fixture(scope="module")
 def board():
-    return build_board(find_results(RESULTS, external=True), title="Leaderboard", replicates=5000)
+    return build_board(
+        find_results(RESULTS, external=True), title="Leaderboard", replicates=REPLICATES
+    )
 
 
 @pytest.mark.parametrize("folder", SUBMISSIONS, ids=lambda path: path.name)
@@ -45,7 +46,7 @@ def test_every_published_folder_is_on_the_board(board):
 
 def test_the_same_results_make_the_same_bytes(tmp_path, board):
     again = build_board(
-        find_results(RESULTS, external=True), title="Leaderboard", replicates=5000
+        find_results(RESULTS, external=True), title="Leaderboard", replicates=REPLICATES
     )  # fmt: skip
     for name, each in (("one", board), ("two", again)):
         write_site(each, tmp_path / name, results=RESULTS)
@@ -57,12 +58,29 @@ def test_the_same_results_make_the_same_bytes(tmp_path, board):
     assert one == two
 
 
-def test_the_page_of_results_holds_the_boards_tables_and_no_others(board):
+def tables_of(board):
     blocks = [block for part in board.sections for block in render_section(part, board)]
-    tables = "\n\n".join(f"#{each}" if each.startswith("## ") else each for each in blocks)
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
-    _, _, after = rest.partition(END)
-    due = f"{before}{START}\n\n{tables}\n\n{END}{after}"
+    return "\n\n".join(f"#{each}" if each.startswith("## ") else each for each in blocks)
+
+
+def first_table_of_classic(board):
+    [part] = [
+        part
+        for part in board.sections
+        if (part.section.suite, part.section.group.budget) == ("classic", "default")
+    ]
+    return render_section(part, board)[1]
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "make"),
+    [("docs/results.md", "tables", tables_of), ("README.md", "classic", first_table_of_classic)],
+)
+def test_what_pages_show_is_what_the_board_says(board, page, name, make):
+    path, start, end = ROOT / page, f"<!-- {name}: start -->", f"<!-- {name}: end -->"
+    before, _, rest = path.read_text(encoding="utf-8").partition(start)
+    _, _, after = rest.partition(end)
+    due = f"{before}{start}\n\n{make(board)}\n\n{end}{after}"
     if os.environ.get("UPDATE_GOLDEN"):
-        PAGE.write_text(due, encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == due, "UPDATE_GOLDEN=1 writes the tables anew"
+        path.write_text(due, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == due, "UPDATE_GOLDEN=1 writes the tables anew"
