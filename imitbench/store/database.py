@@ -39,7 +39,7 @@ _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -103,11 +103,23 @@ CREATE VIEW external_scores AS
            finished_at, reference_version
     FROM external WHERE status = 'completed';
 CREATE VIEW latest AS
-    SELECT * FROM scores
+    WITH sources AS (
+        SELECT run_id,
+               coalesce(json_extract_string(spec, '$.implementation_digest'), '') AS method,
+               coalesce(json_extract_string(spec, '$.environment.module_digest'), '') AS world
+        FROM runs
+    )
+    SELECT scores.* FROM scores JOIN sources USING (run_id)
     QUALIFY row_number() OVER (
-        PARTITION BY suite, env, algo, seed, budget, n_demos, source
+        PARTITION BY suite, env, algo, seed, budget, n_demos, source, method, world
         ORDER BY finished_at DESC, run_id
-    ) = 1;
+    ) = 1
+    AND method = first_value(method) OVER (
+        PARTITION BY suite, algo ORDER BY finished_at DESC, run_id
+    )
+    AND world = first_value(world) OVER (
+        PARTITION BY suite, env ORDER BY finished_at DESC, run_id
+    );
 """
 
 _RUN_ORDER = "suite, env, algo, seed, run_id"
@@ -308,7 +320,11 @@ def _holder(error: duckdb.Error) -> str:
 
 
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
-    """The newest completed run of every cell and seed."""
+    """The newest completed run of every cell and seed.
+
+    Runs of a plug-in whose source was edited since are left out: what two states of it gave must
+    not be averaged.
+    """
     return _read(connection, ScoreRow, "latest", _RUN_ORDER)
 
 

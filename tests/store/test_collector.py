@@ -12,6 +12,7 @@ from support.runs import make_spec
 from imitbench.errors import InputError
 from imitbench.store import collector, database
 from imitbench.store.collector import Collected, collect
+from imitbench.store.records import EnvironmentSpec
 
 TABLES = (
     "runs", "curves", "measures", "episodes", "failures", "quarantine", '"references"', "scores",
@@ -306,3 +307,30 @@ def test_what_cannot_be_listed_is_named_and_keeps_its_rows(tmp_path, finished):
     finally:
         directory.parent.chmod(0o755)
     assert (done.removed, len(done.quarantined), len(scores(tmp_path))) == (0, 1, 1)
+
+
+def test_states_of_a_plug_ins_source_are_never_shown_together(tmp_path, finished):
+    old, new = ({"implementation_digest": digit * 64} for digit in "ab")
+    for seed in range(3):
+        spec = make_spec(seed=seed, algo="mine", **old)
+        finished(spec, raw_return=1.0, at="2026-01-01T00:00:00.000+00:00")
+    edited = make_spec(seed=0, algo="mine", **new)
+    finished(edited, raw_return=2.0, at="2026-01-02T00:00:00.000+00:00")
+    bundled = make_spec(seed=7)
+    finished(bundled, raw_return=3.0, at="2026-01-01T00:00:00.000+00:00")
+    collect(tmp_path)
+    assert {row.run_id for row in scores(tmp_path)} == {edited.run_id, bundled.run_id}
+    with database.reader(tmp_path) as connection:
+        assert connection.execute("SELECT count(*) FROM scores").fetchone() == (5,)
+
+
+def test_an_edited_environment_leaves_older_runs_on_it_behind(tmp_path, finished):
+    old, new = (
+        {"environment": EnvironmentSpec(id="mine/Env-v0", module_digest=digit * 64)}
+        for digit in "ab"
+    )
+    finished(make_spec(seed=0, **old), raw_return=1.0, at="2026-01-01T00:00:00.000+00:00")
+    again = make_spec(seed=1, algo="dagger", **new)
+    finished(again, raw_return=2.0, at="2026-01-02T00:00:00.000+00:00")
+    collect(tmp_path)
+    assert [row.run_id for row in scores(tmp_path)] == [again.run_id]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -135,18 +135,32 @@ def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
 
 def _newest(runs: Iterable[PublishedRun]) -> list[PublishedRun]:
     """As the view `latest` of the database has it."""
-    cells: dict[tuple[object, ...], list[PublishedRun]] = defaultdict(list)
-    for run in runs:
-        if run.result is not None:
-            columns = identity_columns(run.spec)
+    done = sorted(
+        (run for run in runs if run.result is not None),
+        key=lambda run: (_finished(run), [-ord(c) for c in run.spec.run_id]),
+    )
+    methods: dict[tuple[str, str], str | None] = {}
+    worlds: dict[tuple[str, str], str | None] = {}
+    cells: dict[tuple[object, ...], PublishedRun] = {}
+    for run in done:  # the newest last
+        spec = run.spec
+        methods[spec.suite, spec.algo_label] = spec.implementation_digest
+        worlds[spec.suite, spec.environment.id] = spec.environment.module_digest
+    for run in done:
+        spec, columns = run.spec, identity_columns(run.spec)
+        newest = (
+            methods[spec.suite, spec.algo_label] == spec.implementation_digest
+            and worlds[spec.suite, spec.environment.id] == spec.environment.module_digest
+        )
+        if newest:
             cell = ("suite", "env", "algo", "seed", "budget", "n_demos", "source")
-            cells[tuple(columns[name] for name in cell)].append(run)
-    newest = []
-    for same in cells.values():
-        last = max(run.result.finished_at for run in same if run.result)
-        tied = [run for run in same if run.result and run.result.finished_at == last]
-        newest.append(min(tied, key=lambda run: run.spec.run_id))
-    return newest
+            cells[tuple(columns[name] for name in cell)] = run
+    return list(cells.values())
+
+
+def _finished(run: PublishedRun) -> str:
+    assert run.result is not None
+    return run.result.finished_at
 
 
 def _is_anchor(spec: RunSpec) -> bool:
