@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from support.hub import serve_hub
-from support.readme import PAGES, README, ROOT, blocks, commands
+from support.readme import PAGES, README, ROOT, blocks, commands, is_long
 
 from imitbench.cards.catalog import load_suite, suite_directory
 
@@ -35,26 +35,36 @@ class Reader:
     """Somebody who types the commands of a page, one after the other, in one folder."""
 
     def __init__(self, page, folder, environment):
+        self.page = page
         self.commands = runnable(page)
         self.folder = folder
         self.environment = environment
-        self.typed = 0
+        self.typed = set()
 
     def type_up_to(self, place):
-        """Types what comes before a place, which another process may have had to do, and it."""
-        done = None
-        while self.typed <= place:
-            program, *arguments = shlex.split(self.commands[self.typed])
-            assert program == "imitbench"
-            done = subprocess.run(
-                [sys.executable, "-m", "imitbench", *arguments],
-                cwd=self.folder,
-                capture_output=True,
-                text=True,
-                env=self.environment,
-            )
-            self.typed += 1
-        return done
+        """Types a command, and first those before it that another process may have had to type.
+
+        What takes long is typed for its own sake only: nothing depends on it, but on pages where
+        everything counts as such.
+        """
+        for before in range(place):
+            if self.page != README or not is_long(self.page, self.commands[before]):
+                self._type(before)
+        return self._type(place)
+
+    def _type(self, place):
+        if place in self.typed:
+            return None
+        program, *arguments = shlex.split(self.commands[place])
+        assert program == "imitbench"
+        self.typed.add(place)
+        return subprocess.run(
+            [sys.executable, "-m", "imitbench", *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+        )
 
 
 def runnable(page):
@@ -69,7 +79,12 @@ def readers(tmp_path_factory, surroundings):
 @pytest.mark.parametrize(
     ("page", "place"),
     [
-        pytest.param(page, place, id=f"{page}-{command}")
+        pytest.param(
+            page,
+            place,
+            id=f"{page}-{command}",
+            marks=[pytest.mark.slow] if is_long(page, command) else [],
+        )
         for page in PAGES
         for place, command in enumerate(runnable(page))
     ],

@@ -165,7 +165,7 @@ def is_foreign(directory: Path) -> bool:
     """Whether a folder holds the policy of another program."""
     try:
         document = json.loads((directory / DESCRIPTION_FILE).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # told by whoever reads it as something else
         return False
     return isinstance(document, dict) and document.get("format") == FORMAT
 

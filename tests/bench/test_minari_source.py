@@ -7,6 +7,7 @@ from support.minari_sets import record
 from imitbench.bench import artifacts
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
+from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 
 NAME = "pendulum/random-v0"
@@ -42,7 +43,7 @@ def test_what_the_set_can_serve_is_planned(plan):
 def test_a_run_pins_the_set_and_loads_it_by_its_digest(plan):
     [run] = [run for run in plan if run.algo == "bc"]
     assert (run.demos.repo, run.demos.count, run.source) == (NAME, 3, f"minari:{NAME}")
-    root = artifacts.source_root(run.demos.source, "classic")
+    root = artifacts.source_root(run.demos.source, suite_directory("classic"))
     place = artifacts.Place.of_spec(root, "demos", run.demos, "classic")
     assert [len(demo) for demo in artifacts.load_demos(place, run.demos)] == [20, 20, 20]
     [file] = place.files()

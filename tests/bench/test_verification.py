@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import support
 
-from imitbench.bench import artifacts
 from imitbench.bench.comparison import Difference, PartComparison
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings, reference_scores
@@ -20,7 +19,7 @@ from imitbench.bench.verification import (
     as_document,
     verify_resume,
 )
-from imitbench.cards.catalog import load_algorithm, load_suite
+from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
 from imitbench.store.records import Protocol
 
 TESTS = Path(support.__file__).parents[1]
@@ -54,7 +53,7 @@ def verify(tmp_path, monkeypatch):
             changes["implementation"] = f"support.forgetful:{implementation}"
         return verify_resume(
             spec.model_copy(update=changes),
-            source_root=artifacts.source_root("bundled", suite),
+            source_root=suite_directory(suite),
             references=reference_scores(load_suite(suite), env, "bundled"),
             folder=tmp_path / folder,
             kills=kills,

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from imitbench.cli.main import app
 
 # Commands without results to tell, each with the reason. There is none at present.
-WITHOUT_JSON: dict[str, str] = {}
+WITHOUT_JSON = dict.fromkeys(("init-algo", "init-suite"), "prints the folder that it wrote")
 
 # Commands whose example is one of another name.
 OTHER_EXAMPLES = {"suites": "suites show", "train eval-policy": "eval"}
