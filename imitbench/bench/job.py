@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
@@ -14,6 +14,9 @@ from imitbench.errors import InputError
 from imitbench.store.records import Record, ReferenceScores, RunSpec
 from imitbench.util.files import atomic_write_text
 from imitbench.util.source_import import SourcePlace, register
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 JOBS_FOLDER = ".jobs"
 CHECKPOINT_S = 600.0
@@ -91,7 +94,7 @@ class Job(Record):
         return path
 
     @classmethod
-    def read(cls, path: Path) -> Job:
+    def read(cls, path: Path) -> Self:
         """Reads a job file.
 
         Raises:

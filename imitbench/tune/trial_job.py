@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from imitbench.bench.job import Job
-from imitbench.errors import InputError
 from imitbench.store.records import Record
 from imitbench.tune.objectives import ObjectiveName
 from imitbench.tune.storage import StudyAddress
@@ -51,16 +48,3 @@ class TrialJob(Job):
     """
 
     watch: Watch | None = None
-
-    @classmethod
-    def read(cls, path: Path) -> TrialJob:
-        """Reads a job file.
-
-        Raises:
-            InputError: The file is missing or malformed.
-        """
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            problem = str(error).splitlines()[0]
-            raise InputError(f"{path}: not a job file of tuning ({problem})") from error

@@ -2,74 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 import imitbench.rl.lean_dqn
 import imitbench.rl.lean_sac
-from imitbench.algorithms.adversarial.generator import make_generator
-from imitbench.bench.curve import silent_logger
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.off_policy import OffPolicyLearner, algorithm_arguments
-from imitbench.bench.learners.reward_learner import RewardLearner
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Needs
 from imitbench.cards.catalog import load_algorithm
 from imitbench.rewards.reward_function import RewardFn
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 
 if TYPE_CHECKING:
-    from stable_baselines3 import PPO
-
     from imitbench.data.types import TrajectoryWithRew
 
 NAMES = ("ppo", "sac", "dqn")
-
-
-class _PPOTrainer:
-    """PPO that may be given its rewards."""
-
-    def __init__(self, ppo: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
-        self._ppo = ppo
-        ppo.set_logger(silent_logger())
-        self._generator = make_generator(ppo, venv, reward_fn)
-
-    def train(self, steps: int) -> None:
-        self._generator.learn(steps, log_interval=None)
-
-    @property
-    def policy(self) -> BasePolicy:
-        return self._ppo.policy
-
-    def state_dict(self) -> dict[str, Any]:
-        return self._generator.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._generator.load_state_dict(state)
-
-
-class PPOLearner(RewardLearner[_PPOTrainer]):
-    """PPO.
-
-    Args:
-        reward_fn: Rewards; `None` for the environment's own.
-    """
-
-    def __init__(self, reward_fn: RewardFn | None = None) -> None:
-        self._reward_fn = reward_fn
-
-    def _make_trainer(
-        self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
-    ) -> _PPOTrainer:
-        return _PPOTrainer(self._ppo, self._episodes, self._reward_fn)
-
-    def _train_round(self, steps: int) -> dict[str, float]:
-        self._trainer.train(steps)
-        return self._episodes.pop()
 
 
 class _OffPolicyRLLearner(OffPolicyLearner):
