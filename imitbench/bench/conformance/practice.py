@@ -21,7 +21,7 @@ _KINDS: dict[ActionSpace, spaces.Space[Any]] = {
 
 
 class Drift(gym.Env[npt.NDArray[np.float32], Any]):
-    """A point that drifts, and that actions push; episodes have one length.
+    """A point that drifts, and that actions push; as registered, episodes have one length.
 
     Args:
         kind: Kind of action space.
@@ -38,7 +38,6 @@ class Drift(gym.Env[npt.NDArray[np.float32], Any]):
         """Starts somewhere near the middle."""
         super().reset(seed=seed)
         self._position = self.np_random.normal(size=3)
-        self._step = 0
         return self._position.astype(np.float32), {}
 
     def step(
@@ -48,9 +47,8 @@ class Drift(gym.Env[npt.NDArray[np.float32], Any]):
         push = np.resize(np.asarray(action, dtype=np.float64).ravel(), 2) @ self._push
         drift = self.np_random.normal(scale=0.1, size=3)
         self._position = np.clip(0.95 * self._position + push + drift, -10.0, 10.0)
-        self._step += 1
         reward = -float(np.abs(self._position).sum())
-        return self._position.astype(np.float32), reward, False, self._step >= HORIZON, {}
+        return self._position.astype(np.float32), reward, False, False, {}
 
 
 def environment_id(kind: ActionSpace) -> str:
@@ -65,4 +63,9 @@ def practice_environment(kind: ActionSpace) -> EnvironmentSpec:
 
 for _kind in get_args(ActionSpace):
     if environment_id(_kind) not in gym.registry:
-        gym.register(environment_id(_kind), entry_point=f"{__name__}:Drift", kwargs={"kind": _kind})
+        gym.register(
+            environment_id(_kind),
+            entry_point=f"{__name__}:Drift",
+            kwargs={"kind": _kind},
+            max_episode_steps=HORIZON,
+        )
