@@ -160,12 +160,14 @@ def test_links_lead_to_files_that_exist(name):
         assert target in MADE or (FOLDER / target).is_file(), target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_all_python_of_a_tutorial_runs(ran, name):
     _, printed = ran(name)
     assert printed
 
 
+@pytest.mark.slow
 def test_the_answers_that_were_typed_are_the_comparisons_that_are_kept(ran):
     folder, printed = ran("preference_comparisons")
     assert "'nonsense' is no answer" in printed
@@ -181,6 +183,7 @@ def test_the_answers_that_were_typed_are_the_comparisons_that_are_kept(ran):
         ("preference_comparisons_atari", "atari-comparisons.safetensors"),
     ],
 )
+@pytest.mark.slow
 def test_comparisons_are_left_on_disk(ran, name, file):
     folder, _ = ran(name)
     comparisons = next(SMALL[name][key] for key in SMALL[name] if key.endswith("COMPARISONS"))
@@ -191,6 +194,7 @@ def test_comparisons_are_left_on_disk(ran, name, file):
     ("name", "reward"),
     [("learnt_reward", "pendulum-reward"), ("preference_comparisons_atari", "atari-reward")],
 )
+@pytest.mark.slow
 def test_the_learnt_reward_is_left_on_disk(ran, name, reward):
     folder, _ = ran(name)
     assert sum(parameter.numel() for parameter in load_reward_net(folder / reward).parameters())

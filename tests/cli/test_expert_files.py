@@ -28,6 +28,7 @@ SCORES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", FIXTURES)
 def test_every_fixture_converts_without_trust(imitbench, shared_dir, tmp_path, where):
     answer = imitbench("experts", "convert", shared_dir / where, "out", "--env", FIXTURES[where])

@@ -6,7 +6,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 README = "README.md"
 PAGES = (README, "docs/commands.md", "docs/hub.md")
-LONG = ("imitbench check-algo ", "imitbench tune ", "imitbench verify-resume ")
+LONG = (
+    "imitbench check-algo ",
+    "imitbench leaderboard verify ",
+    "imitbench tune ",
+    "imitbench verify-resume ",
+)
 
 
 def blocks(page, language):

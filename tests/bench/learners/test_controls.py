@@ -46,4 +46,4 @@ def test_they_survive_or_leave_whatever_the_true_reward(set_up, train, name, env
 def test_the_same_reward_is_given_everywhere(set_up):
     learner = set_up("constant_minus", demos=[], **SMALL)
     obs, acts = np.zeros((5, 3)), np.zeros((5, 1))
-    np.testing.assert_array_equal(learner._trainer(obs, acts, obs, np.zeros(5)), -np.ones(5))
+    np.testing.assert_array_equal(learner._rewards(obs, acts, obs, np.zeros(5)), -np.ones(5))
