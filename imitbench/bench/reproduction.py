@@ -2,8 +2,7 @@
 
 What is trained is planned here, from the cards and the data of this package, and of plug-ins that
 the user names: a submission says which of its plans to carry out, and names no code and no file
-that is used. A run is the same if
-the plan's specification has the very same digest.
+that is used. A run is the same if the plan's specification has the very same digest.
 """
 
 from __future__ import annotations

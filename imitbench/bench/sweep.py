@@ -220,12 +220,13 @@ class _Sweep:
         folder = self._plan.settings.folder
         root = artifacts.source_root(source, suite.origin.folder, folder)
         estimates = Estimates(self._plan, self._out) if self._executor.packs else None
+        sources = self._plan.sources
         submitted: dict[Path, float] = {}
         for members in pack_runs(runs, pack):
             job = Job(
                 out=str(self._out.resolve()),
                 source_root=str(root.resolve()),
-                sources=self._plan.sources,
+                sources=sources,
                 runs=members,
                 references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,

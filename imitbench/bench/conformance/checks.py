@@ -68,8 +68,7 @@ class Checker:
         try:
             self._base = self._subject.train(self._arena, measure=True)
         except Exception as error:
-            what = f"{type(error).__name__}: {error}".splitlines()[0]
-            report.findings.append(Finding("training", "failed", f"raises {what}"))
+            report.findings.append(Finding("training", "failed", f"raises {_in_words(error)}"))
             return report
         report.findings.append(Finding("training", "passed", self._base_in_words()))
         for name, check in (
@@ -86,8 +85,7 @@ class Checker:
             try:
                 report.findings.append(check())
             except Exception as error:  # of the method, whatever it is
-                what = f"{type(error).__name__}: {error}".splitlines()[0]
-                report.findings.append(Finding(name, "failed", f"raises {what}"))
+                report.findings.append(Finding(name, "failed", f"raises {_in_words(error)}"))
         return report
 
     def _base_in_words(self) -> str:
@@ -108,8 +106,7 @@ class Checker:
             try:
                 trained = self._subject.train(arena)
             except Exception as error:
-                what = f"{type(error).__name__}: {error}".splitlines()[0]
-                return Finding("spaces", "failed", f"{kind}: training raises {what}")
+                return Finding("spaces", "failed", f"{kind}: training raises {_in_words(error)}")
             wrong = self._misfit(trained, arena)
             if wrong:
                 return Finding("spaces", "failed", f"{kind}: {wrong}")
@@ -166,8 +163,9 @@ class Checker:
             try:
                 found = self._unlike(self._subject.train(self._arena, poison=poison))  # type: ignore[arg-type]
             except Exception as error:
-                what = f"{type(error).__name__}: {error}".splitlines()[0]
-                return Finding("rewards", "failed", f"with {words} for true rewards: raises {what}")
+                return Finding(
+                    "rewards", "failed", f"with {words} for true rewards: raises {_in_words(error)}"
+                )
             if found:
                 what = f"learns otherwise with {words} for true rewards: {found[0]}"
                 return Finding("rewards", "failed", what)
@@ -289,6 +287,10 @@ class Checker:
             "reward": {} if reward is None else dict(reward.state_dict()),
             "steps": training.real_steps,
         }
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _load(folder: Path) -> Any:

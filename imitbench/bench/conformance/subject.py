@@ -213,7 +213,6 @@ class Subject:
         others: int = 0,
         poison: Poison = "none",
         measure: bool = False,
-        amount: int | None = None,
     ) -> Training:
         """Trains a new learner to the end.
 
@@ -223,7 +222,6 @@ class Subject:
             others: See `set_up`.
             poison: What becomes of rewards, in the environment and in demonstrations.
             measure: Whether the state is measured at each offer of a checkpoint.
-            amount: Training, if not the usual amount.
         """
         make_environment(arena.environment).close()  # so that its id is registered
         with watched(arena.environment.id, poison) as meter:
@@ -240,7 +238,7 @@ class Subject:
 
             before = meter.steps
             started = time.monotonic()
-            done.claimed_steps = done.learner.train(self._budget(amount), record, offered)
+            done.claimed_steps = done.learner.train(self._budget, record, offered)
             done.seconds = time.monotonic() - started
             done.real_steps = meter.steps - before
         return done
@@ -267,17 +265,17 @@ class Subject:
                 raise InterruptedForTestError
 
         with contextlib.suppress(InterruptedForTestError):
-            first.train(self._budget(None), lambda *_: None, offered)
+            first.train(self._budget, lambda *_: None, offered)
         second = self.set_up(arena, seed)
         if seen:
             second.load_state_dict(seen[0]["learner"])
             restore_generators(seen[0]["generators"])
-        second.train(self._budget(None), lambda *_: None)
+        second.train(self._budget, lambda *_: None)
         return second
 
-    def _budget(self, amount: int | None) -> Budget:
-        unit = self.card.budget_unit
-        return Budget(name="quick", unit=unit, amount=self.amount if amount is None else amount)
+    @property
+    def _budget(self) -> Budget:
+        return Budget(name="quick", unit=self.card.budget_unit, amount=self.amount)
 
 
 class Practice:

@@ -34,7 +34,8 @@ _ARGUMENTS = (
     "gradient_steps",
 )
 _LOSSES = ("train/loss", "train/actor_loss", "train/critic_loss", "train/ent_coef")
-_DQN_ARGUMENTS = ("target_update_interval", "exploration_fraction", "exploration_final_eps")
+DQN_ARGUMENTS = ("target_update_interval", "exploration_fraction", "exploration_final_eps")
+"""Those that SAC has not."""
 
 
 class OffPolicyLearner(Learner):
@@ -113,7 +114,7 @@ def algorithm_arguments(
         device: `cpu` or `cuda`.
         discrete: Whether it is DQN.
     """
-    names = _ARGUMENTS + (_DQN_ARGUMENTS if discrete else ())
+    names = _ARGUMENTS + (DQN_ARGUMENTS if discrete else ())
     return {
         **{name: options[name] for name in names},
         "seed": seed,

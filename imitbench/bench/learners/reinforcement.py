@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env import VecEnv
 import imitbench.rl.lean_dqn
 import imitbench.rl.lean_sac
 from imitbench.bench.learner import Task
-from imitbench.bench.learners.off_policy import OffPolicyLearner, algorithm_arguments
+from imitbench.bench.learners.off_policy import DQN_ARGUMENTS, OffPolicyLearner, algorithm_arguments
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Needs
 from imitbench.cards.catalog import load_algorithm
 from imitbench.rewards.reward_function import RewardFn
@@ -71,8 +71,7 @@ def reinforcement_card(name: str) -> AlgorithmCard:
         own |= {"batch_size": batch, "n_envs": single}
         del own["lean"]
     if name == "sac":
-        dqn = ("target_update_interval", "exploration_fraction", "exploration_final_eps")
-        own = {key: value for key, value in own.items() if key not in dqn}
+        own = {key: value for key, value in own.items() if key not in DQN_ARGUMENTS}
     actions: dict[str, list[ActionSpace]] = {"sac": ["box"], "dqn": ["discrete"]}
     spaces = actions.get(name, base.needs.action_spaces)
     return base.model_copy(
