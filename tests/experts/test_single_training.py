@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from imitbench.bench.implementation import learner_class
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.cards.catalog import load_suite, suite_directory
 from imitbench.errors import InputError
@@ -75,4 +76,4 @@ def test_reinforcement_learning_has_typed_hyperparameters(name):
     card = reinforcement_card(name)
     assert card.needs.true_reward
     assert card.resolve({"learning_rate": "0.01"})["learning_rate"] == 0.01
-    assert card.implementation.endswith(f":{name.upper()}Learner")
+    assert learner_class(card.implementation, None, name).__name__ == f"{name.upper()}Learner"

@@ -12,6 +12,7 @@ import imitbench.rl.lean_dqn
 import imitbench.rl.lean_sac
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.off_policy import DQN_ARGUMENTS, OffPolicyLearner, algorithm_arguments
+from imitbench.bench.learners.ppo_learner import PPOLearner
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Needs
 from imitbench.cards.catalog import load_algorithm
 from imitbench.rewards.reward_function import RewardFn
@@ -19,8 +20,6 @@ from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
-
-NAMES = ("ppo", "sac", "dqn")
 
 
 class _OffPolicyRLLearner(OffPolicyLearner):
@@ -54,6 +53,13 @@ class DQNLearner(_OffPolicyRLLearner):
     discrete = True
 
 
+_IMPLEMENTATIONS = {
+    name: f"{learner.__module__}:{learner.__qualname__}"
+    for name, learner in {"ppo": PPOLearner, "sac": SACLearner, "dqn": DQNLearner}.items()
+}
+NAMES = tuple(_IMPLEMENTATIONS)
+
+
 def reinforcement_card(name: str) -> AlgorithmCard:
     """The card of PPO, SAC or DQN.
 
@@ -80,7 +86,7 @@ def reinforcement_card(name: str) -> AlgorithmCard:
             "title": name.upper(),
             "summary": "Reinforcement learning on the true reward, or on a saved one.",
             "paper": None,
-            "implementation": f"{__name__}:{name.upper()}Learner",
+            "implementation": _IMPLEMENTATIONS[name],
             "needs": Needs(demos=False, true_reward=True, action_spaces=spaces),
             "role": "method",
             "hyperparameters": own,
