@@ -38,6 +38,7 @@ def convert(
         ),
     ],
     env: OneEnv = None,
+    suite: options.SuiteOfEnv = None,
     source: Annotated[
         str | None,
         typer.Option("--source", metavar="minari:NAME", help="Read this set of Minari, not IN."),
@@ -70,7 +71,7 @@ def convert(
     wanted, target = _read_places(places, source)
     opened = open_set(wanted, trust=trust, download=download)
     environment_id = env or getattr(opened, "environment_id", None)
-    with environment_of(env) as environment, progress(quiet=quiet) as report:
+    with environment_of(env, suite) as environment, progress(quiet=quiet) as report:
         summary = convert_demonstrations(
             opened,
             target,
@@ -117,15 +118,15 @@ def open_set(name: str, *, trust: bool, download: bool = False) -> TrajectorySou
 
 
 @contextmanager
-def environment_of(env_id: str | None) -> Iterator[gym.Env[Any, Any] | None]:
-    """Makes the environment that a person named, or none."""
+def environment_of(env_id: str | None, suite: str | None) -> Iterator[gym.Env[Any, Any] | None]:
+    """Makes the environment that a person named, of the named suite if any; or none."""
     if env_id is None:
         yield None
         return
     from imitbench.bench.environments import make_environment
     from imitbench.experts.catalog import find_environment
 
-    environment = make_environment(find_environment(env_id))
+    environment = make_environment(find_environment(env_id, suite))
     try:
         yield environment
     finally:

@@ -18,6 +18,7 @@ def validate(
         typer.Argument(metavar="PATH", help="As IN of `imitbench demos convert`."),
     ],
     env: OneEnv = None,
+    suite: options.SuiteOfEnv = None,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="First N trajectories [all].")
     ] = None,
@@ -36,7 +37,7 @@ def validate(
     from imitbench.data.inspection import inspect_demonstrations
 
     opened = open_set(path, trust=trust)
-    with environment_of(env) as environment:
+    with environment_of(env, suite) as environment:
         found = inspect_demonstrations(opened, environment=environment, limit=limit)
     bad = bool(found.problems or (strict and found.notes))
     if json:

@@ -35,6 +35,7 @@ def evaluate(
             autocompletion=completion.environments,
         ),
     ] = None,
+    suite: options.SuiteOfEnv = None,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
     deterministic: Annotated[
         bool,
@@ -77,14 +78,15 @@ def evaluate(
     use_one_thread()
     document = _measure(
         subject,
-        env,
         _Wish(
-            episodes,
-            deterministic,
-            subject.seed if seed is None else seed,
-            video,
-            video_episodes,
-            trust,
+            env=env,
+            suite=suite,
+            episodes=episodes,
+            deterministic=deterministic,
+            seed=subject.seed if seed is None else seed,
+            video=video,
+            video_episodes=video_episodes,
+            trust=trust,
         ),
     )
     if json:
@@ -99,6 +101,8 @@ def evaluate(
 class _Wish:
     """How the person wants a policy measured; attributes as the options."""
 
+    env: str | None
+    suite: str | None
     episodes: int
     deterministic: bool
     seed: int
@@ -107,7 +111,7 @@ class _Wish:
     trust: bool
 
 
-def _measure(subject: Subject, env: str | None, wish: _Wish) -> dict[str, Any]:
+def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
     """Evaluates, and records where that is asked for."""
     from imitbench.errors import InputError
     from imitbench.experts import catalog, evaluation, measurement
@@ -117,7 +121,9 @@ def _measure(subject: Subject, env: str | None, wish: _Wish) -> dict[str, Any]:
     from imitbench.policies.expert_folder import open_expert_folder
 
     own = subject.environment
-    spec = own if env is None else catalog.find_environment(env).evaluated
+    spec = own
+    if wish.env is not None:
+        spec = catalog.find_environment(wish.env, wish.suite).evaluated
     if spec is None:
         raise InputError(
             f"{subject.label}: does not say for which environment it is; name it by --env"
@@ -135,7 +141,8 @@ def _measure(subject: Subject, env: str | None, wish: _Wish) -> dict[str, Any]:
         deterministic=wish.deterministic,
         seed=wish.seed,
     )
-    references = (subject.references if spec == own else None) or find_references(spec)
+    known = subject.references if spec == own else None
+    references = known or find_references(spec, wish.suite)
     document = _document(subject.label, spec.id, measured.episodes, references)
     if rendered is not None and wish.video is not None:
         recorded = record_video(

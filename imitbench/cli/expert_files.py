@@ -48,6 +48,7 @@ def convert(
         str | None,
         typer.Option("--env", metavar="ID", help="Environment that it must fit [as in the zip]."),
     ] = None,
+    suite: options.SuiteOfEnv = None,
     revision: Revision = None,
     trust: Trust = False,
     json: options.Json = False,
@@ -70,7 +71,7 @@ def convert(
     converted = convert_expert(
         located.path,
         target,
-        environment=catalog.find_environment(env) if env else None,
+        environment=catalog.find_environment(env, suite) if env else None,
         origin=located.origin,
         trust=trust,
     )
@@ -97,6 +98,7 @@ def convert(
 def evaluate(
     expert: Expert,
     env: EnvId,
+    suite: options.SuiteOfEnv = None,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
     deterministic: Annotated[
         bool | None,
@@ -128,7 +130,7 @@ def evaluate(
     located = locate_expert(expert, revision, make_tell())
     use_one_thread()
     found = open_expert_folder(located.path)
-    spec = evaluation.with_own_arguments(catalog.find_environment(env), found)
+    spec = evaluation.with_own_arguments(catalog.find_environment(env, suite), found)
     policy = load_expert(found, evaluation.surroundings_of(spec), trust=trust)
     published = read_published_results(found.folder)
     if deterministic is None:

@@ -50,5 +50,15 @@ OneSuite = Annotated[
     typer.Option("--suite", metavar="NAME", help="Suite [all].", autocompletion=completion.suites),
 ]
 
+SuiteOfEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        metavar="NAME",
+        help="Suite of --env, or its folder [the first that has it].",
+        autocompletion=completion.suites,
+    ),
+]
+
 DEFAULT_OUT = Path("runs")
 DEFAULT_SUITE = "classic"

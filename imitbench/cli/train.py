@@ -65,6 +65,7 @@ def train_one(algo: str | RL, env: str, **given: Any) -> None:
         Wish(
             algo=name,
             env=env,
+            suite=given["suite"],
             demos=given.get("demos"),
             n_demos=given.get("n_demos"),
             expert=given.get("expert") or given.get("asked_expert"),
@@ -96,7 +97,7 @@ def train_one(algo: str | RL, env: str, **given: Any) -> None:
         also = "" if given["log_dir"] else f" with --log-dir {folder}"
         note(f"stopped; the same command{also} goes on from a checkpoint")
         raise typer.Exit(130) from None
-    _show(training, trained, folder, json=given["json"])
+    _show(training, trained, folder, given["suite"], json=given["json"])
 
 
 def _formats(text: str, *, json: bool) -> list[str]:
@@ -153,12 +154,14 @@ def _teller(training: Training, *, quiet: bool) -> OnPoint:
     return tell
 
 
-def _show(training: Training, trained: Trained, folder: Path, *, json: bool) -> None:
+def _show(
+    training: Training, trained: Trained, folder: Path, suite: str | None, *, json: bool
+) -> None:
     from imitbench.cli.output import note, print_json
     from imitbench.experts.locate import find_references
     from imitbench.stats.references import normalize
 
-    references = find_references(training.environment.evaluated)
+    references = find_references(training.environment.evaluated, suite)
     result = trained.as_document()
     mean = result["mean_return"]
     score = normalize(mean, references.random, references.expert) if references else None

@@ -36,6 +36,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         help="Environment id, or module:id where importing a module registers it.",
         autocompletion=completion.environments,
     ),
+    "suite": (options.SuiteOfEnv, None),
     "algo": _option(RL, RL.ppo, "--algo", help="Algorithm."),
     "reward": _option(
         Path | None, None, "--reward", metavar="DIR", file_okay=False,
@@ -118,7 +119,7 @@ def make_command(
         names: Options of its own.
         text: Its help.
     """
-    chosen = {name: _OPTIONS[name] for name in ("env", *names, *_ALWAYS)}
+    chosen = {name: _OPTIONS[name] for name in ("env", "suite", *names, *_ALWAYS)}
 
     def command(**given: Any) -> None:
         do(**({"algo": algo} if algo else {}), **given)

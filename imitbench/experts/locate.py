@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from imitbench.bench.single import RECORD_FILE
 from imitbench.bench.spec import environment_spec, reference_scores
-from imitbench.cards.catalog import load_suite, suite_directory, suite_names
 from imitbench.errors import InputError
-from imitbench.experts.catalog import find_demos, find_expert
+from imitbench.experts.catalog import find_demos, find_expert, suites_of
 from imitbench.hub.pull import pull
 from imitbench.store.records import EnvironmentSpec, ReferenceScores
 from imitbench.store.run_dir import RunDirectory
@@ -151,24 +150,24 @@ def _read_record(path: Path) -> Any:
 
 
 def _bundled(repo: str) -> Subject | None:
-    for suite in suite_names():
-        for env_id, card in load_suite(suite).environments.items():
+    for suite in suites_of(None):
+        for env_id, card in suite.environments.items():
             if card.expert.repo == repo:
-                folder = suite_directory(suite) / "experts" / repo
+                folder = suite.origin.folder / "experts" / repo
                 return Subject(repo, folder, environment_spec(env_id, card).evaluated)
     return None
 
 
-def find_references(spec: EnvironmentSpec) -> ReferenceScores | None:
+def find_references(spec: EnvironmentSpec, suite: str | None = None) -> ReferenceScores | None:
     """References of the first suite that has an environment, with the same arguments.
 
     Args:
         spec: The environment in which a policy is evaluated.
+        suite: Only this suite, by its name or folder.
     """
-    for name in suite_names():
-        suite = load_suite(name)
-        for env_id, card in suite.environments.items():
+    for found in suites_of(suite):
+        for env_id, card in found.environments.items():
             own = environment_spec(env_id, card).evaluated
             if (own.id, own.kwargs) == (spec.id, spec.kwargs) and card.references is not None:
-                return reference_scores(suite, env_id, "bundled")
+                return reference_scores(found, env_id, "bundled")
     return None

@@ -14,12 +14,11 @@ from imitbench.bench.devices import choose_device
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single import Training
 from imitbench.cards.algorithm import AlgorithmCard
-from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory, suite_names
-from imitbench.cards.suite import EnvironmentCard
+from imitbench.cards.catalog import load_algorithm
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
-from imitbench.experts.catalog import find_environment
+from imitbench.experts.catalog import Listed, find_environment, find_listed
 from imitbench.experts.demonstrations import sample_demonstrations
 from imitbench.experts.evaluation import surroundings_of
 from imitbench.experts.locate import Located, locate_demos, locate_expert
@@ -48,6 +47,7 @@ class Wish:
     Attributes:
         algo: Name of an algorithm, or of one of reinforcement learning.
         env: Environment id; `module:id` imports a module first, which registers it.
+        suite: Its suite, by name or folder; `None` for the first that has it, or none.
         demos: Set of demonstrations: folder, bundled name, or repository `owner/name`.
         n_demos: How many of them.
         expert: Folder, zip, bundled name, or repository.
@@ -63,6 +63,7 @@ class Wish:
 
     algo: str
     env: str
+    suite: str | None = None
     demos: str | None = None
     n_demos: int | None = None
     expert: str | None = None
@@ -89,16 +90,16 @@ def prepare(wish: Wish, tell: Tell) -> Training:
     card = reinforcement_card(wish.algo) if wish.algo in NAMES else load_algorithm(wish.algo)
     values = card.resolve(wish.overrides)
     device = choose_device(wish.device).device
-    suite, found = _of_suite(wish.env)
-    spec = _environment(wish, card, found)
+    listed = find_listed(wish.env.rpartition(":")[2], wish.suite)
+    spec = _environment(wish, card, listed)
     around = surroundings_of(spec)
     origins: dict[str, Any] = {}
     expert = demos = None
     if card.needs.expert or (card.needs.demos and wish.expert is not None):
-        expert, origins["expert"] = _expert(wish, around, suite, found, tell)
+        expert, origins["expert"] = _expert(wish, around, listed, tell)
     if card.needs.demos:
         sampled = expert if wish.expert is not None else None
-        demos, origins["demos"] = _demos(wish, spec, suite, found, sampled, tell)
+        demos, origins["demos"] = _demos(wish, spec, listed, sampled, tell)
     reward_fn = None
     if wish.reward is not None:
         reward_fn = _reward(wish.reward, around, device)
@@ -107,7 +108,7 @@ def prepare(wish: Wish, tell: Tell) -> Training:
         card=card,
         hyperparameters=values,
         environment=spec,
-        budget=_budget(wish, card, found, demos or (), values),
+        budget=_budget(wish, card, listed, demos or (), values),
         seed=wish.seed,
         demos=demos or (),
         expert=expert if card.needs.expert else None,
@@ -118,26 +119,17 @@ def prepare(wish: Wish, tell: Tell) -> Training:
     )
 
 
-def _of_suite(env_id: str) -> tuple[str, EnvironmentCard | None]:
-    """The first suite with an environment, and its card; nothing where there is none."""
-    for name in suite_names():
-        card = load_suite(name).environments.get(env_id.rpartition(":")[2])
-        if card is not None:
-            return name, card
-    return "", None
-
-
-def _environment(wish: Wish, card: AlgorithmCard, found: EnvironmentCard | None) -> EnvironmentSpec:
+def _environment(wish: Wish, card: AlgorithmCard, listed: Listed | None) -> EnvironmentSpec:
     module, _, env_id = wish.env.rpartition(":")
-    spec = find_environment(env_id)
-    if found is None:
+    spec = find_environment(env_id, wish.suite)
+    if listed is None:
         # Learners that look at the reward alone, or at actions alone, lose nothing by it.
         harmless = not (card.needs.demos or card.needs.fixed_horizon) or card.name == "bc"
         horizon = "variable" if wish.variable_horizon or harmless else "fixed"
         spec = spec.model_copy(update={"module": module or spec.module, "horizon": horizon})
     elif wish.variable_horizon:
         spec = spec.model_copy(update={"horizon": "variable"})
-    if card.needs.tabular and (found is None or not found.tabular):
+    if card.needs.tabular and (listed is None or not listed.card.tabular):
         raise InputError(
             f"--env {wish.env}: {card.name} plans with the model of a tabular environment; see "
             "`imitbench suites show tabular`"
@@ -146,16 +138,12 @@ def _environment(wish: Wish, card: AlgorithmCard, found: EnvironmentCard | None)
 
 
 def _expert(
-    wish: Wish,
-    around: Surroundings,
-    suite: str,
-    found: EnvironmentCard | None,
-    tell: Tell,
+    wish: Wish, around: Surroundings, listed: Listed | None, tell: Tell
 ) -> tuple[BasePolicy, dict[str, Any]]:
     if wish.expert is not None:
         located = locate_expert(wish.expert, None, tell)
-    elif found is not None:
-        located = Located(suite_directory(suite) / "experts" / found.expert.repo)
+    elif listed is not None:
+        located = Located(listed.expert)
     else:
         raise InputError(f"--expert: {wish.algo} asks an expert, and none is known; name one")
     return load_expert(located.path, around), _origin(located, wish.expert)
@@ -164,8 +152,7 @@ def _expert(
 def _demos(
     wish: Wish,
     spec: EnvironmentSpec,
-    suite: str,
-    found: EnvironmentCard | None,
+    listed: Listed | None,
     expert: BasePolicy | None,
     tell: Tell,
 ) -> tuple[Sequence[TrajectoryWithRew], dict[str, Any]]:
@@ -177,8 +164,8 @@ def _demos(
         return sample_demonstrations(expert, spec, count, seed=wish.seed), {"sampled": count}
     if wish.demos is not None:
         located = locate_demos(wish.demos, None, tell)
-    elif found is not None:
-        located = Located(suite_directory(suite) / "demos" / found.demos.repo)
+    elif listed is not None:
+        located = Located(listed.demos)
     else:
         raise InputError(f"--demos: {spec.id} is in no suite, so that none are known; name a set")
     demos = read_demonstrations(located.path)
@@ -220,7 +207,7 @@ def _reward(folder: Path, around: Surroundings, device: str) -> RewardFn:
 def _budget(
     wish: Wish,
     card: AlgorithmCard,
-    found: EnvironmentCard | None,
+    listed: Listed | None,
     demos: Sequence[TrajectoryWithRew],
     values: dict[str, Any],
 ) -> Budget:
@@ -229,8 +216,8 @@ def _budget(
     if wish.epochs is not None:
         transitions = sum(len(each) for each in demos)
         amount = wish.epochs * -(-transitions // min(int(values["batch_size"]), transitions))
-    if amount is None and found is not None:
-        amount = found.amount("default", unit)
+    if amount is None and listed is not None:
+        amount = listed.card.amount("default", unit)
     if amount is None:
         amount = DEFAULT_BATCHES if unit == "batches" else DEFAULT_STEPS
     return Budget(name="own", unit=unit, amount=amount)

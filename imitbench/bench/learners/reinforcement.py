@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -29,16 +30,18 @@ class _OffPolicyRLLearner(OffPolicyLearner):
         self._reward_fn = reward_fn
 
     def _make_algorithm(
-        self, task: Task, demos: Sequence[TrajectoryWithRew], device: str
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
     ) -> OffPolicyAlgorithm:
         venv: VecEnv = self._episodes
         if self._reward_fn is not None:
             venv = RewardVecEnvWrapper(venv, self._reward_fn)
         cls = imitbench.rl.lean_dqn.DQN if self.discrete else imitbench.rl.lean_sac.SAC
         arguments = algorithm_arguments(self._options, task.seed, device, discrete=self.discrete)
-        algorithm: OffPolicyAlgorithm = cls("MlpPolicy", venv, **arguments)
-        algorithm.set_logger(self._logger)
-        return algorithm
+        return cls("MlpPolicy", venv, **arguments)
 
 
 class SACLearner(_OffPolicyRLLearner):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import stable_baselines3 as sb3
 from gymnasium import spaces
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -21,7 +22,11 @@ class SQILLearner(OffPolicyLearner):
     """Off-policy learning with reward 1 for the expert's actions: DQN, or SAC for a box."""
 
     def _make_algorithm(
-        self, task: Task, demos: Sequence[TrajectoryWithRew], device: str
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
     ) -> OffPolicyAlgorithm:
         discrete = isinstance(task.action_space, spaces.Discrete)
         sqil = SQIL(

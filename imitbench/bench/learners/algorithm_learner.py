@@ -1,0 +1,123 @@
+"""A learner that is one algorithm of Stable-Baselines3: its environments, training and state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.type_aliases import TrainFrequencyUnit
+
+from imitbench.bench.curve import silent_logger
+from imitbench.bench.environments import make_training_environments
+from imitbench.bench.episode_log import EpisodeLog
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learners.rollout_report import RolloutReport
+from imitbench.data.resumable_env import episode_states, restore_episodes
+from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
+from imitbench.rl.continued import continue_learning
+from imitbench.store.records import Budget
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+
+CURVE_POINTS = 40
+
+
+class AlgorithmLearner(Learner):
+    """A learner whose policy is that of one algorithm; the budget is environment steps.
+
+    `n_envs` environments (1) are stepped together.
+    """
+
+    _rollout_options = "n_envs or train_freq"
+    """What to lower where not one rollout fits into the budget."""
+
+    @abstractmethod
+    def _make_algorithm(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> BaseAlgorithm:
+        """The algorithm, which acts in `self._episodes`; arguments as those of `setup`."""
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Builds environments and algorithm."""
+        self._options: dict[str, Any] = dict(task.hyperparameters)
+        self._n_envs: int = self._options.get("n_envs", 1)
+        self._environments = make_training_environments(task.environment, self._n_envs, task.seed)
+        self._episodes = EpisodeLog(self._environments)
+        self._logger = silent_logger()
+        self._algorithm = self._make_algorithm(task, demos, rng, device)
+        self._algorithm.set_logger(self._logger)
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains for as many environment steps as whole rollouts fit into the budget.
+
+        Raises:
+            ValueError: Not one rollout does.
+        """
+        algorithm = self._algorithm
+        unit = self._n_envs * _steps_of_rollout(algorithm)
+        total = budget.amount // unit * unit
+        if total == 0:
+            raise ValueError(
+                f"a budget of {budget.amount} environment steps is less than a single rollout of "
+                f"{unit}; lower {self._rollout_options}"
+            )
+        if algorithm.num_timesteps < total:
+            every = max(1, total // CURVE_POINTS)
+            report = RolloutReport(self._measure, every, callback, checkpoint)
+            # One call, because schedules of the algorithm reach over the steps of a call; without
+            # an interval nothing is written, and the newest losses stay in the logger.
+            steps = total - algorithm.num_timesteps
+            continue_learning(algorithm, steps, report, {"log_interval": None})
+            report.point()
+        return algorithm.num_timesteps
+
+    def _measure(self) -> dict[str, float]:
+        """What a point of the curve says: on episodes since the last one."""
+        return self._episodes.pop()
+
+    def policy(self) -> BasePolicy:
+        """The algorithm's policy."""
+        policy: BasePolicy = self._algorithm.policy
+        return policy
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of algorithm and environments, between two stretches of training."""
+        return {
+            "algorithm": algorithm_state(self._algorithm),
+            "environments": episode_states(self._environments),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
+        restore_episodes(self._environments, state["environments"])
+        load_algorithm_state(self._algorithm, state["algorithm"])
+
+
+def _steps_of_rollout(algorithm: BaseAlgorithm) -> int:
+    """Steps of each environment between two updates; 1 for whole episodes, which have no number."""
+    if isinstance(algorithm, OnPolicyAlgorithm):
+        return algorithm.n_steps
+    frequency: Any = getattr(algorithm, "train_freq", 1)
+    unit = getattr(frequency, "unit", None)
+    if unit is not None:
+        return int(frequency.frequency) if unit == TrainFrequencyUnit.STEP else 1
+    return int(frequency)
