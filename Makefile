@@ -32,16 +32,16 @@ test-browser: install  ## the HTML report in Chromium, which must be installed
 
 # Torch is that of constraints.txt: its old wheels bring gigabytes of CUDA along.
 LOWEST ?= .venv-lowest
-LOWEST_TESTS := tests/cards tests/rewards tests/util tests/store/importers
+LOWEST_TESTS := $(addprefix tests/,cards data hub policies regularization rewards rl store util)
 test-lowest:  ## with the lowest versions that pyproject.toml accepts; Python 3.11 or newer
 	$(PYTHON) .ci/lowest_versions.py torch > constraints-lowest.txt
 	grep '^torch==' constraints.txt >> constraints-lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints-lowest.txt --editable . pytest hypothesis jsonpickle psutil
+		--constraint constraints-lowest.txt --editable . pytest pytest-xdist hypothesis jsonpickle psutil
 	$(LOWEST)/bin/imitbench run --algo bc --env Pendulum-v1 --seeds 1 --budget quick --out $(LOWEST)/runs
 	$(LOWEST)/bin/imitbench report --out $(LOWEST)/runs
-	$(LOWEST)/bin/python -m pytest $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest -n logical $(LOWEST_TESTS)
 
 coverage: install  ## the default tests, with the lines of the package that they reach
 	$(BIN)/python -m pytest -n logical --cov --cov-report=term --cov-report=html

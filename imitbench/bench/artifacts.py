@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.hub.content import content_digest, content_files
 from imitbench.policies.hub_policy import find_policy
-from imitbench.store.records import ArtifactSpec, DemoSpec
+from imitbench.store.records import ArtifactSpec, DemoSpec, RunSpec
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
 if TYPE_CHECKING:
+    import gymnasium as gym
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.minari_source import MinariCopy
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Place",
     "count_trajectories",
+    "demos_of",
+    "expert_of",
     "load_demos",
     "load_expert",
     "minari_copy",
@@ -230,6 +233,52 @@ def count_trajectories(place: Place) -> int:
             problem = str(error).splitlines()[0]
             raise InputError(f"{path}: not a readable parquet file ({problem})") from error
     return total
+
+
+def expert_of(
+    spec: RunSpec,
+    root: Path,
+    observation_space: gym.Space[Any],
+    action_space: gym.Space[Any],
+    device: str,
+) -> BasePolicy | None:
+    """Loads the expert of a run; `None` for a run without.
+
+    Args:
+        spec: The run.
+        root: As `Place.root`.
+        observation_space: Space of the observations in its environment.
+        action_space: Space of the actions there.
+        device: Where to put its weights.
+
+    Raises:
+        InputError: As `load_expert`.
+    """
+    if spec.expert is None:
+        return None
+    import gymnasium as gym
+
+    from imitbench.policies.expert import Surroundings
+
+    longest = gym.spec(spec.environment.id).max_episode_steps
+    place = Place.of_spec(root, "experts", spec.expert, spec.suite)
+    surroundings = Surroundings(observation_space, action_space, longest)
+    return load_expert(place, spec.expert, surroundings, device)
+
+
+def demos_of(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
+    """Loads the demonstrations of a run; none for a run without.
+
+    Args:
+        spec: The run.
+        root: As `Place.root`.
+
+    Raises:
+        InputError: As `load_demos`.
+    """
+    if spec.demos is None:
+        return []
+    return list(load_demos(Place.of_spec(root, "demos", spec.demos, spec.suite), spec.demos))
 
 
 def load_expert(

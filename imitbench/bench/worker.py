@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import numpy as np
 
-from imitbench.bench import artifacts, provenance
+from imitbench.bench import provenance
+from imitbench.bench.artifacts import demos_of, expert_of
 from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.deaths import after_death, attempt_of, is_settled
 from imitbench.bench.devices import require_device
@@ -42,7 +43,7 @@ from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
 from imitbench.stats.references import normalize
 from imitbench.store.lease import LeaseLostError
-from imitbench.store.records import ArtifactSpec, RunFailure, RunResult, RunSpec
+from imitbench.store.records import RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
 from imitbench.util.torch_startup import (
     leave_compiler_unloaded,
@@ -291,33 +292,15 @@ class _Run:
             self.limit.check(self.phase, grace_s)
 
     def _load(self) -> tuple[Learner, list[TrajectoryWithRew]]:
-        learner = self.learner_of(self.spec)
-        if self.spec.demos is None:
-            return learner, []
-        place = self._place("demos", self.spec.demos)
-        return learner, list(artifacts.load_demos(place, self.spec.demos))
-
-    def _place(self, part: artifacts.Part, spec: ArtifactSpec) -> artifacts.Place:
-        return artifacts.Place.of_spec(Path(self.job.source_root), part, spec, self.spec.suite)
+        return self.learner_of(self.spec), demos_of(self.spec, Path(self.job.source_root))
 
     def _task(self, evaluator: Evaluator) -> Task:
-        expert = None
-        if self.spec.expert is not None:
-            import gymnasium as gym
-
-            from imitbench.policies.expert import Surroundings
-
-            surroundings = Surroundings(
-                evaluator.observation_space,
-                evaluator.action_space,
-                gym.spec(self.spec.environment.id).max_episode_steps,
-            )
-            place = self._place("experts", self.spec.expert)
-            expert = artifacts.load_expert(place, self.spec.expert, surroundings, self.spec.device)
+        spaces = evaluator.observation_space, evaluator.action_space
+        expert = expert_of(self.spec, Path(self.job.source_root), *spaces, self.spec.device)
         return Task(
             environment=self.spec.environment,
-            observation_space=evaluator.observation_space,
-            action_space=evaluator.action_space,
+            observation_space=spaces[0],
+            action_space=spaces[1],
             hyperparameters=self.spec.hyperparameters,
             seed=derive_seed(self.spec.seed, "training"),
             expert=expert,

@@ -64,10 +64,13 @@ def parse_size(text: str, *, option: str) -> int:
 
 
 def show_size(size: int) -> str:
-    """Bytes as people say them: `4.2 GiB`, `800 MiB`."""
-    if size >= 2**30:
-        return f"{size / 2**30:.1f} GiB"
-    return f"{size / 2**20:.0f} MiB"
+    """Bytes as people say them: `4.2 GiB`, `800 MiB`, `12 KiB`, `70 B`."""
+    number = float(size)
+    for unit in ("B", "KiB", "MiB"):
+        if round(number) < 1024:
+            return f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.1f} GiB"
 
 
 def show_duration(seconds: float) -> str:

@@ -41,4 +41,7 @@ def test_what_is_no_size_or_has_lost_its_unit_is_refused(text):
 def test_they_are_shown_as_people_say_them():
     assert show_size(int(4.2 * 2**30)) == "4.2 GiB"
     assert show_size(800 * 2**20) == "800 MiB"
+    assert show_size(12 * 2**10) == "12 KiB"
+    assert show_size(2**20 - 1) == "1 MiB"
+    assert show_size(70) == "70 B"
     assert [show_duration(s) for s in (5400, 7200, 45, 2.5)] == ["90m", "2h", "45s", "2.5s"]

@@ -21,6 +21,7 @@ from imitbench.bench.conformance.subject import (
 from imitbench.bench.verification import Verification
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
+from imitbench.util.quantities import show_size
 from imitbench.util.state_file import load_state, save_state
 
 LARGEST_STATE = 1 << 30
@@ -205,12 +206,12 @@ class Checker:
         if found:
             return Finding("state", "failed", f"is not read back as it was: {found[0]}")
         sizes = sorted(sizes_in(state), key=lambda pair: -pair[1])[:_NAMED]
-        words = f"{_bytes(size)}; largest: " + ", ".join(f"{n} {_bytes(b)}" for n, b in sizes)
+        words = f"{show_size(size)}; largest: " + ", ".join(f"{n} {show_size(b)}" for n, b in sizes)
         expected = max(size, self._expected_size())
         if expected > LARGEST_STATE:
             what = (
-                f"grows with training: at this rate {_bytes(expected)} by the end of a default "
-                f"budget, more than {_bytes(LARGEST_STATE)}; {words}"
+                f"grows with training: at this rate {show_size(expected)} by the end of a default "
+                f"budget, more than {show_size(LARGEST_STATE)}; {words}"
             )
             return Finding("state", "failed", what)
         return Finding("state", "passed", words if sizes else "nothing to keep")
@@ -252,7 +253,7 @@ class Checker:
             if not np.array_equal(one, other):
                 how = "deterministic" if deterministic else "stochastic"
                 return Finding("policy", "failed", f"{how} actions change by storing it")
-        return Finding("policy", "passed", f"{_bytes(size)}; acts the same when loaded")
+        return Finding("policy", "passed", f"{show_size(size)}; acts the same when loaded")
 
     def _check_speed(self) -> Finding:
         card = self._subject.card
@@ -307,12 +308,3 @@ def _actions(policy: Any, observations: Any, *, deterministic: bool) -> Any:
     with th.random.fork_rng(devices=[]), seeded_sampling(policy, np.random.default_rng(0)):
         th.manual_seed(0)
         return policy.predict(observations, deterministic=deterministic)[0]
-
-
-def _bytes(number: int) -> str:
-    size = float(number)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"

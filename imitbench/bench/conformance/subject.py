@@ -112,21 +112,11 @@ def suite_arena(spec: RunSpec, root: Path) -> Arena:
         spec: The run.
         root: Folder that holds `experts/` and `demos/`.
     """
-    from imitbench.policies.expert import Surroundings
-
     env = make_environment(spec.environment)
     spaces = env.observation_space, env.action_space
     env.close()
-    demos: Sequence[TrajectoryWithRew] = []
-    expert = None
-    if spec.demos is not None:
-        place = artifacts.Place.of_spec(root, "demos", spec.demos, spec.suite)
-        demos = list(artifacts.load_demos(place, spec.demos))
-    if spec.expert is not None:
-        place = artifacts.Place.of_spec(root, "experts", spec.expert, spec.suite)
-        longest = gym.spec(spec.environment.id).max_episode_steps
-        expert = artifacts.load_expert(place, spec.expert, Surroundings(*spaces, longest), "cpu")
-    return Arena(spec.environment, *spaces, demos, expert)
+    expert = artifacts.expert_of(spec, root, *spaces, "cpu")
+    return Arena(spec.environment, *spaces, artifacts.demos_of(spec, root), expert)
 
 
 @dataclass
