@@ -6,6 +6,7 @@ classes named in this module; nothing from the file is ever executed.
 
 from __future__ import annotations
 
+import importlib
 import math
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +60,8 @@ _POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
     "RandomPolicy": RandomPolicy,
     "ZeroPolicy": ZeroPolicy,
 }
+# Known where the package sb3-contrib is installed.
+_OF_SB3_CONTRIB = {"TQCPolicy": "tqc", "QRDQNPolicy": "qrdqn"}
 # These classes fix their own architecture and refuse to be told it again.
 _FIXED_ARCHITECTURE = ("FeedForward32Policy", "SAC1024Policy")
 # What a policy needs to act; optimizers and learning-rate schedules belong to checkpoints.
@@ -157,10 +160,10 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
         normalization = _Normalization(epsilon=policy.epsilon, clip_obs=clip)
         policy = policy.policy
     name = type(policy).__name__
-    if _POLICIES.get(name) is not type(policy):
+    if _class_of(name) is not type(policy):
         raise ValueError(
             f"policy: class {type(policy).__module__}.{name} cannot be stored without pickle; "
-            f"storable: {', '.join(_POLICIES)}"
+            f"storable: {', '.join((*_POLICIES, *_OF_SB3_CONTRIB))}"
         )
     kwargs = {k: v for k, v in policy._get_constructor_parameters().items() if k not in _NOT_STORED}
     if name in _FIXED_ARCHITECTURE:
@@ -202,11 +205,14 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
         return load_foreign_policy(directory, programs=False).to(device)
     description = read_description(path, _Description, "policy")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
-    policy_class = _POLICIES.get(description.policy_class)
+    name = description.policy_class
+    policy_class = _class_of(name)
+    if policy_class is None and name in _OF_SB3_CONTRIB:
+        raise InputError(f"{path}: policy_class: {name} needs sb3-contrib: pip install sb3-contrib")
     if policy_class is None:
         raise InputError(
-            f"{path}: policy_class: {description.policy_class!r} is not known; "
-            f"accepted: {', '.join(_POLICIES)}"
+            f"{path}: policy_class: {name!r} is not known; "
+            f"accepted: {', '.join((*_POLICIES, *_OF_SB3_CONTRIB))}"
         )
     try:
         check_finite(weights)
@@ -219,6 +225,18 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
     policy.set_training_mode(False)
     draw_exploration(policy)
     return policy.to(device)
+
+
+def _class_of(name: str) -> type[sb3_policies.BasePolicy] | None:
+    """The class that a name stands for; `None` where there is none, or its package is missing."""
+    if name not in _OF_SB3_CONTRIB:
+        return _POLICIES.get(name)
+    try:
+        home = importlib.import_module(f"sb3_contrib.{_OF_SB3_CONTRIB[name]}.policies")
+    except ImportError:
+        return None
+    found: type[sb3_policies.BasePolicy] = getattr(home, name)
+    return found
 
 
 def _build(

@@ -1,6 +1,7 @@
 """Stored policies: the same actions after a round trip, and hostile files stay data."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -125,6 +126,20 @@ def test_a_policy_of_unknown_class_is_refused_by_name(tmp_path):
 def stored(tmp_path):
     save_policy(POLICIES["actor-critic box"](), tmp_path)
     return tmp_path
+
+
+def test_a_policy_of_sb3_contrib_needs_that_package(tmp_path, monkeypatch):
+    pytest.importorskip("sb3_contrib", reason="sb3-contrib is missing: pip install sb3-contrib")
+    from sb3_contrib.qrdqn.policies import QRDQNPolicy
+
+    policy = QRDQNPolicy(
+        spaces.Box(-1.0, 1.0, (3,)), spaces.Discrete(2), lambda _: 1e-3, net_arch=[4]
+    )
+    save_policy(policy, tmp_path)
+    for name in ("sb3_contrib", "sb3_contrib.qrdqn", "sb3_contrib.qrdqn.policies"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match="QRDQNPolicy needs sb3-contrib: pip install"):
+        load_policy(tmp_path)
 
 
 def test_a_truncated_weights_file_is_told(stored):

@@ -8,6 +8,7 @@ from imitbench.bench.conformance.subject import Subject, practice_arena
 from imitbench.bench.learners.sb3_learner import SB3Learner, find_rl_algorithm
 from imitbench.cards.plugin import find_algorithm
 from imitbench.errors import InputError
+from imitbench.policies.storage import load_policy, save_policy
 
 LEARNER = """
 from imitbench.bench.learners.sb3_learner import SB3Learner
@@ -41,6 +42,9 @@ CASES = {
     "SAC": ("box", STARTS),
     "TD3": ("box", STARTS),
     "DDPG": ("box", STARTS),
+    "sb3_contrib:TQC": ("box", STARTS),
+    "sb3_contrib:QRDQN": ("discrete", STARTS),
+    "sb3_contrib:TRPO": ("box", STEPS | {"rl_batch_size": 25}),
 }
 
 
@@ -59,7 +63,10 @@ def subject(tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", CASES)
-def test_every_algorithm_trains_and_resumes(algorithm, subject):
+def test_every_algorithm_trains_and_resumes(algorithm, subject, tmp_path):
+    package, colon, _ = algorithm.rpartition(":")
+    if colon:
+        pytest.importorskip(package, reason=f"pip install {package}")
     method, arena = subject(algorithm, *CASES[algorithm])
     whole = method.train(arena)
     assert 150 <= whole.real_steps <= 210
@@ -68,6 +75,13 @@ def test_every_algorithm_trains_and_resumes(algorithm, subject):
     resumed = method.train_interrupted(arena)
     for name, value in whole.learner.policy().state_dict().items():
         np.testing.assert_array_equal(value, resumed.policy().state_dict()[name], err_msg=name)
+    save_policy(resumed.policy(), tmp_path / "stored")
+    observations = arena.observations()
+    one, other = (
+        each.predict(observations, deterministic=True)[0]
+        for each in (resumed.policy(), load_policy(tmp_path / "stored"))
+    )
+    np.testing.assert_array_equal(one, other)
 
 
 def test_a_budget_below_one_rollout_is_refused(subject):
