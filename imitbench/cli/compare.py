@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -40,20 +40,12 @@ Suite = Annotated[
 
 
 class FailIf(str, Enum):
-    """What makes the exit code 1."""
+    """What makes the exit code 1; Typer takes lists of enumerations, and none of literals."""
 
     worse = "worse"
     worse_anywhere = "worse-anywhere"
     undecided = "undecided"
     not_better = "not-better"
-
-
-class FailedRuns(str, Enum):
-    """What a failed run counts as."""
-
-    either = "either"
-    count_as_random = "count-as-random"
-    exclude = "exclude"
 
 
 def compare(
@@ -81,15 +73,13 @@ def compare(
         typer.Option("--fail-if", help="Exit with 1 in this case; again for more."),
     ] = None,
     failed_runs: Annotated[
-        FailedRuns,
+        Literal["either", "count-as-random", "exclude"],
         typer.Option("--failed-runs", help="What failed runs count as; either: must not matter."),
-    ] = FailedRuns.either,
+    ] = "either",
     level: Annotated[
         float, typer.Option("--level", min=0.5, max=0.999, help="Coverage of intervals.")
     ] = 0.95,
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=100, help="Bootstrap replicates.")
-    ] = 50_000,
+    replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
 ) -> None:
     """Say whether an algorithm is better or worse than others, or that it is undecided.
@@ -107,7 +97,7 @@ def compare(
     from imitbench.report.entry_sources import read_entries
     from imitbench.stats.cells import FailurePolicy
 
-    policy = None if failed_runs is FailedRuns.either else FailurePolicy(failed_runs.value)
+    policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     method = Method(policy=policy, level=level, replicates=replicates)
     ours = read_entries(out, tell=note, suite=suite, env=env, budget=budget)
     theirs = ours

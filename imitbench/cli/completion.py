@@ -10,7 +10,6 @@ import typer
 if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard
 
-EXECUTORS = ("local", "slurm", "inline")
 DEVICES = ("auto", "cpu", "cuda")
 SOURCES = ("bundled", "hub", "path:", "minari:")
 
@@ -52,6 +51,8 @@ def demos(incomplete: str) -> list[str]:
 
 def executors(incomplete: str) -> list[str]:
     """Names of executors."""
+    from imitbench.executors.registry import EXECUTORS
+
     return _beginning(incomplete, EXECUTORS)
 
 

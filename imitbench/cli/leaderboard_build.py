@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import options
-from imitbench.cli.report import REPLICATES, FailedRuns
 
 
 def build_site(
@@ -26,12 +25,8 @@ def build_site(
     external: Annotated[
         bool, typer.Option("--external", help="Show imported results, too, unranked.")
     ] = False,
-    failed_runs: Annotated[
-        FailedRuns, typer.Option("--failed-runs", help="What a failed run counts as.")
-    ] = FailedRuns.count_as_random,
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=100, help="Bootstrap replicates.")
-    ] = REPLICATES,
+    failed_runs: options.FailedRuns = "count-as-random",
+    replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -57,7 +52,7 @@ def build_site(
         found,
         title=title.strip(),
         replicates=replicates,
-        failed_runs=FailurePolicy(failed_runs.value),
+        failed_runs=FailurePolicy(failed_runs),
     )
     files = write_site(board, out, results=results)
     for text in found.notes:

@@ -108,7 +108,7 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, named alone
             typer.echo(error.format_message(), err=True)
             sys.exit(2)
-        _fail(error.format_message())
+        _fail(error.format_message().replace("Value error, ", ""))  # said of wrong choices
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -60,5 +60,14 @@ SuiteOfEnv = Annotated[
     ),
 ]
 
+FailedRuns = Annotated[
+    Literal["exclude", "count-as-random"],
+    typer.Option("--failed-runs", help="What a failed run counts as."),
+]
+Replicates = Annotated[
+    int, typer.Option("--replicates", min=100, help="Replicates of the bootstrap.")
+]
+
 DEFAULT_OUT = Path("runs")
+DEFAULT_REPLICATES = 50_000
 DEFAULT_SUITE = "classic"

@@ -2,62 +2,30 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, Literal
 
 import typer
 
 from imitbench.cli import options
 
-if TYPE_CHECKING:
-    from imitbench.report.build import PlotFormat, TextFormat
-
-REPLICATES = 50_000
-
-
-class FailedRuns(str, Enum):
-    """What a failed run counts as."""
-
-    exclude = "exclude"
-    count_as_random = "count-as-random"
-
-
-class ReportFormat(str, Enum):
-    """Formats of the report."""
-
-    md = "md"
-    html = "html"
-    csv = "csv"
-    latex = "latex"
-    json = "json"
-    png = "png"
-    svg = "svg"
-
-
-_PLOTS = (ReportFormat.png, ReportFormat.svg)
-
 
 def report(
     out: options.Out = options.DEFAULT_OUT,
     format: Annotated[
-        ReportFormat,
+        Literal["md", "html", "csv", "latex", "json", "png", "svg"],
         typer.Option(
             "--format", help="Tables (md, csv, latex, json), a page (html), plots (png, svg)."
         ),
-    ] = ReportFormat.md,
+    ] = "md",
     to: Annotated[
         str,
         typer.Option(
             "--to", metavar="FILE", help="Where to write it; - is stdout. Plots: a folder."
         ),
     ] = "-",
-    replicates: Annotated[
-        int, typer.Option("--replicates", min=100, help="Bootstrap replicates.")
-    ] = REPLICATES,
-    failed_runs: Annotated[
-        FailedRuns, typer.Option("--failed-runs", help="What a failed run counts as.")
-    ] = FailedRuns.exclude,
+    replicates: options.Replicates = options.DEFAULT_REPLICATES,
+    failed_runs: options.FailedRuns = "exclude",
     external: Annotated[
         bool, typer.Option("--external", help="Show imported results, too, in tables of their own.")
     ] = False,
@@ -74,23 +42,23 @@ def report(
     from imitbench.util.files import atomic_write_text
 
     if json:
-        format = ReportFormat.json
-    if format in _PLOTS:
+        format = "json"
+    if format == "png" or format == "svg":
         if to == "-":
-            raise InputError(f"--format {format.value} needs a folder: --to DIR")
+            raise InputError(f"--format {format} needs a folder: --to DIR")
         require_matplotlib()
     built = build(
         out,
         tell=note,
         replicates=replicates,
-        failed_runs=failed_runs.value,
+        failed_runs=failed_runs,
         with_imported=external,
     )
-    if format in _PLOTS:
-        for path in plot(built, out, cast("PlotFormat", format.value), Path(to)):
+    if format == "png" or format == "svg":
+        for path in plot(built, out, format, Path(to)):
             note(f"wrote {path}")
         return
-    text = render(built, out, cast("TextFormat", format.value))
+    text = render(built, out, format)
     if to == "-":
         typer.echo(text, nl=False)
         return

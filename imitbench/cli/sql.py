@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from imitbench.cli import options
 
 
-class SqlFormat(str, Enum):
-    """How rows are printed."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-
-
 def sql(
     query: Annotated[str, typer.Argument(help="One SELECT statement.")],
     out: options.Out = options.DEFAULT_OUT,
     format: Annotated[
-        SqlFormat, typer.Option("--format", help="How to print rows.")
-    ] = SqlFormat.table,
+        Literal["table", "csv", "json"], typer.Option("--format", help="How to print rows.")
+    ] = "table",
     json: options.Json = False,
 ) -> None:
     """Ask the results database; nothing can be changed.
@@ -51,9 +42,9 @@ def sql(
             rows = answer.fetchall()
         except duckdb.Error as error:
             raise InputError(f"query: {_first_line(error)}") from error
-    if json or format is SqlFormat.json:
+    if json or format == "json":
         print_json([dict(zip(header, row, strict=True)) for row in rows])
-    elif format is SqlFormat.csv:
+    elif format == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)

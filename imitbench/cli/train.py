@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from imitbench.cli.evaluate import evaluate
-from imitbench.cli.train_options import LOG_FORMATS, RL, make_command
+from imitbench.cli.train_options import LOG_FORMATS, make_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ adversarial = typer.Typer(
 )
 
 
-def train_one(algo: str | RL, env: str, **given: Any) -> None:
+def train_one(algo: str, env: str, **given: Any) -> None:
     """Carries out a command of `imitbench train`."""
     from imitbench.bench.plan import parse_overrides
     from imitbench.cli.hub_progress import make_tell
@@ -60,10 +60,9 @@ def train_one(algo: str | RL, env: str, **given: Any) -> None:
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
-    name = algo.value if isinstance(algo, RL) else algo
     training = prepare(
         Wish(
-            algo=name,
+            algo=algo,
             env=env,
             suite=given["suite"],
             demos=given.get("demos"),
@@ -83,7 +82,7 @@ def train_one(algo: str | RL, env: str, **given: Any) -> None:
     folder = given["log_dir"] or _usual_folder(training)
     budget = f"{training.budget.amount:,} {training.budget.unit.replace('_', ' ')}"
     if not given["quiet"]:
-        note(f"{name} on {training.environment.id}: {budget}; {folder}")
+        note(f"{algo} on {training.environment.id}: {budget}; {folder}")
     try:
         trained = train(
             training,

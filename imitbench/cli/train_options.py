@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,14 +14,6 @@ from imitbench.cli import completion, options, run_options
 LOG_FORMATS = ("tensorboard", "csv", "json", "log", "stdout", "wandb")
 DEFAULT_FORMATS = "tensorboard,csv"
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
-
-
-class RL(str, Enum):
-    """Algorithms of reinforcement learning."""
-
-    ppo = "ppo"
-    sac = "sac"
-    dqn = "dqn"
 
 
 def _option(kind: Any, default: Any, *names: str, **settings: Any) -> tuple[Any, Any]:
@@ -37,7 +28,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         autocompletion=completion.environments,
     ),
     "suite": (options.SuiteOfEnv, None),
-    "algo": _option(RL, RL.ppo, "--algo", help="Algorithm."),
+    "algo": _option(Literal["ppo", "sac", "dqn"], "ppo", "--algo", help="Algorithm."),
     "reward": _option(
         Path | None, None, "--reward", metavar="DIR", file_okay=False,
         help="Learn from this saved reward [the environment's own]; a training's folder does.",

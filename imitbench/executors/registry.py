@@ -10,7 +10,7 @@ from imitbench.executors.inline import InlineExecutor
 from imitbench.executors.local import LocalExecutor
 from imitbench.executors.memory import can_measure
 
-_NAMES = ("inline", "local", "slurm")
+EXECUTORS = ("local", "slurm", "inline")
 
 
 def make_executor(
@@ -39,4 +39,4 @@ def make_executor(
         return InlineExecutor(entry)
     if name == "local":
         return LocalExecutor(entry, jobs, gpus=gpus, max_memory=max_memory)
-    raise InputError(f"--executor {name}: no such executor; {did_you_mean(name, _NAMES)}")
+    raise InputError(f"--executor {name}: no such executor; {did_you_mean(name, EXECUTORS)}")

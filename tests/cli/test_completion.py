@@ -7,9 +7,7 @@ import sys
 import pytest
 from support.synthetic_runs import plan_runs, write_results
 
-from imitbench.cli.completion import EXECUTORS
 from imitbench.cli.main import main
-from imitbench.executors import registry
 
 PROGRAM = "import sys; sys.argv[0] = 'imitbench'; from imitbench.cli.main import main; main()"
 
@@ -50,10 +48,6 @@ def complete(monkeypatch, capsys):
 )
 def test_names_are_offered(complete, line, offered):
     assert complete(line) == offered
-
-
-def test_every_executor_is_offered():
-    assert set(EXECUTORS) == set(registry._NAMES)
 
 
 def test_runs_are_offered_by_their_ids(complete, tmp_path, monkeypatch):
