@@ -113,6 +113,7 @@ class _Wish:
 
 def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
     """Evaluates, and records where that is asked for."""
+    from imitbench.cards.plugin import find_suite
     from imitbench.errors import InputError
     from imitbench.experts import catalog, evaluation, measurement
     from imitbench.experts.locate import find_references
@@ -120,6 +121,8 @@ def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
     from imitbench.policies.expert import load_expert
     from imitbench.policies.expert_folder import open_expert_folder
 
+    if wish.suite is not None:
+        find_suite(wish.suite)  # whose source may be run from here on
     own = subject.environment
     spec = own
     if wish.env is not None:

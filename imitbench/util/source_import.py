@@ -79,7 +79,7 @@ def place_of_source(digest: str, what: str) -> SourcePlace:
     if place is None:
         raise InputError(
             f"{what}: its source ({digest[:12]}) lies outside this package, and was not named on "
-            "the command line"
+            "the command line; name its folder, by --suite or --algo"
         )
     found = place.digest
     if found != digest:
