@@ -120,13 +120,15 @@ def open_set(name: str, *, trust: bool, download: bool = False) -> TrajectorySou
 @contextmanager
 def environment_of(env_id: str | None, suite: str | None) -> Iterator[gym.Env[Any, Any] | None]:
     """Makes the environment that a person named, of the named suite if any; or none."""
-    if env_id is None:
+    from imitbench.experts.catalog import find_environment_if_named
+
+    found = find_environment_if_named(env_id, suite)
+    if found is None:
         yield None
         return
     from imitbench.bench.environments import make_environment
-    from imitbench.experts.catalog import find_environment
 
-    environment = make_environment(find_environment(env_id, suite))
+    environment = make_environment(found)
     try:
         yield environment
     finally:

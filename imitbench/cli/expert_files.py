@@ -71,7 +71,7 @@ def convert(
     converted = convert_expert(
         located.path,
         target,
-        environment=catalog.find_environment(env, suite) if env else None,
+        environment=catalog.find_environment_if_named(env, suite),
         origin=located.origin,
         trust=trust,
     )

@@ -77,6 +77,17 @@ def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
     return EnvironmentSpec(id=env_id, module=module, horizon="variable")
 
 
+def find_environment_if_named(env_id: str | None, suite: str | None) -> EnvironmentSpec | None:
+    """As `find_environment`, for where the environment may be left out.
+
+    Raises:
+        InputError: As `find_listed`; or a suite is named and no environment.
+    """
+    if env_id is None and suite is not None:
+        raise InputError(f"--suite {suite}: says where --env is found; name that, too")
+    return None if env_id is None else find_environment(env_id, suite)
+
+
 def find_expert(name: str) -> Path:
     """An expert, given as a folder or as the name of a bundled one.
 

@@ -66,6 +66,12 @@ def test_its_source_is_run_only_where_it_is_named(suite, tmp_path):
     assert call_imitbench(*words, "--suite", suite, cwd=tmp_path).code == 0
 
 
+@pytest.mark.parametrize("words", [("experts", "convert"), ("demos", "convert")])
+def test_a_suite_alone_names_no_environment(words, tmp_path):
+    with pytest.raises(InputError, match="--suite seals: says where --env is found"):
+        call(*words, "ppo-seals-Hopper-v1", tmp_path / "out", "--suite", "seals")
+
+
 def test_an_environment_that_the_suite_lacks_is_told():
     for words in (
         ("eval", "ppo-seals-CartPole-v0"),
