@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from imitbench.bench.single import RECORD_FILE
 from imitbench.bench.spec import environment_spec, reference_scores
 from imitbench.errors import InputError
-from imitbench.experts.catalog import find_demos, find_expert, suites_of
+from imitbench.experts.catalog import Listed, find_demos, find_expert, suites_of
 from imitbench.hub.pull import pull
 from imitbench.store.records import EnvironmentSpec, ReferenceScores
 from imitbench.store.run_dir import RunDirectory
@@ -153,7 +153,7 @@ def _bundled(repo: str) -> Subject | None:
     for suite in suites_of(None):
         for env_id, card in suite.environments.items():
             if card.expert.repo == repo:
-                folder = suite.origin.folder / "experts" / repo
+                folder = Listed(suite, card).expert
                 return Subject(repo, folder, environment_spec(env_id, card).evaluated)
     return None
 

@@ -13,6 +13,7 @@ import numpy as np
 from imitbench.bench.devices import choose_device
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single import Training
+from imitbench.bench.spec import environment_spec
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm
 from imitbench.data.demonstrations import read_demonstrations
@@ -121,7 +122,7 @@ def prepare(wish: Wish, tell: Tell) -> Training:
 
 def _environment(wish: Wish, card: AlgorithmCard, listed: Listed | None) -> EnvironmentSpec:
     module, _, env_id = wish.env.rpartition(":")
-    spec = find_environment(env_id, wish.suite)
+    spec = find_environment(env_id) if listed is None else environment_spec(env_id, listed.card)
     if listed is None:
         # Learners that look at the reward alone, or at actions alone, lose nothing by it.
         harmless = not (card.needs.demos or card.needs.fixed_horizon) or card.name == "bc"
