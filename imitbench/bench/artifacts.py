@@ -12,9 +12,10 @@ import numpy as np
 
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
-from imitbench.hub.content import content_digest, content_files
 from imitbench.policies.hub_policy import find_policy
+from imitbench.store.content import content_files
 from imitbench.store.records import ArtifactSpec, DemoSpec, RunSpec
+from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ def load_demos(place: Place, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
 
 
 def _digest(place: Place) -> str:
-    return content_digest(place.folder, place.files())
+    return digest_files(place.folder, place.files())
 
 
 def _check_digest(place: Place, expected: str) -> None:

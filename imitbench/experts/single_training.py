@@ -23,7 +23,6 @@ from imitbench.experts.catalog import Listed, find_environment, find_listed
 from imitbench.experts.demonstrations import sample_demonstrations
 from imitbench.experts.evaluation import surroundings_of
 from imitbench.experts.locate import Located, locate_demos, locate_expert
-from imitbench.hub.content import content_digest
 from imitbench.policies.expert import load_expert
 from imitbench.store.records import Budget, EnvironmentSpec
 from imitbench.util.files import digest_files
@@ -188,7 +187,7 @@ def _digest(path: Path) -> str:
     """Hash of a file, or of all files of a folder."""
     if path.is_file():
         return digest_files(path.parent, [path])
-    return content_digest(path, sorted(each for each in path.rglob("*") if each.is_file()))
+    return digest_files(path, sorted(each for each in path.rglob("*") if each.is_file()))
 
 
 def _reward(folder: Path, around: Surroundings, device: str) -> RewardFn:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.hub.content import content_bytes, content_digest, content_files, wanted_files
+from imitbench.hub.content import wanted_files
 from imitbench.hub.lock_file import HubLock, LockedItem
+from imitbench.store.content import content_bytes, content_files
 from imitbench.util import hub_client
+from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.hub_errors import Tell
 
@@ -91,7 +93,7 @@ def pull(
         repo=repo,
         revision=fetched.commit,
         folder=fetched.folder,
-        digest=content_digest(fetched.folder, files),
+        digest=digest_files(fetched.folder, files),
         size=content_bytes(files),
     )
     if locked is not None and locked.revision == pulled.revision:

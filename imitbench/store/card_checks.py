@@ -7,12 +7,20 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
-from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
+from imitbench.cards.catalog import (
+    algorithm_names,
+    load_algorithm,
+    load_suite,
+    suite_directory,
+    suite_names,
+)
 from imitbench.cards.fit import mismatch
 from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, SuiteCard
 from imitbench.cards.tuned import load_tuned
+from imitbench.store.content import content_files
 from imitbench.store.findings import Check, Findings
 from imitbench.store.records import (
+    ArtifactSpec,
     EnvironmentSpec,
     Protocol,
     ReferenceScores,
@@ -20,6 +28,8 @@ from imitbench.store.records import (
     variant_label,
 )
 from imitbench.store.submission import LocatedRun
+from imitbench.util.files import digest_files
+from imitbench.util.hub_client import RepoKind
 from imitbench.util.text_line import one_line
 
 _RERUN = "run it again with `imitbench run`"
@@ -71,6 +81,7 @@ def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
         _check_suite(spec, each.where, findings)
         _check_budget(spec, each.where, findings)
         _check_algorithm(spec, each.where, findings)
+        _check_content(each, findings)
     _check_references(runs, findings)
 
 
@@ -181,6 +192,38 @@ def _not_bundled(spec: RunSpec, card: EnvironmentCard) -> list[str]:
         repo = one_line(spec.expert.repo, 60)
         wrong.append(f"expert {repo}; the suite comes with {card.expert.repo}")
     return wrong
+
+
+@cache
+def _bundled_digest(suite: str, kind: RepoKind, repo: str) -> str:
+    folder = suite_directory(suite) / ("demos" if kind == "dataset" else "experts") / repo
+    return digest_files(folder, content_files(kind, folder, repo))
+
+
+def _check_content(each: LocatedRun, findings: Findings) -> None:
+    """What a run learnt from, where it is said to come with the suite: is it that, file by file?"""
+    spec, card = each.run.spec, environment_of(each.run.spec)
+    outcome = each.run.result or each.run.failure
+    assert outcome is not None
+    if card is None or spec.source != "bundled":
+        return
+    suite = _suite(spec.suite)
+    pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, str], ...] = (
+        ("dataset", "demonstrations", spec.demos, card.demos.repo),
+        ("model", "expert", spec.expert, card.expert.repo),
+    )
+    for kind, name, found, repo in pinned:
+        if found is None or found.repo != repo:  # another name is told already
+            continue
+        due = _bundled_digest(suite.name, kind, repo)
+        if found.digest == due:
+            continue
+        what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
+        # A later version of a suite may come with other ones: results of the earlier stay valid.
+        if outcome.references.version.partition("+")[0] == suite.version:
+            findings.fail("algorithm", each.where, what, _RERUN)
+        else:
+            findings.tell("algorithm", f"{spec.suite}, {spec.environment.id}", what)
 
 
 def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:

@@ -213,6 +213,10 @@ EDITS = {
         set_spec(BC, demos={"source": "bundled", "repo": "best", "digest": "0" * 64,
                             "available": 50, "count": 50}),
         {"algorithm"}, "50 demonstrations of best; the suite comes with 50 of sac-Pendulum-v1"),
+    "demonstrations of the same name": (
+        set_spec(BC, demos={"source": "bundled", "repo": "sac-Pendulum-v1", "digest": "0" * 64,
+                            "available": 50, "count": 50}),
+        {"algorithm"}, "demonstrations sac-Pendulum-v1: its digest is 000000000000, this"),
     "a better draw of demonstrations": (
         set_spec(BC, demos={"source": "bundled", "repo": "sac-Pendulum-v1", "digest": "0" * 64,
                             "available": 50, "count": 10, "subsample_seed": 5}),
@@ -291,6 +295,38 @@ def test_the_digest_covers_all_that_is_there(submission):
     after = validate(submission).submission.manifest
     assert before.digest == before.own_digest
     assert after.digest == after.own_digest != before.digest
+
+
+def foreign(submission, number, part):
+    """Says of what a run learnt from that it had other content, under the same name."""
+    document = json.loads((submission / RUNS).read_text().splitlines()[number])["spec"][part]
+    set_spec(number, **{part: document | {"digest": "0" * 64}})(submission)
+
+
+def test_an_expert_of_the_same_name_is_caught(tmp_path):
+    write_submitted_runs(tmp_path / "runs", algorithms=["expert"], failing=())
+    folder = publish(tmp_path / "runs", tmp_path / "submission")
+    foreign(folder, 0, "expert")
+    [problem] = validate(folder).problems
+    assert problem.check == "algorithm"
+    assert "expert sac-Pendulum-v1: its digest is 000000000000, this package's" in problem.what
+
+
+def test_demonstrations_of_an_earlier_suite_are_told_and_no_fault(submission):
+    foreign(submission, BC, "demos")
+    lines = [json.loads(line) for line in (submission / RUNS).read_text().splitlines()]
+    for number in range(len(lines)):
+        edit_line(submission, RUNS, number,
+                  lambda line: line["result"]["references"].update(version="0"))  # fmt: skip
+    edit_line(submission, FAILURES, 0,
+              lambda line: line["failure"]["references"].update(version="0"))  # fmt: skip
+    validation = validate(submission)
+    assert validation.valid, validation.problems
+    [told] = [each.what for each in validation.told if each.check == "algorithm"]
+    digest = lines[BC + 1]["spec"]["demos"]["digest"]
+    assert told == (
+        f"demonstrations sac-Pendulum-v1: its digest is {'0' * 12}, this package's {digest[:12]}"
+    )
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"format": "other"}', "\xff"])

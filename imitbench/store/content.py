@@ -1,0 +1,59 @@
+"""The files that an expert or demonstrations are read from, of which a digest pins them.
+
+Bundled folders have the very layout of hub repositories, so that all of this holds for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from imitbench.errors import InputError
+from imitbench.policies.expert_folder import open_expert_folder
+from imitbench.policies.hub_policy import archive_name, find_policy
+from imitbench.util.hub_client import RepoKind
+
+SETTINGS_FILE = "config.yml"
+"""Tells of wrappers that a policy of another tool needs."""
+
+
+def content_files(kind: RepoKind, folder: Path, repo: str) -> list[Path]:
+    """The files that an expert or demonstrations are read from.
+
+    Args:
+        kind: `model` for an expert, `dataset` for demonstrations.
+        folder: Folder with the files of the repository.
+        repo: Name of the repository.
+
+    Raises:
+        InputError: A file is missing.
+    """
+    return _demo_files(folder) if kind == "dataset" else _expert_files(folder, repo)
+
+
+def content_bytes(files: Sequence[Path]) -> int:
+    """Size of the files together."""
+    return sum(path.stat().st_size for path in files)
+
+
+def _expert_files(folder: Path, repo: str) -> list[Path]:
+    policy = find_policy(folder, repo)
+    if policy is None:
+        raise InputError(f"{folder}: no policy there, neither policy.json nor {archive_name(repo)}")
+    if policy.is_dir():  # complete in itself
+        files = [policy / name for name in ("policy.json", "policy.safetensors")]
+    else:
+        statistics, settings = open_expert_folder(policy).statistics, folder / SETTINGS_FILE
+        files = [policy, *([statistics] if statistics else [])]
+        files += [settings] if settings.is_file() else []
+    for path in files:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+    return files
+
+
+def _demo_files(folder: Path) -> list[Path]:
+    files = sorted((folder / "data").glob("*.parquet"))
+    if not files:
+        raise InputError(f"{folder / 'data'}: no parquet file there")
+    return files
