@@ -26,10 +26,15 @@ Kind = Literal["run", "reference", "missing"]
 
 
 def role_of(algorithm: str) -> Role:
-    """Role of an algorithm, be it a variant of it."""
+    """Role of an algorithm, be it a variant of it, or one submitter's of several."""
     if algorithm in ANCHORS:
         return "anchor"
-    return "control" if algorithm.partition("[")[0] in CONTROLS else "method"
+    return "control" if plain_name(algorithm) in CONTROLS else "method"
+
+
+def plain_name(algorithm: str) -> str:
+    """`name` out of `name[variant]`, and of a leaderboard's `name (submitter)`."""
+    return algorithm.partition("[")[0].partition(" (")[0]
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from imitbench.report.model import (
     Method,
     Report,
     Section,
+    plain_name,
     role_of,
 )
 from imitbench.report.notes import section_notes
@@ -359,7 +360,7 @@ def _place(algorithm: str) -> int:
     if role == "method":
         return 0
     if role == "control":
-        return 1 + CONTROLS.index(algorithm.partition("[")[0])
+        return 1 + CONTROLS.index(plain_name(algorithm))
     return 1 + len(CONTROLS) + ANCHORS.index(algorithm)
 
 

@@ -45,7 +45,8 @@ def test_names_follow_the_roles_on_the_cards():
     assert {name for name, role in roles.items() if role == "control"} == set(CONTROLS)
     assert all(role_of(name) == role for name, role in roles.items())
     assert role_of("constant_plus[gamma=0.9]") == "control"
-    assert role_of("mine:constant_plus") == "method"
+    assert role_of("constant_plus (someone [else])") == "control"
+    assert role_of("mine:constant_plus") == role_of("mine (constant_plus)") == "method"
 
 
 def test_they_follow_the_methods_however_they_score(controlled):

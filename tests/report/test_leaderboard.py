@@ -341,6 +341,24 @@ def test_an_algorithm_that_only_has_an_anchors_name_is_no_anchor(tmp_path):
     assert anchor.kind == "reference"
 
 
+def test_controls_of_two_submitters_are_ranked_no_more_than_those_of_one(tmp_path):
+    for seeds, (name, budget) in enumerate(
+        (("one", "quick"), ("two", "default"), ("three", "default")), start=1
+    ):
+        write_submitted_runs(
+            tmp_path / name, ["bc", "zero_reward"], seeds=seeds, failing=(), budget=budget
+        )
+        publish(tmp_path / name, tmp_path / "results" / name)
+    board = build(tmp_path / "results", tmp_path / "site")
+    shown = [[(row.name, row.rank, row.result.role) for row in part.rows
+              if row.name not in ("random", "expert")] for part in board.sections]  # fmt: skip
+    control = ("zero_reward", None, "control")
+    assert shown == [
+        [("bc", 1, "method"), control],
+        [("bc", 1, "method"), ("bc", 2, "method"), control, control],
+    ]
+
+
 def test_an_earlier_site_is_replaced_and_nothing_else(tmp_path, runs):
     site = tmp_path / "site"
     site.mkdir()

@@ -9,7 +9,7 @@ from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.store.run_scores import recompute
 from support.results import PROVENANCE
 
-LEVELS = {"bc": 0.8, "gail": 0.5, "random": 0.0, "expert": 1.0}
+LEVELS = {"bc": 0.8, "gail": 0.5, "zero_reward": 0.1, "random": 0.0, "expert": 1.0}
 """Typical score by algorithm."""
 
 
