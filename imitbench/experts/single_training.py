@@ -187,7 +187,7 @@ def _digest(path: Path) -> str:
     """Hash of a file, or of all files of a folder."""
     if path.is_file():
         return digest_files(path.parent, [path])
-    return digest_files(path, sorted(each for each in path.rglob("*") if each.is_file()))
+    return digest_files(path, (each for each in path.rglob("*") if each.is_file()))
 
 
 def _reward(folder: Path, around: Surroundings, device: str) -> RewardFn:

@@ -207,7 +207,6 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
     assert outcome is not None
     if card is None or spec.source != "bundled":
         return
-    suite = _suite(spec.suite)
     pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, str], ...] = (
         ("dataset", "demonstrations", spec.demos, card.demos.repo),
         ("model", "expert", spec.expert, card.expert.repo),
@@ -215,12 +214,12 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
     for kind, name, found, repo in pinned:
         if found is None or found.repo != repo:  # another name is told already
             continue
-        due = _bundled_digest(suite.name, kind, repo)
+        due = _bundled_digest(spec.suite, kind, repo)
         if found.digest == due:
             continue
         what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
         # A later version of a suite may come with other ones: results of the earlier stay valid.
-        if outcome.references.version.partition("+")[0] == suite.version:
+        if outcome.references.version.partition("+")[0] == _suite(spec.suite).version:
             findings.fail("algorithm", each.where, what, _RERUN)
         else:
             findings.tell("algorithm", f"{spec.suite}, {spec.environment.id}", what)

@@ -1,4 +1,4 @@
-"""The files that an expert or demonstrations are read from, of which a digest pins them.
+"""The files that an expert or demonstrations are read from, and that their digest is over.
 
 Bundled folders have the very layout of hub repositories, so that all of this holds for both.
 """
