@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from stable_baselines3.common.vec_env import VecEnv
-from torch.nn import functional
 from tqdm import tqdm
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.discriminator import (
+    compute_train_stats,
+    log_action_probability,
+    update,
+)
+from imitbench.algorithms.adversarial.expert_batches import (
     FIELDS,
+    Array,
     ExpertBatches,
     as_fields,
-    compute_train_stats,
-    given_batches,
-    log_action_probability,
+    endless_batches,
 )
-from imitbench.algorithms.adversarial.generator import make_generator
-from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
+from imitbench.algorithms.adversarial.generator import (
+    experience_buffer,
+    make_generator,
+    timesteps_of_a_round,
+)
+from imitbench.algorithms.adversarial.summaries import Summaries
+from imitbench.algorithms.demonstration_fit import check_action_space
 from imitbench.data import types
-from imitbench.data.buffer import Buffer
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.rl.continued import check_algorithm
 from imitbench.util.fused_adam import with_fused
@@ -40,12 +42,7 @@ from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import training
 from imitbench.util.util import AnyPath, safe_to_tensor
 
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
 __all__ = ["AdversarialTrainer", "compute_train_stats"]
-
-_SUMMARY_INTERVAL = 20
 
 
 class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
@@ -132,7 +129,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._rng = (
             rng if rng is not None else np.random.default_rng(int(th.randint(2**63 - 1, ())))
         )
-        self._expert: Iterator[dict[str, npt.NDArray[Any]]] | None = None
+        self._expert: Iterator[dict[str, Array]] | None = None
         self._global_step = 0
         self._disc_step = 0
         self._reward_net = reward_net.to(gen_algo.device)
@@ -148,11 +145,14 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._disc_opt = disc_opt_cls(
             self._reward_net.parameters(), **with_fused(disc_opt_cls, disc_opt_kwargs or {})
         )
-        self.gen_train_timesteps = gen_train_timesteps or _timesteps_of_a_round(gen_algo)
+        self.gen_train_timesteps = gen_train_timesteps or timesteps_of_a_round(gen_algo)
         capacity = gen_replay_buffer_capacity or self.gen_train_timesteps
-        self._gen_replay_buffer = _replay_buffer(capacity, venv)
-        self._init_graph = init_tensorboard_graph
-        self._summary_writer = _summary_writer(log_dir) if init_tensorboard else None
+        self._gen_replay_buffer = experience_buffer(capacity, venv)
+        self._summaries = (
+            Summaries(log_dir, self._reward_net if init_tensorboard_graph else None)
+            if init_tensorboard
+            else None
+        )
 
     @property
     def policy(self) -> BasePolicy:
@@ -220,15 +220,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: They are empty, not finite, fewer than a batch, of other shapes, or
                 without next observations.
         """
-        given = base.as_transitions(demonstrations)
-        if not isinstance(given, types.TransitionsMinimal):
-            self._expert = given_batches(given, self.demo_batch_size)
-            return
-        if not isinstance(given, types.Transitions):
-            raise ValueError("demonstrations: transitions need next_obs and dones")
-        for obs in (given.obs, given.next_obs):
-            check_fit(obs, given.acts, self.venv.observation_space, self.venv.action_space)
-        self._expert = ExpertBatches(given, self.demo_batch_size, self._rng)
+        self._expert = endless_batches(demonstrations, self.demo_batch_size, self.venv, self._rng)
 
     def train(self, total_timesteps: int, callback: Callable[[int], None] | None = None) -> None:
         """Trains generator and discriminator in turns.
@@ -297,36 +289,23 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             RuntimeError: The generator has done nothing yet.
         """
         expert, generated = self._samples(expert_samples, gen_samples)
-        size, part_size = self.demo_batch_size, self.demo_minibatch_size
-        logits, loss_sum = [], th.zeros((), device=self._reward_net.device)
         with self.logger.accumulate_means("disc"), training(self.reward_train):
-            self._disc_opt.zero_grad()
-            labels = _labels(part_size, self._reward_net.device)
-            for start in range(0, size, part_size):
-                part = slice(start, start + part_size)
-                output = self._logits_of(
-                    {name: np.concatenate([expert[name][part], generated[name][part]])
-                     for name in FIELDS}
-                )  # fmt: skip
-                loss = functional.binary_cross_entropy_with_logits(output, labels)
-                loss = loss * (part_size / size)
-                loss.backward()  # type: ignore[no-untyped-call]
-                logits.append(output.detach())
-                loss_sum += loss.detach()
-            self._disc_opt.step()
+            logits, labels, loss = update(
+                self._disc_opt, self._logits_of, expert, generated, self.demo_minibatch_size
+            )
             self._disc_step += 1
-            all_logits, all_labels = th.cat(logits), labels.repeat(len(logits))
-            stats = compute_train_stats(all_logits, all_labels, loss_sum)
+            stats = compute_train_stats(logits, labels, loss)
             self.logger.record("global_step", self._global_step)
             for name, value in stats.items():
                 self.logger.record(name, value)
             self.logger.dump(self._disc_step)
-        self._write_summaries(all_logits)
+        if self._summaries is not None:
+            self._summaries.write(self._disc_step, logits, expert)
         return stats
 
     def _samples(
         self, expert_samples: Mapping[str, Any] | None, gen_samples: Mapping[str, Any] | None
-    ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
         size = self.demo_batch_size
         if expert_samples is not None:
             expert = as_fields(expert_samples, "expert_samples", size)
@@ -340,7 +319,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             raise RuntimeError("the generator has done nothing yet: call train_gen() first")
         return expert, self._gen_replay_buffer.sample(size, self._rng)
 
-    def _logits_of(self, batch: Mapping[str, npt.NDArray[Any]]) -> th.Tensor:
+    def _logits_of(self, batch: Mapping[str, Array]) -> th.Tensor:
         log_probability = None
         if self._needs_action_probability:
             device = self.policy.device
@@ -348,19 +327,6 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             log_probability = log_action_probability(self.policy, obs, acts)
         inputs = self.reward_train.preprocess(*(batch[name] for name in FIELDS))
         return self.logits_expert_is_high(*inputs, log_probability)
-
-    def _write_summaries(self, logits: th.Tensor) -> None:
-        writer = self._summary_writer
-        if writer is None:
-            return
-        if self._init_graph:
-            some = self._gen_replay_buffer.sample(1, np.random.default_rng(0))
-            inputs = self._reward_net.preprocess(*(some[name] for name in FIELDS))
-            writer.add_graph(self._reward_net, inputs)
-            self._init_graph = False
-        if self._disc_step % _SUMMARY_INTERVAL == 0:
-            writer.add_histogram("disc_logits", logits, self._disc_step)
-            writer.flush()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on, at the end of a round.
@@ -398,37 +364,3 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._rng.bit_generator.state = state["rng"]
         self._global_step, self._disc_step = state["steps"]
         self._horizon = state["horizon"]
-
-
-def _timesteps_of_a_round(algorithm: BaseAlgorithm) -> int:
-    if isinstance(algorithm, OnPolicyAlgorithm):
-        return algorithm.n_envs * algorithm.n_steps
-    # Off-policy algorithms collect no fewer, so that less would overrun the budget.
-    frequency = getattr(algorithm, "train_freq", None)
-    if isinstance(frequency, TrainFreq) and frequency.unit == TrainFrequencyUnit.STEP:
-        return algorithm.n_envs * frequency.frequency
-    return algorithm.n_envs
-
-
-def _replay_buffer(capacity: int, venv: VecEnv) -> Buffer:
-    observations, actions = venv.observation_space, venv.action_space
-    obs_shape, act_shape = observations.shape or (), actions.shape or ()
-    obs_dtype, act_dtype = np.dtype(observations.dtype), np.dtype(actions.dtype)
-    return Buffer(
-        capacity,
-        {"obs": obs_shape, "acts": act_shape, "next_obs": obs_shape, "dones": ()},
-        {"obs": obs_dtype, "acts": act_dtype, "next_obs": obs_dtype, "dones": np.bool_},
-    )
-
-
-def _labels(size: int, device: th.device | str) -> th.Tensor:
-    """1 for the expert's half of a batch, 0 for the generator's."""
-    return th.cat([th.ones(size, device=device), th.zeros(size, device=device)])
-
-
-def _summary_writer(log_dir: AnyPath) -> SummaryWriter:
-    from torch.utils.tensorboard import SummaryWriter
-
-    folder = Path(os.fsdecode(log_dir)) / "summary"
-    folder.mkdir(parents=True, exist_ok=True)
-    return SummaryWriter(str(folder))

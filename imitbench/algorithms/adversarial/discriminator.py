@@ -1,114 +1,59 @@
-"""What the discriminator is trained on, and how well it does."""
+"""The discriminator: a step of its training, and how well it does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.sac.policies import SACPolicy
 from torch.nn import functional
 
-from imitbench.algorithms import base
-from imitbench.data import types
+from imitbench.algorithms.adversarial.expert_batches import FIELDS, Array
 from imitbench.util.networks import evaluating
-from imitbench.util.util import safe_to_numpy
-
-Array = npt.NDArray[Any]
-FIELDS = ("obs", "acts", "next_obs", "dones")
 
 
-class ExpertBatches:
-    """Batches of expert transitions without end: passes in a new random order each.
-
-    Args:
-        transitions: The data.
-        batch_size: Transitions in each batch; the rest of a pass is left out.
-        rng: Source of the orders.
-
-    Raises:
-        ValueError: There is less data than one batch.
-    """
-
-    def __init__(
-        self, transitions: types.Transitions, batch_size: int, rng: np.random.Generator
-    ) -> None:
-        base.check_enough(transitions, batch_size)
-        self._data = {name: getattr(transitions, name) for name in FIELDS}
-        self._batch_size = batch_size
-        self._rng = rng
-        self._order: Array = np.empty(0, dtype=np.int64)
-
-    def __iter__(self) -> Iterator[dict[str, Array]]:
-        return self
-
-    def __next__(self) -> dict[str, Array]:
-        """The next batch: `obs`, `acts`, `next_obs` and `dones`."""
-        if len(self._order) < self._batch_size:
-            self._order = self._rng.permutation(len(self._data["acts"]))
-        index, self._order = np.split(self._order, [self._batch_size])
-        return {name: array[index] for name, array in self._data.items()}
-
-    def state_dict(self) -> dict[str, Any]:
-        """What is left of the current pass."""
-        return {"size": len(self._data["acts"]), "order": self._order.copy()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave.
-
-        Raises:
-            ValueError: It belongs to another amount of data.
-        """
-        size = len(self._data["acts"])
-        if state["size"] != size:
-            raise ValueError(f"state is of {state['size']} transitions, but there are {size}")
-        self._order = np.array(state["order"])
-
-
-def given_batches(
-    batches: Iterable[types.TransitionMapping], batch_size: int
-) -> Iterator[dict[str, Array]]:
-    """Batches that the user made, again and again.
-
-    Raises:
-        ValueError: A batch has another size or lacks a field, or there are none left.
-    """
-    checked = base.make_data_loader(batches, batch_size)
-    while True:
-        empty = True
-        for batch in checked:
-            empty = False
-            yield as_fields(batch, "demonstrations", batch_size)
-        if empty:
-            raise ValueError(
-                "demonstrations: a pass has no batches (an iterator gives a single pass)"
-            )
-
-
-def as_fields(samples: Mapping[str, Any], name: str, size: int) -> dict[str, Array]:
-    """The four fields of a batch as arrays.
+def update(
+    optimizer: th.optim.Optimizer,
+    logits_of: Callable[[Mapping[str, Array]], th.Tensor],
+    expert: Mapping[str, Array],
+    generated: Mapping[str, Array],
+    part_size: int,
+) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+    """Takes one step towards telling expert from generator.
 
     Args:
-        samples: Arrays or tensors under at least `obs`, `acts`, `next_obs` and `dones`.
-        name: What the caller calls them.
-        size: How many samples there must be.
+        optimizer: Optimizer of the network.
+        logits_of: The network's logits of a batch with `FIELDS`, shape (batch,); high where it
+            takes a transition for the expert's.
+        expert: The expert's samples under `FIELDS`.
+        generated: As many of the generator.
+        part_size: Samples of each kind in one pass through the network, a divisor of their
+            number; gradients are accumulated over all.
 
-    Raises:
-        ValueError: A field is missing or has another length.
+    Returns:
+        All logits, shape (2 * samples,); their labels, 1 for the expert and 0 for the generator;
+        and the mean cross-entropy, a single number.
     """
-    for field in FIELDS:
-        if field not in samples:
-            raise ValueError(f"{name} has no '{field}'; it needs {', '.join(FIELDS)}")
-        if len(samples[field]) != size:
-            raise ValueError(
-                f"{name} has {len(samples[field])} entries in '{field}', not demo_batch_size {size}"
-            )
-    # Dictionary observations were refused when the algorithm was built.
-    return {field: np.asarray(safe_to_numpy(samples[field])) for field in FIELDS}
+    size = len(expert["acts"])
+    all_logits, all_labels, losses = [], [], []
+    optimizer.zero_grad()
+    for start in range(0, size, part_size):
+        part = slice(start, start + part_size)
+        logits = logits_of(
+            {name: np.concatenate([expert[name][part], generated[name][part]]) for name in FIELDS}
+        )
+        labels = th.cat([logits.new_ones(part_size), logits.new_zeros(part_size)])
+        loss = functional.binary_cross_entropy_with_logits(logits, labels) * (part_size / size)
+        loss.backward()  # type: ignore[no-untyped-call]
+        all_logits.append(logits.detach())
+        all_labels.append(labels)
+        losses.append(loss.detach())
+    optimizer.step()
+    return th.cat(all_logits), th.cat(all_labels), th.stack(losses).sum()
 
 
 def log_action_probability(policy: BasePolicy, obs: th.Tensor, acts: th.Tensor) -> th.Tensor | None:

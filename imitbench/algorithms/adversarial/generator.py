@@ -16,8 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from stable_baselines3.common.vec_env import VecEnv
 
+from imitbench.data.buffer import Buffer
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.rollout import flatten_trajectories_with_rew
 from imitbench.data.wrappers import BufferingWrapper
@@ -42,6 +45,18 @@ class Experience:
 
     transitions: dict[str, Array]
     episode_lengths: list[int]
+
+
+def experience_buffer(capacity: int, venv: VecEnv) -> Buffer:
+    """A ring buffer for the transitions of that many steps."""
+    observations, actions = venv.observation_space, venv.action_space
+    obs_shape, act_shape = observations.shape or (), actions.shape or ()
+    obs_dtype, act_dtype = np.dtype(observations.dtype), np.dtype(actions.dtype)
+    return Buffer(
+        capacity,
+        {"obs": obs_shape, "acts": act_shape, "next_obs": obs_shape, "dones": ()},
+        {"obs": obs_dtype, "acts": act_dtype, "next_obs": obs_dtype, "dones": np.bool_},
+    )
 
 
 class Generator(ABC):
@@ -218,3 +233,14 @@ def make_generator(
     if isinstance(algorithm, PPO) and algorithm.lean:
         return RewardPerRollout(algorithm, venv, reward_fn)
     return RewardPerStep(algorithm, venv, reward_fn)
+
+
+def timesteps_of_a_round(algorithm: BaseAlgorithm) -> int:
+    """Environment steps of one round: a rollout, or what lies between two updates."""
+    if isinstance(algorithm, OnPolicyAlgorithm):
+        return algorithm.n_envs * algorithm.n_steps
+    # Off-policy algorithms collect no fewer, so that less would overrun the budget.
+    frequency = getattr(algorithm, "train_freq", None)
+    if isinstance(frequency, TrainFreq) and frequency.unit == TrainFrequencyUnit.STEP:
+        return algorithm.n_envs * frequency.frequency
+    return algorithm.n_envs

@@ -7,11 +7,8 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, PPO, SAC
 
 from imitbench.algorithms.adversarial.common import compute_train_stats
-from imitbench.algorithms.adversarial.discriminator import (
-    ExpertBatches,
-    given_batches,
-    log_action_probability,
-)
+from imitbench.algorithms.adversarial.discriminator import log_action_probability
+from imitbench.algorithms.adversarial.expert_batches import ExpertBatches, given_batches
 from imitbench.policies.base import NormalizeFeaturesExtractor
 
 from .conftest import make_venv, random_transitions
