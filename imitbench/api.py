@@ -43,6 +43,7 @@ Table = Literal[
     "scores",
     "failures",
     "latest",
+    "latest_failures",
     "curves",
     "episodes",
     "measures",
@@ -179,8 +180,9 @@ def results(
     Args:
         out: Results folder.
         table: `scores`; `latest` for the newest run of every cell and seed only, which reports
-            show; `failures`; `curves` and `episodes`, which have several lines per run;
-            `measures`; `references`; or `external_scores` for imported results.
+            show; `failures`, and `latest_failures` likewise; `curves` and `episodes`, which have
+            several lines per run; `measures`; `references`; or `external_scores` for imported
+            results.
         suite: Only this suite.
         env: Only environments whose id matches this shell-style pattern.
         algo: Only algorithms whose name, with its variant, matches.

@@ -68,7 +68,8 @@ def export_results(
     """Write results as they are published, into a folder here: every run, and its episodes.
 
     It is what `imitbench results push` uploads, but for the card, and what `imitbench leaderboard
-    validate` checks. Names of machines and tracebacks are left out.
+    validate` checks. Names of machines and tracebacks are left out, and so are runs that newer ones
+    have superseded: those of a plug-in before its source was edited.
 
     Example: imitbench results export submission --out runs
     """
@@ -87,10 +88,12 @@ def export_results(
                 "folder": str(folder),
                 "runs": sum(run.result is not None for run in runs.runs),
                 "failures": sum(run.failure is not None for run in runs.runs),
+                "superseded": runs.superseded,
                 "unfinished": runs.unfinished,
                 "unreadable": runs.unreadable,
             }
         )
     elif not quiet:
-        left = f", {runs.unfinished} unfinished left out" if runs.unfinished else ""
+        counts = {"superseded by newer ones": runs.superseded, "unfinished": runs.unfinished}
+        left = "".join(f", {number} {why} left out" for why, number in counts.items() if number)
         note(f"{folder}: {count(len(runs.runs), 'run')}{left}")

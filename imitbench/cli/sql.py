@@ -20,7 +20,7 @@ def sql(
     """Ask the results database; nothing can be changed.
 
     Tables: runs, curves, measures, episodes, failures, external. Views: scores, latest,
-    external_scores, quarantine, "references".
+    latest_failures, external_scores, quarantine, "references".
 
     Example: imitbench sql "select algo, avg(score) from scores group by algo"
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
@@ -203,8 +204,6 @@ def _bundled_digest(suite: str, kind: RepoKind, repo: str) -> str:
 def _check_content(each: LocatedRun, findings: Findings) -> None:
     """What a run learnt from, where it is said to come with the suite: is it that, file by file?"""
     spec, card = each.run.spec, environment_of(each.run.spec)
-    outcome = each.run.result or each.run.failure
-    assert outcome is not None
     if card is None or spec.source != "bundled":
         return
     pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, str], ...] = (
@@ -219,7 +218,8 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
             continue
         what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
         # A later version of a suite may come with other ones: results of the earlier stay valid.
-        if outcome.references.version.partition("+")[0] == _suite(spec.suite).version:
+        base = _references_of(each).version.partition("+")[0]
+        if not _is_earlier(base, _suite(spec.suite).version):
             findings.fail("algorithm", each.where, what, _RERUN)
         else:
             findings.tell("algorithm", f"{spec.suite}, {spec.environment.id}", what)
@@ -228,14 +228,22 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
 def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
     """References by environment and version: the card's own, or told to be others."""
     seen: dict[tuple[str, str, str], ReferenceScores] = {}
+    learnt = {
+        version
+        for each in runs
+        if each.run.spec.source is not None
+        and _knows_its_expert(each.run.spec, version := _references_of(each).version, ())
+    }
     for each in runs:
-        outcome = each.run.result or each.run.failure
-        assert outcome is not None
-        found, spec = outcome.references, each.run.spec
+        found, spec = _references_of(each), each.run.spec
         env_id = spec.environment.id
         if not (math.isfinite(found.random) and found.random < found.expert < math.inf):
             what = f"random {found.random:g} and expert {found.expert:g} make no scale"
             findings.fail("references", each.where, what)
+            continue
+        if not _knows_its_expert(spec, found.version, learnt):
+            what = f"version {one_line(found.version, 60)}: no run here learnt from that source"
+            findings.fail("references", each.where, what, _RERUN)
             continue
         first = seen.setdefault((spec.suite, env_id, found.version), found)
         if first != found:
@@ -245,6 +253,31 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
             _check_reference(spec, found, each.where, findings)
 
 
+def _references_of(each: LocatedRun) -> ReferenceScores:
+    outcome = each.run.result or each.run.failure
+    assert outcome is not None
+    return outcome.references
+
+
+def _knows_its_expert(spec: RunSpec, version: str, learnt: Collection[str]) -> bool:
+    """Whether the expert that a version of references names is of the source of the run.
+
+    Args:
+        spec: The run.
+        version: Its references' version, as `imitbench.bench.spec.reference_scores` writes it.
+        learnt: Versions of runs that have a source, by which those without go.
+    """
+    _, foreign, expert = version.partition("+")
+    if not foreign or spec.source is None:
+        return not foreign or version in learnt
+    revision = expert.removeprefix(spec.source)
+    return (
+        spec.source != "bundled"
+        and expert.startswith(spec.source)
+        and (not revision or re.fullmatch(r":[0-9a-f]{8}", revision) is not None)
+    )
+
+
 def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings: Findings) -> None:
     suite, card = bundled_suite(spec.suite), environment_of(spec)
     if suite is None or card is None or card.references is None:
@@ -252,10 +285,15 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
     due = card.references
     base, plus, source = found.version.partition("+")
     place = f"{spec.suite}, {spec.environment.id}"
-    if base != suite.version:
+    if _is_earlier(base, suite.version):
         version = one_line(found.version, 60)
         told = f"references of version {version}; this package has {suite.version}"
         findings.tell("references", place, f"{told}, so scores do not compare")
+    elif base != suite.version:
+        version = one_line(found.version, 60)
+        what = f"references of version {version}, of which this package knows nothing; it has"
+        fix = "if that is a newer one, update imitbench"
+        findings.fail("references", where, f"{what} {suite.version}", fix)
     elif found.random != due.random.mean or (not plus and found.expert != due.expert.mean):
         findings.fail(
             "references",
@@ -270,3 +308,8 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
             f"score 1 is {found.expert:.6g}, of the expert of {one_line(source, 60)}; the suite's "
             f"own has {due.expert.mean:.6g}",
         )
+
+
+def _is_earlier(version: str, own: str) -> bool:
+    """Whether a suite had that version before its own; they count up from 1."""
+    return version in {str(number) for number in range(1, int(own))} if own.isdigit() else False

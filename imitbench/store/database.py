@@ -39,7 +39,7 @@ _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -64,7 +64,8 @@ CREATE TABLE failures (
     budget VARCHAR, n_demos BIGINT, all_demos BOOLEAN,
     source VARCHAR, uses_reward BOOLEAN,
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
-    reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE
+    reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
+    spec VARCHAR
 );
 CREATE TABLE external (
     run_id VARCHAR PRIMARY KEY, name VARCHAR, tool VARCHAR, path VARCHAR, place VARCHAR,
@@ -102,24 +103,33 @@ CREATE VIEW external_scores AS
            raw_return, score, score_deterministic, mean_length, episodes, env_steps, wall_s,
            finished_at, reference_version
     FROM external WHERE status = 'completed';
-CREATE VIEW latest AS
-    WITH sources AS (
-        SELECT run_id,
+CREATE VIEW newest AS
+    WITH attempts AS (
+        SELECT run_id, suite, env, algo, seed, budget, n_demos, source, spec,
+               finished_at AS ended_at
+        FROM runs
+        UNION ALL
+        SELECT run_id, suite, env, algo, seed, budget, n_demos, source, spec, failed_at
+        FROM failures
+    ), sources AS (
+        SELECT *,
                coalesce(json_extract_string(spec, '$.implementation_digest'), '') AS method,
                coalesce(json_extract_string(spec, '$.environment.module_digest'), '') AS world
-        FROM runs
+        FROM attempts
     )
-    SELECT scores.* FROM scores JOIN sources USING (run_id)
+    SELECT run_id FROM sources
     QUALIFY row_number() OVER (
         PARTITION BY suite, env, algo, seed, budget, n_demos, source, method, world
-        ORDER BY finished_at DESC, run_id
+        ORDER BY ended_at DESC, run_id
     ) = 1
     AND method = first_value(method) OVER (
-        PARTITION BY suite, algo ORDER BY finished_at DESC, run_id
+        PARTITION BY suite, algo ORDER BY ended_at DESC, run_id
     )
     AND world = first_value(world) OVER (
-        PARTITION BY suite, env ORDER BY finished_at DESC, run_id
+        PARTITION BY suite, env ORDER BY ended_at DESC, run_id
     );
+CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN newest USING (run_id);
+CREATE VIEW latest_failures AS SELECT failures.* FROM failures SEMI JOIN newest USING (run_id);
 """
 
 _RUN_ORDER = "suite, env, algo, seed, run_id"
@@ -320,7 +330,7 @@ def _holder(error: duckdb.Error) -> str:
 
 
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
-    """The newest completed run of every cell and seed.
+    """The newest run of every cell and seed, if it completed.
 
     Runs of a plug-in whose source was edited since are left out: what two states of it gave must
     not be averaged.
@@ -335,8 +345,8 @@ def read_measures(connection: DuckDBPyConnection) -> list[MeasureRow]:
 
 
 def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:
-    """Every run whose last attempt failed."""
-    return _read(connection, FailureRow, "failures", _RUN_ORDER)
+    """The newest run of every cell and seed, if it failed; see `read_scores`."""
+    return _read(connection, FailureRow, "latest_failures", _RUN_ORDER)
 
 
 def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.errors import InputError
+from imitbench.store.newest import newest
 from imitbench.store.records import (
     Provenance,
     Record,
@@ -110,12 +111,14 @@ class Runs:
     """Runs of a results folder.
 
     Attributes:
-        runs: By suite, environment, algorithm, seed and id.
+        runs: The newest of every cell and seed, by suite, environment, algorithm, seed and id.
+        superseded: Number of runs that newer ones have superseded, which are left out.
         unfinished: Number of runs without an outcome, which are left out.
         unreadable: A message for each directory that is left out because it is damaged.
     """
 
     runs: list[PublishedRun] = field(default_factory=list)
+    superseded: int = 0
     unfinished: int = 0
     unreadable: list[str] = field(default_factory=list)
 
@@ -162,7 +165,8 @@ def read_runs(out: Path, *, suite: str | None = None) -> Runs:
             found.append(read_run(directory))
         except InputError as error:
             unreadable.append(str(error))
-    return Runs(sorted(found, key=_order), unfinished, unreadable)
+    runs = sorted(newest(found), key=_order)
+    return Runs(runs, len(found) - len(runs), unfinished, unreadable)
 
 
 def write_results(

@@ -85,6 +85,8 @@ def find_results(folder: Path, *, external: bool = False) -> ResultsFound:
         own = read_runs(folder)
         sources = [ResultsSource("", tuple(own.runs))]
         notes += [f"left out: {message}" for message in own.unreadable]
+        if own.superseded:
+            notes.append(f"left out: {own.superseded} runs that newer ones have superseded")
         if own.unfinished:
             notes.append(f"left out: {own.unfinished} unfinished runs")
     else:

@@ -72,7 +72,11 @@ def read_rows(out: Path, path: str) -> RunRows:
             "not to this folder; delete the folder or restore the file"
         )
     run_id = home.name
-    identity = {"run_id": run_id, **identity_columns(spec)}
+    identity = {
+        "run_id": run_id,
+        **identity_columns(spec),
+        "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
+    }
     if not directory.is_done:
         failure = directory.read_failure()
         _check_run_id(directory, "error.json", run_id, failure.run_id)
@@ -90,7 +94,6 @@ def read_rows(out: Path, path: str) -> RunRows:
             exclude={"schema_version", "run_id", "references", "provenance", "measures"}
         ),
         **_reference_columns(result.references),
-        "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
         "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
     }
     return RunRows(

@@ -16,7 +16,7 @@ from imitbench.store.records import EnvironmentSpec
 
 TABLES = (
     "runs", "curves", "measures", "episodes", "failures", "quarantine", '"references"', "scores",
-    "latest", "external", "external_scores",
+    "latest", "latest_failures", "external", "external_scores",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 from support.published import change, edit_line, publish, sign
 from support.submissions import write_submitted_runs
 
+from imitbench.cards.catalog import load_suite
 from imitbench.errors import InputError
 from imitbench.store.findings import CHECKS, MEANINGS
 from imitbench.store.records import RunSpec
@@ -312,14 +313,20 @@ def test_an_expert_of_the_same_name_is_caught(tmp_path):
     assert "expert sac-Pendulum-v1: its digest is 000000000000, this package's" in problem.what
 
 
+@pytest.fixture
+def later_suite(monkeypatch):
+    """The package comes with a later version of the suite than submissions were made with."""
+
+    def load(name):
+        return load_suite(name).model_copy(update={"version": "2"})
+
+    monkeypatch.setattr("imitbench.store.card_checks._suite", load)
+
+
+@pytest.mark.usefixtures("later_suite")
 def test_demonstrations_of_an_earlier_suite_are_told_and_no_fault(submission):
     foreign(submission, BC, "demos")
     lines = [json.loads(line) for line in (submission / RUNS).read_text().splitlines()]
-    for number in range(len(lines)):
-        edit_line(submission, RUNS, number,
-                  lambda line: line["result"]["references"].update(version="0"))  # fmt: skip
-    edit_line(submission, FAILURES, 0,
-              lambda line: line["failure"]["references"].update(version="0"))  # fmt: skip
     validation = validate(submission)
     assert validation.valid, validation.problems
     [told] = [each.what for each in validation.told if each.check == "algorithm"]
@@ -327,6 +334,54 @@ def test_demonstrations_of_an_earlier_suite_are_told_and_no_fault(submission):
     assert told == (
         f"demonstrations sac-Pendulum-v1: its digest is {'0' * 12}, this package's {digest[:12]}"
     )
+    [told] = [each.what for each in validation.told if each.check == "references"]
+    assert told == "references of version 1; this package has 2, so scores do not compare"
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("0", "version 0, of which this package knows nothing; it has 1"),
+        ("2", "version 2, of which this package knows nothing"),
+        ("", "of which this package knows nothing"),
+        ("1+bundled", "no run here learnt from that source"),
+        ("1+hub:0123abcd", "no run here learnt from that source"),
+        ("0+path:mine", "no run here learnt from that source"),
+    ],
+)
+def test_nobody_chooses_the_scale_of_scores(submission, version, message):
+    """Neither by a version that there never was, nor by an expert of which no run learnt."""
+    references = {"random": -1199.6467, "expert": -1000.0, "version": version}
+    for number in range(len((submission / RUNS).read_text().splitlines())):
+        edit_line(submission, RUNS, number,
+                  lambda line: line["result"].update(references=references))  # fmt: skip
+    problems = validate(submission).of_check("references")
+    assert problems
+    assert all(message in each.what for each in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("source", "version", "valid"),
+    [
+        ("path:mine", "1+path:mine", True),
+        ("hub", "1+hub:0123abcd", True),
+        ("hub", "1+hub:0123abcde", False),
+        ("path:mine", "1+path:others", False),
+        ("path:mine", "1+path:mine+more", False),
+    ],
+)
+def test_an_expert_from_elsewhere_is_that_of_the_runs(tmp_path, source, version, valid):
+    """Those that learnt from nothing go by the others."""
+    write_submitted_runs(tmp_path / "runs", algorithms=["bc", "random"], failing=())
+    folder = publish(tmp_path / "runs", tmp_path / "submission")
+    lines = [json.loads(line) for line in (folder / RUNS).read_text().splitlines()]
+    for number, line in enumerate(lines):
+        demos = line["spec"]["demos"]
+        if demos:
+            respecify(folder, number, demos=demos | {"source": source})
+        edit_line(folder, RUNS, number,
+                  lambda line: line["result"]["references"].update(version=version))  # fmt: skip
+    assert validate(folder).of_check("references") == [] if valid else not validate(folder).valid
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"format": "other"}', "\xff"])

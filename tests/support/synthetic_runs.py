@@ -66,7 +66,7 @@ def write_finished(
     return directory
 
 
-def write_failed(out, spec, message="it broke"):
+def write_failed(out, spec, message="it broke", at=STARTED):
     """Writes the directory of a run that failed."""
     directory = RunDirectory.of(out, spec)
     with directory.claim(wait=False):
@@ -78,7 +78,7 @@ def write_failed(out, spec, message="it broke"):
                 error_type="RuntimeError",
                 message=message,
                 traceback="Traceback",
-                failed_at=STARTED,
+                failed_at=at,
                 references=REFERENCES,
                 provenance=provenance.describe("imitbench run", "cpu"),
             )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 from imitbench.cards.catalog import load_algorithm
 from imitbench.report.model import ANCHORS
+from imitbench.store.newest import newest
 from imitbench.store.records import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
 from imitbench.store.results_folder import PublishedRun
 from imitbench.store.results_sources import ResultsSource
@@ -34,9 +36,9 @@ class Rows:
     """What a report is built from.
 
     Attributes:
-        scores: The newest completed run of every cell and seed of each submitter. Their ids tell
-            the submitters apart, too, and so do their algorithms where needed.
-        failures: Every failed run, likewise.
+        scores: The newest run of every cell and seed of each submitter, where it completed. Their
+            ids tell the submitters apart, too, and so do their algorithms where needed.
+        failures: Where it failed, likewise.
         references: References of all of them.
         entries: The runs, by the id of their row.
         names: Algorithm as its runs name it, by the name that rows have.
@@ -70,19 +72,26 @@ def make_rows(sources: Sequence[ResultsSource]) -> Rows:
     keys = _keys(sources)
     references: set[ReferenceRow] = set()
     for place, source in enumerate(sources):
-        shown = {id(run) for run in _newest(source.runs)}
+        shown = {id(run) for run in newest(source.runs)}
         for run in source.runs:
+            if id(run) not in shown:
+                continue
             outcome = run.result or run.failure
             assert outcome is not None
             spec = run.spec
             run_id = f"{place}-{spec.run_id}"
             key = keys[place, spec.suite, spec.algo_label, _is_anchor(spec)]
-            columns = {**identity_columns(spec), "run_id": run_id, "algo": key}
+            columns = {
+                **identity_columns(spec),
+                "run_id": run_id,
+                "algo": key,
+                "source": spec.source or _source_of_scale(outcome.references.version),
+            }
             rows.entries[run_id] = Entry(place, run)
             rows.names[key] = spec.algo_label
             references.add(_reference(spec, outcome.references))
-            if run.failure is not None:
-                failure = run.failure
+            failure = run.failure
+            if failure is not None:
                 rows.failures.append(
                     FailureRow(
                         **columns,
@@ -91,7 +100,7 @@ def make_rows(sources: Sequence[ResultsSource]) -> Rows:
                         message=failure.message,
                     )
                 )
-            elif id(run) in shown:
+            else:
                 rows.scores.append(_score_row(run, columns))
     rows.references = sorted(references, key=lambda row: (row.suite, row.env, row.version,
                                                           row.random, row.expert))  # fmt: skip
@@ -123,6 +132,15 @@ def _score(raw_return: float, references: ReferenceScores) -> float:
     return (raw_return - references.random) / width if width else math.nan
 
 
+def _source_of_scale(version: str) -> str | None:
+    """Source of the expert that scores are relative to; `None` for that of the suite.
+
+    Who learnt from nothing, a control for example, stands beside those that learnt from it.
+    """
+    _, foreign, expert = version.partition("+")
+    return re.sub(r":[0-9a-f]{8}$", "", expert) if foreign else None
+
+
 def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
     return ReferenceRow(
         suite=spec.suite,
@@ -131,36 +149,6 @@ def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
         random=references.random,
         expert=references.expert,
     )
-
-
-def _newest(runs: Iterable[PublishedRun]) -> list[PublishedRun]:
-    """As the view `latest` of the database has it."""
-    done = sorted(
-        (run for run in runs if run.result is not None),
-        key=lambda run: (_finished(run), [-ord(c) for c in run.spec.run_id]),
-    )
-    methods: dict[tuple[str, str], str | None] = {}
-    worlds: dict[tuple[str, str], str | None] = {}
-    cells: dict[tuple[object, ...], PublishedRun] = {}
-    for run in done:  # the newest last
-        spec = run.spec
-        methods[spec.suite, spec.algo_label] = spec.implementation_digest
-        worlds[spec.suite, spec.environment.id] = spec.environment.module_digest
-    for run in done:
-        spec, columns = run.spec, identity_columns(run.spec)
-        newest = (
-            methods[spec.suite, spec.algo_label] == spec.implementation_digest
-            and worlds[spec.suite, spec.environment.id] == spec.environment.module_digest
-        )
-        if newest:
-            cell = ("suite", "env", "algo", "seed", "budget", "n_demos", "source")
-            cells[tuple(columns[name] for name in cell)] = run
-    return list(cells.values())
-
-
-def _finished(run: PublishedRun) -> str:
-    assert run.result is not None
-    return run.result.finished_at
 
 
 def _is_anchor(spec: RunSpec) -> bool:

@@ -1,0 +1,76 @@
+"""Of several runs of a cell and seed the newest counts, in reports and in what is published."""
+
+import random
+
+import pytest
+from support.command import call_imitbench
+from support.runs import make_spec
+
+from imitbench.store import database
+from imitbench.store.collector import collect
+from imitbench.store.records import EnvironmentSpec
+from imitbench.store.results_folder import read_runs
+
+OLD, NEW = ({"algo": "mine", "implementation_digest": digit * 64} for digit in "ab")
+
+
+def day(number):
+    return f"2026-01-{number:02}T00:00:00.000+00:00"
+
+
+def shown(out):
+    """Ids of completed and of failed runs that reports show."""
+    collect(out)
+    with database.reader(out) as connection:
+        rows = database.read_scores(connection), database.read_failures(connection)
+    return tuple({row.run_id for row in each} for each in rows)
+
+
+def test_a_mended_plug_in_leaves_its_failures_behind(tmp_path, finished, failed):
+    for seed in range(2):
+        failed(make_spec(seed=seed, **OLD), at=day(1))
+    mended = [make_spec(seed=seed, **NEW) for seed in range(2)]
+    for spec in mended:
+        finished(spec, at=day(2))
+    assert shown(tmp_path) == ({spec.run_id for spec in mended}, set())
+    published = read_runs(tmp_path)
+    assert [run.spec for run in published.runs] == mended
+    assert published.superseded == 2
+
+
+def test_a_plug_in_that_an_edit_broke_has_failed(tmp_path, finished, failed):
+    finished(make_spec(seed=0, **OLD), at=day(1))
+    broken = make_spec(seed=0, **NEW)
+    failed(broken, at=day(2))
+    assert shown(tmp_path) == (set(), {broken.run_id})
+
+
+def test_export_tells_what_it_leaves_out(tmp_path, finished, failed):
+    failed(make_spec(seed=0, **OLD), at=day(1))
+    finished(make_spec(seed=0, **NEW), at=day(2))
+    told = call_imitbench("results", "export", "submission", "--out", ".", cwd=tmp_path)
+    assert "1 run, 1 superseded by newer ones left out" in told.err
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_database_and_what_is_published_agree(tmp_path, finished, failed, seed):
+    rng = random.Random(seed)
+    for _ in range(40):
+        own = rng.random() < 0.5
+        spec = make_spec(
+            seed=rng.randrange(2),
+            algo="mine" if own else "bc",
+            implementation_digest=rng.choice("ab") * 64 if own else None,
+            environment=EnvironmentSpec(
+                id=rng.choice(["A-v0", "B-v0"]), module_digest=rng.choice([None, None, "c" * 64])
+            ),
+            device=rng.choice(["cpu", "cuda"]),
+        )
+        write = rng.choice([finished, failed])
+        write(spec, at=day(rng.randrange(1, 6)))
+    runs = read_runs(tmp_path).runs
+    assert shown(tmp_path) == (
+        {run.spec.run_id for run in runs if run.result},
+        {run.spec.run_id for run in runs if run.failure},
+    )
+    assert runs
