@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from imitbench.bench import artifacts
@@ -28,6 +29,9 @@ from imitbench.store.records import RunSpec
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
+from imitbench.util.text_line import one_line
+
+_MOST_SEEDS, _SEEDS_END = 1_000_000, 2**32
 
 
 @dataclass(frozen=True)
@@ -178,21 +182,26 @@ def parse_seeds(text: str) -> list[int]:
     Raises:
         InputError: Neither form.
     """
+    word = text.strip()
+    counted = word.isdecimal() and len(word) < 20
+    parts = [f"0-{int(word) - 1}"] if counted else word.strip(",").split(",")
     try:
-        if text.strip().isdecimal():
-            seeds = list(range(int(text)))
-        else:
-            seeds = []
-            for part in text.strip().strip(",").split(","):
-                first, dash, last = part.partition("-")
-                seeds.extend(range(int(first), int(last if dash else first) + 1))
+        ends = [part.partition("-") for part in parts]
+        named = [range(int(low), int(high if dash else low) + 1) for low, dash, high in ends]
     except ValueError:
-        seeds = []
-    if not seeds:
+        named = []
+    if not any(each.start < each.stop for each in named):
         raise InputError(
-            f"--seeds {text}: must be a count such as 3, or seeds and ranges such as 0,3,5-9"
+            f"--seeds {one_line(text, 60)}: must be a count such as 3, or seeds and ranges such as "
+            "0,3,5-9"
         )
-    return list(dict.fromkeys(seeds))
+    greatest = max(each.stop for each in named)
+    if greatest > _SEEDS_END or sum(len(each) for each in named) > _MOST_SEEDS:
+        raise InputError(
+            f"--seeds {one_line(text, 60)}: at most {_MOST_SEEDS} seeds, each below 2^32, which is "
+            "what random generators take"
+        )
+    return list(dict.fromkeys(chain.from_iterable(named)))
 
 
 def parse_demo_counts(text: str) -> list[int | None]:

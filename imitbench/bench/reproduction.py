@@ -34,6 +34,9 @@ from imitbench.util.text_line import one_line
 Z = 3.0
 """Half-width of bands in standard errors: by chance alone, one comparison in 370 is outside."""
 
+_PLAUSIBLE = 0.01
+"""Standard error that a submission may state where none was found, on the scale of scores."""
+
 Verdict = Literal["identical", "within noise", "within seeds", "different", "failed"]
 AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
 
@@ -183,8 +186,9 @@ def compare(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> Repro
         for each in runs
         if each.result and _cell(each.spec) == _cell(spec) and each.spec.run_id != spec.run_id
     ]
+    scale = here.result.references.expert - here.result.references.random
     stochastic, deterministic = (
-        _compare(run.episodes, here.episodes, peers, deterministic=choice)
+        _compare(run.episodes, here.episodes, peers, scale, deterministic=choice)
         for choice in (False, True)
     )
     worst = max(stochastic.verdict, deterministic.verdict, key=(*AGREEING, "different").index)
@@ -198,15 +202,19 @@ def _compare(
     stated: EpisodeTable,
     found: EpisodeTable,
     peers: Sequence[PublishedRun],
+    scale: float,
     *,
     deterministic: bool,
 ) -> Compared:
     name = "deterministic_return" if deterministic else "raw_return"
     one, other = (_returns(episodes, deterministic) for episodes in (stated, found))
+    own = _standard_error(other)
+    # Made-up episodes, however far apart, must not widen the band that they are judged by.
+    theirs = min(_standard_error(one), max(own, _PLAUSIBLE * scale))
     return Compared(
         stated=float(one.mean()),
         found=float(other.mean()),
-        noise_band=Z * math.hypot(_standard_error(one), _standard_error(other)),
+        noise_band=Z * math.hypot(theirs, own),
         seed_band=_seed_band([getattr(each.result, name) for each in peers]),
     )
 

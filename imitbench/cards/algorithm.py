@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -10,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from imitbench.cards.origin import Origin
 from imitbench.cards.search import Search
 from imitbench.errors import InputError, did_you_mean
+from imitbench.util.numbers import Finite, Integer
 
-Scalar = bool | int | float | str | None
+Scalar = bool | Integer | Finite | str | None
 """A hyper-parameter or keyword value that survives YAML, JSON and the command line."""
 
 BudgetUnit = Literal["env_steps", "batches", "none"]
@@ -127,8 +129,12 @@ class Hyperparameter(Card):
         accepted = _PYTHON_TYPES[self.type]
         if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
             raise ValueError(f"must be {self.type}, not {value!r}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("must be a number of 64 bits")
         if self.type == "float" and isinstance(value, int):
             value = float(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"must be finite, not {value!r}")
         if self.min is not None and isinstance(value, int | float) and not value >= self.min:
             raise ValueError(f"must be at least {self.min:g}, not {value!r}")
         if self.max is not None and isinstance(value, int | float) and not value <= self.max:

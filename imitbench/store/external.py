@@ -20,6 +20,7 @@ from imitbench.errors import InputError
 from imitbench.store.records import Record
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX
 from imitbench.util.files import atomic_write_text
+from imitbench.util.numbers import Count, Finite, Integer
 from imitbench.util.text_line import one_line
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
@@ -39,9 +40,6 @@ def _printable(text: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 Line = Annotated[str, Field(max_length=5000), AfterValidator(_printable)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class ExternalRun(Record):

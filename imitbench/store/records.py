@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import BudgetUnit, Scalar
+from imitbench.util.numbers import Count, Integer, Size
 
 if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard
@@ -108,9 +109,9 @@ class DemoSpec(ArtifactSpec):
         subsample_seed: Seed of the draw without replacement when `count` is less than all.
     """
 
-    available: int = Field(ge=1)
-    count: int = Field(ge=1)
-    subsample_seed: int = 0
+    available: Size
+    count: Size
+    subsample_seed: Integer = 0
 
 
 class Budget(Record):
@@ -125,7 +126,7 @@ class Budget(Record):
 
     name: str
     unit: BudgetUnit
-    amount: int = Field(ge=0)
+    amount: Count
 
 
 class Protocol(Record):
@@ -138,8 +139,8 @@ class Protocol(Record):
         version: Raised whenever the procedure changes in a way that changes numbers.
     """
 
-    episodes: int = Field(default=50, ge=1)
-    environments: int = Field(default=25, ge=1)
+    episodes: Size = 50
+    environments: Size = 25
     version: Literal[1] = 1
 
 
@@ -163,7 +164,7 @@ class RunSpec(Record):
     environment: EnvironmentSpec
     demos: DemoSpec | None = None
     expert: ArtifactSpec | None = None
-    seed: int = Field(ge=0)
+    seed: Count
     budget: Budget
     protocol: Protocol = Protocol()
     device: Literal["cpu", "cuda"] = "cpu"
@@ -248,7 +249,7 @@ class RunResult(Record):
     deterministic_return: float
     mean_length: float
     termination_rate: float
-    env_steps: int
+    env_steps: Integer
     train_s: float
     wall_s: float
     started_at: str

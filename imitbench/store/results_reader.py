@@ -48,9 +48,9 @@ def restore_runs(runs: list[PublishedRun], out: Path) -> tuple[int, int]:
         for name in names:
             if not is_plain(name):
                 raise InputError(f"run {run.spec.run_id}: {one_line(name)!r} is no folder's name")
-        if directory.has_outcome:
-            continue
         try:
+            if directory.has_outcome:
+                continue
             _restore(run, directory)
         except OSError as error:
             raise InputError(f"--out {out}: cannot be written ({error.strerror})") from error

@@ -63,7 +63,13 @@ def test_methods_that_plan_need_a_model():
 
 @pytest.mark.parametrize(
     ("text", "seeds"),
-    [("3", [0, 1, 2]), ("0,3,5-9", [0, 3, 5, 6, 7, 8, 9]), ("4,", [4]), ("2,2,1", [2, 1])],
+    [
+        ("3", [0, 1, 2]),
+        ("0,3,5-9", [0, 3, 5, 6, 7, 8, 9]),
+        ("4,", [4]),
+        ("2,2,1", [2, 1]),
+        ("4294967295,", [2**32 - 1]),
+    ],
 )
 def test_seeds_are_a_count_or_a_list(text, seeds):
     assert parse_seeds(text) == seeds
@@ -82,7 +88,15 @@ def test_malformed_numbers_of_demonstrations_are_told(text):
         parse_demo_counts(text)
 
 
-@pytest.mark.parametrize("text", ["", "0", "x", "3-1", "-1", "1,,2"])
+@pytest.mark.parametrize(
+    "text", ["4294967296,", "99999999999999999999", "999999999999", "0-9999999", "0,0-1000000"]
+)
+def test_seeds_that_no_generator_takes_are_told_at_once(text):
+    with pytest.raises(InputError, match=r"--seeds .*: at most 1000000 seeds, each below 2\^32"):
+        parse_seeds(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "3-1", "-1", "1,,2", "9" * 5000 + "-1"])
 def test_malformed_seeds_are_told(text):
     with pytest.raises(InputError, match="--seeds"):
         parse_seeds(text)
@@ -123,7 +137,8 @@ def test_overrides_are_typed_and_label_a_variant():
         ({"bc.batch_sise": "3"}, "did you mean 'bc.batch_size'"),
         ({"batch_size": "many"}, "must be int, not 'many'"),
         ({"batch_size": "0"}, "must be at least 1, not 0"),
-        ({"learning_rate": "nan"}, "must be at least 0, not nan"),
+        ({"learning_rate": "nan"}, "must be finite, not nan"),
+        ({"learning_rate": "-1"}, "must be at least 0, not -1"),
         ({"normalize_observations": "maybe"}, "must be true or false"),
     ],
 )

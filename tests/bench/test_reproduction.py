@@ -1,6 +1,7 @@
 """Which runs of a submission are trained again, and what counts as the same."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -149,3 +150,13 @@ def test_a_run_that_fails_here_does_not_agree(out, submitted):
     found = compare(claimed, out, submitted)
     assert (found.verdict, found.agrees) == ("failed", False)
     assert found.problem == "train: FloatingPointError: the loss is nan"
+
+
+def test_made_up_episodes_do_not_widen_the_band_that_they_are_judged_by(out, submitted):
+    """Half of them at +1900, half at -2100: their mean is near any other's, by their spread."""
+    run = next(run for run in submitted if run.spec.algo == "bc")
+    returns = np.where(np.arange(100) % 2, 1900.0, -2100.0)
+    episodes = replace(run.episodes, returns=returns)
+    result = run.result.model_copy(update=recompute(episodes))
+    found = compare(PublishedRun(run.spec, result, None, episodes), out, [])
+    assert (found.verdict, found.agrees) == ("different", False)

@@ -21,6 +21,7 @@ from imitbench.cards.catalog import (
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.data.demonstrations import read_demonstrations, validate_demonstrations
 from imitbench.data.tabular import TabularModel
+from imitbench.errors import InputError
 from imitbench.experts.demonstrations import MAX_FILE_BYTES
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
@@ -189,3 +190,14 @@ def test_what_is_tabular_has_a_model(suite, env_id):
     else:
         with pytest.raises(ValueError, match="no tabular environment"):
             TabularModel.of(env)
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e400"])
+def test_hyper_parameters_are_finite(text):
+    with pytest.raises(InputError, match=r"learning_rate.* must be (finite|at least)"):
+        load_algorithm("bc").resolve({"learning_rate": text})
+
+
+def test_whole_hyper_parameters_have_64_bits():
+    with pytest.raises(InputError, match=r"batch_size.* must be a number of 64 bits"):
+        load_algorithm("bc").resolve({"batch_size": str(2**63)})

@@ -1,5 +1,6 @@
 """The database agrees with the run directories, however often it is collected."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -284,6 +285,31 @@ def test_hostile_files_are_told_and_harm_nobody(tmp_path, finished, file, conten
     finished(make_spec(seed=0))
     path = finished(make_spec(seed=1)).path / file
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    done = collect(tmp_path)
+    assert done.added == 1
+    assert [each.reason.partition(":")[0] for each in done.quarantined] == [file]
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("result.json", ("env_steps",)),
+        ("spec.json", ("seed",)),
+        ("spec.json", ("budget", "amount")),
+        ("spec.json", ("protocol", "episodes")),
+        ("spec.json", ("hyperparameters", "batch_size")),
+    ],
+)
+@pytest.mark.parametrize("number", [2**63, 10**400], ids=["64 bits", "400 digits"])
+def test_numbers_that_no_database_holds_are_told(tmp_path, finished, file, place, number):
+    finished(make_spec(seed=0))
+    path = finished(make_spec(seed=1)).path / file
+    document = json.loads(path.read_text())
+    part = document
+    for name in place[:-1]:
+        part = part[name]
+    part[place[-1]] = number
+    path.write_text(json.dumps(document))
     done = collect(tmp_path)
     assert done.added == 1
     assert [each.reason.partition(":")[0] for each in done.quarantined] == [file]
