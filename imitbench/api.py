@@ -266,13 +266,14 @@ def report(
     """
     from imitbench.report import build as building
     from imitbench.stats.cells import FailurePolicy
-    from imitbench.util.files import atomic_write_text
+    from imitbench.util.files import write_output
     from imitbench.util.terminal import note
 
     _choice(
         "format", format, (*get_args(building.TextFormat), *get_args(building.PlotFormat), None)
     )
     _choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
+    _check_statistics(replicates)
     if format in get_args(building.PlotFormat) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
     folder = Path(out)
@@ -291,7 +292,7 @@ def report(
     text = building.render(built, folder, format)
     if to is not None:
         try:
-            atomic_write_text(Path(to), text)
+            write_output(Path(to), text)
         except OSError as error:
             raise InputError(f"to {to}: cannot be written ({error.strerror})") from error
     return text
@@ -368,6 +369,7 @@ def compare(
     from imitbench.util.terminal import note
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
+    _check_statistics(replicates, level)
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     options = Options(policy=policy, level=level, replicates=replicates)
 
@@ -462,6 +464,15 @@ def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> Non
     if value not in accepted:
         known = [each for each in accepted if each is not None]
         raise InputError(f"{name} {value}: not accepted; {did_you_mean(str(value), known)}")
+
+
+def _check_statistics(replicates: int, level: float = 0.95) -> None:
+    from imitbench.stats.bootstrap import check_options
+
+    try:
+        check_options(replicates, level)
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def _call(function: str, given: Mapping[str, Any]) -> str:

@@ -162,3 +162,16 @@ def test_compare_says_what_the_command_says(out):
     assert "gail" in str(found)
     with pytest.raises(InputError, match="has no runs here"):
         imitbench.compare("gail", "bcc", out=out)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda out: imitbench.report(out, replicates=-1), "replicates must be at least 1"),
+        (lambda out: imitbench.compare("gail", "bc", out=out, level=2.0), "level must lie inside"),
+        (lambda out: imitbench.compare("gail", out=out, replicates=0), "replicates must be"),
+    ],
+)
+def test_numbers_that_statistics_do_not_take_are_bad_input(out, call, message):
+    with pytest.raises(InputError, match=message):
+        call(out)

@@ -35,6 +35,7 @@ from imitbench.cli import (
     verify_resume,
 )
 from imitbench.errors import InputError
+from imitbench.util.terminal import printable
 
 app = typer.Typer(
     name="imitbench",
@@ -113,5 +114,5 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    typer.echo(f"error: {message}", err=True)
+    typer.echo(f"error: {printable(message)}", err=True)
     sys.exit(2)

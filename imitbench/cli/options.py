@@ -64,10 +64,11 @@ FailedRuns = Annotated[
     Literal["exclude", "count-as-random"],
     typer.Option("--failed-runs", help="What a failed run counts as."),
 ]
+DEFAULT_REPLICATES, MOST_REPLICATES = 50_000, 1_000_000
 Replicates = Annotated[
-    int, typer.Option("--replicates", min=100, help="Replicates of the bootstrap.")
+    int,
+    typer.Option("--replicates", min=100, max=MOST_REPLICATES, help="Replicates of the bootstrap."),
 ]
 
 DEFAULT_OUT = Path("runs")
-DEFAULT_REPLICATES = 50_000
 DEFAULT_SUITE = "classic"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ def print_json(document: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, float) and value != value:
+    if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}

@@ -39,7 +39,7 @@ def report(
     from imitbench.errors import InputError
     from imitbench.report.build import build, plot, render
     from imitbench.report.plots import require_matplotlib
-    from imitbench.util.files import atomic_write_text
+    from imitbench.util.files import write_output
 
     if json:
         format = "json"
@@ -63,7 +63,7 @@ def report(
         typer.echo(text, nl=False)
         return
     try:
-        atomic_write_text(Path(to), text)
+        write_output(Path(to), text)
     except OSError as error:
         raise InputError(f"--to {to}: cannot be written ({error.strerror})") from error
     note(f"wrote {to}")

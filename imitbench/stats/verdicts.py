@@ -186,7 +186,7 @@ class _Options:
 
     @property
     def significance(self) -> float:
-        return 1 - self.level
+        return round(1 - self.level, 12)  # 1 - 0.9 is less than 0.1
 
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
@@ -302,7 +302,9 @@ def _test(
     one: Mapping[str, FloatArray], other: Mapping[str, FloatArray], family: int, options: _Options
 ) -> Test:
     """The test among `family` of them, not corrected yet."""
-    found = permutation(one, other, replicates=options.replicates, rng=options.rng())
+    # Of few relabelings no p is small enough, whatever the scores.
+    replicates = max(options.replicates, math.ceil(10 * family / options.significance))
+    found = permutation(one, other, replicates=replicates, rng=options.rng())
     lacking = _lacking(one, other, options.significance / family)
     return Test(found.p_value, found.p_value, lacking)
 

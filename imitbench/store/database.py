@@ -16,7 +16,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -282,7 +282,13 @@ def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
     Raises:
         InputError: It is no such database, or one of another version.
     """
-    with _open_for_reading(path) as connection:
+    with ExitStack() as stack:
+        try:
+            connection = stack.enter_context(_open_for_reading(path))
+        except DamagedError as error:
+            raise InputError(
+                f"{path}: is neither a database of results nor a table (.csv)"
+            ) from error
         try:
             [(version,)] = connection.execute("SELECT version FROM schema_version").fetchall()
         except (duckdb.Error, ValueError) as error:

@@ -8,6 +8,7 @@ table `external` of the database is derived; own runs live elsewhere, and never 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -125,7 +126,8 @@ class ExternalRun(Record):
         raw, random, expert = self.raw_return, self.reference_random, self.reference_expert
         if self.score is not None or raw is None or random is None or expert is None:
             return self.score
-        return (raw - random) / (expert - random) if expert > random else None
+        score = (raw - random) / (expert - random) if expert > random else math.nan
+        return score if math.isfinite(score) else None
 
 
 class ExternalHeader(Record):

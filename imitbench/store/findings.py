@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from imitbench.errors import InputError
+from imitbench.util.text_line import one_line
 
 Check = Literal[
     "manifest", "digests", "files", "lines", "identity", "episodes", "scores", "values",
@@ -51,7 +52,7 @@ class Finding:
 
     def __str__(self) -> str:
         told = f"{self.where}: {self.what}"
-        return f"{told}; {self.fix}" if self.fix else told
+        return one_line(f"{told}; {self.fix}" if self.fix else told, None)
 
 
 def failed_checks(problems: Iterable[Finding]) -> list[Check]:

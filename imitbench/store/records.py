@@ -21,6 +21,7 @@ from pydantic import (
 
 from imitbench.cards.algorithm import BudgetUnit, Scalar
 from imitbench.util.numbers import Count, Integer, Size
+from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard
@@ -196,7 +197,7 @@ class RunSpec(Record):
     @property
     def label(self) -> str:
         """What to call this run in messages."""
-        return f"{self.algo_label} on {self.environment.id}, seed {self.seed}"
+        return one_line(f"{self.algo_label} on {self.environment.id}, seed {self.seed}", 300)
 
 
 class ReferenceScores(Record):

@@ -50,6 +50,25 @@ def atomic_write_text(path: Path, text: str) -> None:
     atomic_write_bytes(path, text.encode("utf-8"))
 
 
+def write_output(path: Path, text: str) -> None:
+    """Writes UTF-8 text where a person asked for it.
+
+    Where a link points, a file is written whole or not at all; pipes and devices are written to.
+
+    Args:
+        path: Target; its folder is created when missing.
+        text: Whole content.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    target = path.resolve()
+    if not target.exists() or target.is_file():
+        atomic_write_text(target, text)
+    else:
+        target.write_text(text, encoding="utf-8")
+
+
 def digest_files(root: Path, files: Iterable[Path]) -> str:
     """Hashes files with their names relative to `root`.
 

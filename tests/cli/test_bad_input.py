@@ -28,6 +28,12 @@ from imitbench.cards.catalog import suite_directory
         (["run", "--algo", "bc", "--executor", "lokal"], "did you mean 'local'"),
         (["run"], "--algo"),
         (["run", "--algo", "bc", "--sedes", "1"], "--seeds"),
+        (["run", "--algo", "bc", "--seeds", "99999999999999999999,"], "each below 2^32"),
+        (["run", "--algo", "bc", "--set", "learning_rate=inf"], "must be finite, not inf"),
+        (
+            ["report", "--replicates", "10000000000000"],
+            "'--replicates': Input should be less than or equal to 1000000",
+        ),
         (["rum"], "Did you mean 'run'"),
         (["report"], "imitbench run"),
         (["status"], "imitbench run"),

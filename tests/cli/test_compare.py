@@ -191,7 +191,10 @@ def test_bad_input_is_told_in_one_line(refused, results, arguments, said):
 def test_a_file_that_is_no_database_is_refused(refused, tmp_path):
     path = tmp_path / "other.duckdb"
     path.write_bytes(b"nothing of the kind")
-    assert str(path) in refused("compare", "bc", "--out", str(path))
+    line = refused("compare", "bc", "--out", str(path))
+    assert f"{path}: is neither a database of results nor a table (.csv)" in line
+    assert path.exists()
+    assert "delete" not in line
 
 
 def test_names_that_could_steer_the_terminal_are_refused(refused, results, tmp_path):

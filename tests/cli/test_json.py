@@ -1,6 +1,7 @@
 """`--json` prints one JSON document on stdout, with every command that there is."""
 
 import json
+import math
 
 import pytest
 import typer
@@ -8,6 +9,7 @@ from support.shown_results import write_results
 from typer.testing import CliRunner
 
 from imitbench.cli.main import app
+from imitbench.cli.output import print_json
 
 # Commands without results to tell, each with the reason. There is none at present.
 WITHOUT_JSON = dict.fromkeys(("init-algo", "init-suite"), "prints the folder that it wrote")
@@ -89,3 +91,8 @@ def test_resume_has_the_same_keys_whether_or_not_something_is_missing(tmp_path):
     nothing = json.loads(call("resume", *options).stdout)
     assert list(nothing) == list(done)
     assert (nothing["done"], nothing["left"], nothing["scores"]) == (0, 0, [])
+
+
+def test_numbers_that_json_lacks_are_null(capsys):
+    print_json({"scores": [1.0, math.nan, math.inf, -math.inf]})
+    assert json.loads(capsys.readouterr().out) == {"scores": [1.0, None, None, None]}

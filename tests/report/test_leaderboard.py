@@ -16,6 +16,7 @@ from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
 
 from imitbench.errors import InputError
+from imitbench.report import markdown
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data import COLUMNS
 from imitbench.report.leaderboard.names import slug
@@ -195,7 +196,7 @@ def test_own_runs_and_the_same_ones_published_give_the_same_numbers(tmp_path, ru
     one, other = (document(tmp_path / name)["tables"] for name in ("own", "published"))
     for table, twin in zip(one, other, strict=True):
         for row, same in zip(table["rows"], twin["rows"], strict=True):
-            apart = {"submitted_by", "runs", "failures", "checked"}
+            apart = {"submitted_by", "runs", "failures", "checked", "rank"}
             assert {**row, **dict.fromkeys(apart)} == {**same, **dict.fromkeys(apart)}
 
 
@@ -209,15 +210,16 @@ def test_ranks_are_by_iqm_among_what_covers_every_environment(site):
         for row in rows:
             complete = row["environments_covered"] == row["environments_total"]
             own = row["kind"] == "run" and row["algorithm"] not in ("random", "expert")
-            assert (row["rank"] is not None) == (own and complete), row["algorithm"]
+            due = own and complete and row["checked"]
+            assert (row["rank"] is not None) == due, row["algorithm"]
         assert rows[: len(ranked)] == ranked
 
 
-def test_an_environment_with_nothing_but_failed_runs_counts_as_random(tmp_path, submissions, site):
-    build(submissions, tmp_path / "site", failed_runs=FailurePolicy.EXCLUDE)
+def test_an_environment_with_nothing_but_failed_runs_counts_as_random(tmp_path, runs):
     policies, found = [], []
-    for folder in (site, tmp_path / "site"):
-        made = document(folder)
+    for policy in (FailurePolicy.COUNT_AS_RANDOM, FailurePolicy.EXCLUDE):
+        build(runs, tmp_path / "site", failed_runs=policy)
+        made = document(tmp_path / "site")
         policies.append(made["method"]["failed_runs"])
         [odd] = [r for table in made["tables"] for r in table["rows"] if r["algorithm"] == ODD]
         found.append((odd["rank"] is None, odd["failed"], odd["environments_covered"]))
@@ -324,6 +326,15 @@ def test_the_board_says_whose_runs_are_not_as_the_cards_say(site, parsed, submis
     assert {"suite", "budget", "algorithm"} <= set(failed[EVIL])
     for row in (row for table in document(site)["tables"] for row in table["rows"]):
         assert row["checked"] == (EVIL not in row["submitted_by"])
+        assert row["checked"] or row["rank"] is None
+    told = [line for line in (site / "leaderboard.md").read_text().splitlines() if "| bc" in line]
+    theirs, evil = (
+        [line for line in told if who in line] for who in ("theirs", markdown.escape(EVIL))
+    )
+    # Overall, by environment, and by the most likely actions: one row each, told apart.
+    assert (len(theirs), len(evil)) == (3, 3)
+    assert all("bc (checks failed)" in line for line in evil)
+    assert not any("checks failed" in line for line in theirs)
     text = " ".join(parsed[site / "index.html"].text)
     assert "checks failed" in text
     assert "fails values, suite, budget, algorithm" in text

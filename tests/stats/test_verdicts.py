@@ -158,3 +158,20 @@ def test_the_same_seed_gives_the_same_verdict():
     one, other = cells("normal", 3, 8, 1, 0.05), cells("normal", 3, 8, 2)
     assert against(one, other) == against(one, other)
     assert against(one, other).iqm != against(one, other, seed=1).iqm
+
+
+@pytest.mark.parametrize(("level", "runs"), [(0.9, 3), (0.8, 3), (0.95, 4)])
+def test_the_least_p_that_there_can_be_is_enough(level, runs):
+    """Three against three give 2 / 20, which is 0.1: as much as a level of 0.9 allows."""
+    apart = {"env": np.arange(runs) * 0.01}, {"env": 1 + np.arange(runs) * 0.01}
+    verdict = against(apart[1], apart[0], level=level)
+    assert verdict.test.p_value <= round(1 - level, 12)
+    assert (verdict.test.lacking, verdict.environments[0].decision) == (0, "better")
+
+
+def test_few_replicates_of_the_bootstrap_do_not_keep_a_verdict_back():
+    """Of a hundred relabelings no p is below 0.0099, and six baselines need 0.05 / 6."""
+    rng = np.random.default_rng(0)
+    new, *olds = ({"env": shift + rng.normal(0, 0.03, 12)} for shift in (0.9, *[0.1] * 6))
+    found = verdicts("new", new, {f"old{i}": old for i, old in enumerate(olds)}, replicates=100)
+    assert {verdict.decision for verdict in found} == {"better"}

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.command import call_imitbench
 from support.published import change, edit_line, publish, sign
 from support.submissions import write_submitted_runs
 
@@ -207,7 +208,7 @@ EDITS = {
         lambda folder: edit_line(
             folder, RUNS, BC,
             lambda line: line["spec"]["hyperparameters"].update(learning_rate=float("nan"))),
-        {"identity", "seeds", "manifest"}, "has a number that is none"),
+        {"lines", "files", "seeds", "manifest"}, "spec.hyperparameters.learning_rate"),
     "another implementation": (
         set_spec(BC, implementation="evil:Learner"), {"algorithm"}, "is not the card's"),
     "other demonstrations": (
@@ -410,6 +411,22 @@ def test_a_submission_of_thousands_of_seeds_is_not_multiplied_out(submission):
     """Seeds are any numbers: nothing is done for each of those below the greatest."""
     set_spec(BC, seed=2**62)(submission)
     assert validate(submission).failed == ["seeds"]
+
+
+def test_names_in_a_submission_cannot_write_on_the_terminal(submission):
+    manifest = json.loads((submission / "manifest.json").read_text())
+    evil = "cl\x1b]0;pwned\x07\x1b[31m"
+    manifest["suites"][evil] = manifest["suites"].pop("classic")
+    for kind in ("runs", "failures"):
+        (submission / kind / "classic.jsonl").rename(submission / kind / f"{evil}.jsonl")
+        manifest["files"][f"{kind}/{evil}.jsonl"] = manifest["files"].pop(f"{kind}/classic.jsonl")
+    (submission / "manifest.json").write_text(json.dumps(manifest))
+    sign(submission)
+    validation = validate(submission)
+    assert all(str(each).isprintable() for each in validation.problems + validation.told)
+    answer = call_imitbench("leaderboard", "validate", ".", cwd=submission)
+    assert answer.code == 1
+    assert (answer.out + answer.err).replace("\n", "").isprintable()
 
 
 VALUES = [

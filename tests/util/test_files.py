@@ -1,6 +1,8 @@
 """Atomic writes: the old content or the new, never a part."""
 
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +40,17 @@ def test_a_digest_depends_on_names_and_content_only(tmp_path):
     assert digest == files.digest_files(second, [second / "y", second / "x"])
     files.atomic_write_text(second / "y", "3")
     assert digest != files.digest_files(second, [second / "x", second / "y"])
+
+
+def test_output_goes_where_a_link_points_and_into_pipes(tmp_path):
+    target, link, pipe = (tmp_path / name for name in ("target", "link", "pipe"))
+    link.symlink_to(target)
+    files.write_output(link, "text")
+    assert (link.is_symlink(), target.read_text()) == (True, "text")
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        files.write_output(pipe, "text")
+        assert reader.communicate()[0] == "text"
+    assert pipe.is_fifo()
+    files.write_output(Path(os.devnull), "text")
+    assert Path(os.devnull).is_char_device()

@@ -77,30 +77,35 @@ def _own_rows(
             failures[failure.algo].append(_failure(failure, rows, sources))
     colors = color_numbers(report)
     made = []
-    complete = [result for result in section.algorithms if _covers_all(result)]
-    others = [result for result in section.algorithms if not _covers_all(result)]
-    ranks = {
-        result.algorithm: rank
-        for rank, result in enumerate((r for r in complete if r.role == "method"), start=1)
-    }
+    unchecked = {source.name for source in sources if source.failed}
+
+    def whose(name: str) -> list[str]:
+        names = [run.submitter for run in runs[name]]
+        return list(dict.fromkeys(names + [failure.submitter for failure in failures[name]]))
+
+    def eligible(result: AlgorithmResult) -> bool:
+        return _covers_all(result) and unchecked.isdisjoint(whose(result.algorithm))
+
+    complete = [result for result in section.algorithms if eligible(result)]
+    others = [result for result in section.algorithms if not eligible(result)]
+    methods = [result.algorithm for result in complete if result.role == "method"]
+    ranks = {name: rank for rank, name in enumerate(methods, start=1)}
     for result in (*complete, *others):
         name = result.algorithm
         has_page = bool(runs[name] or failures[name])
-        whose = dict.fromkeys(run.submitter for run in runs[name])
-        whose |= dict.fromkeys(failure.submitter for failure in failures[name])
         made.append(
             BoardRow(
                 rank=ranks.get(name),
                 name=rows.names.get(name, name),
                 kind=result.kind,
-                submitters=tuple(whose),
+                submitters=tuple(whose(name)),
                 result=result,
                 runs=tuple(runs[name]),
                 failures=tuple(failures[name]),
                 page=page_of(section.suite, name) if has_page else None,
                 anchor=anchor,
                 color=colors.get(name),
-                checked=not any(source.failed for source in sources if source.name in whose),
+                checked=unchecked.isdisjoint(whose(name)),
             )
         )
     return made

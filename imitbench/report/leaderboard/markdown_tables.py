@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from imitbench.report import text
@@ -38,10 +40,14 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
     section = part.section
     conditions = escape(text.conditions(section, Report(board.method, (), ())))
     overall = [_overall(row, part) for row in part.rows]
-    single = [(_name(row), *(_cell(cell, row) for cell in row.result.cells)) for row in part.rows]
+    names = _names(part.rows)
+    single = [
+        (name, *(_cell(cell, row) for cell in row.result.cells))
+        for name, row in zip(names, part.rows, strict=True)
+    ]
     quiet = [
-        (_name(row), *(text.score(cell.score_deterministic) for cell in row.result.cells))
-        for row in part.rows
+        (name, *(text.score(cell.score_deterministic) for cell in row.result.cells))
+        for name, row in zip(names, part.rows, strict=True)
         if row.kind == "run"
     ]
     environments = [escape(env) for env in section.environments]
@@ -52,6 +58,7 @@ def render_section(part: BoardSection, board: Board) -> list[str]:
         table(("Algorithm", *environments), single, names=1),
         "Mean return (mean score) of each environment.",
         *_deterministic(quiet, environments),
+        *(["\n".join(f"- {escape(note)}" for note in section.notes)] if section.notes else []),
     ]
 
 
@@ -80,7 +87,20 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
 
 def _name(row: BoardRow) -> str:
     name = escape(text.label(replace(row.result, algorithm=row.name)))
+    if not row.checked:
+        name += " (checks failed)"
     return name if row.kind in ("run", "missing") else f"{name} ({row.kind})"
+
+
+def _names(rows: Sequence[BoardRow]) -> list[str]:
+    """Names of rows, with who submitted them where that alone tells them apart."""
+    shared = Counter((row.name, row.kind) for row in rows)
+    return [
+        f"{_name(row)}, {escape(words.whose(row))}"
+        if shared[row.name, row.kind] > 1
+        else _name(row)
+        for row in rows
+    ]
 
 
 def _cell(cell: Cell, row: BoardRow) -> str:

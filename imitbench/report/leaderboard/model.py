@@ -67,7 +67,8 @@ class BoardRow:
     """An algorithm in one of the board's tables.
 
     Attributes:
-        rank: Place by IQM among own results that cover every environment; `None` for others.
+        rank: Place by IQM among own results that cover every environment and pass the checks;
+            `None` for others.
         name: The algorithm as its runs name it.
         kind: Where the numbers come from.
         submitters: Whose runs these are.
