@@ -128,9 +128,7 @@ def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
     if wish.env is not None:
         spec = catalog.find_environment(wish.env, wish.suite).evaluated
     if spec is None:
-        raise InputError(
-            f"{subject.label}: does not say for which environment it is; name it by --env"
-        )
+        raise InputError(f"{subject.label}: {subject.lacks}; name it by --env")
     found = open_expert_folder(subject.path)
     spec = evaluation.with_own_arguments(spec, found)
     rendered = None if wish.video is None else check_video(spec, wish.video)

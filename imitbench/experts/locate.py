@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from imitbench.store.run_dir import RunDirectory
 from imitbench.store.run_finder import find_run
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.hub_errors import Tell
+from imitbench.util.text_line import one_line
 
 _RUN_ID = re.compile(r"[0-9a-f]{1,12}")
 
@@ -81,9 +82,11 @@ class Subject:
     Attributes:
         label: What to call it.
         path: Its files.
-        environment: Where it was trained to act; `None` where no file tells.
+        environment: Where it was trained to act; `None` where no file tells, or where making it
+            would import a module that nobody but the file names.
         references: Returns of random actions and of the expert there; `None` where not known.
         seed: Seed of the run that made it; 0 for others.
+        lacks: Why there is no environment.
     """
 
     label: str
@@ -91,6 +94,7 @@ class Subject:
     environment: EnvironmentSpec | None = None
     references: ReferenceScores | None = None
     seed: int = 0
+    lacks: str = "does not say for which environment it is"
 
 
 def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> Subject:
@@ -130,7 +134,8 @@ def _of_path(path: Path) -> Subject:
         if not directory.policy.is_dir():
             raise InputError(f"run {spec.run_id}: has no policy yet in {path}")
         references = directory.read_result().references if directory.is_done else None
-        return Subject(spec.label, path, spec.environment.evaluated, references, spec.seed)
+        subject = Subject(spec.label, path, spec.environment.evaluated, references, spec.seed)
+        return _without_foreign_module(subject)
     if (path / RECORD_FILE).is_file():
         record = _read_record(path / RECORD_FILE)
         try:
@@ -138,8 +143,27 @@ def _of_path(path: Path) -> Subject:
             label = f"{record['algo']} of {path}"
         except (KeyError, TypeError, ValidationError) as error:
             raise InputError(f"{path / RECORD_FILE}: is no record of a training") from error
-        return Subject(label, path, environment.evaluated)
+        return _without_foreign_module(Subject(label, path, environment.evaluated))
     return Subject(str(path), path)
+
+
+def _without_foreign_module(subject: Subject) -> Subject:
+    """Leaves an environment to the user to name, if making it imports what a file names.
+
+    Modules of the suites that ship with this package may be imported, and sources that lie beside
+    a suite are only those of suites that the user named (their digest tells).
+    """
+    spec = subject.environment
+    if spec is None or (spec.module_digest is not None and ":" not in spec.id):
+        return subject
+    known = {card.module for suite in suites_of(None) for card in suite.environments.values()}
+    prefix, colon, _ = spec.id.rpartition(":")
+    named = {spec.module, prefix if colon else None} - known - {None}
+    if not named:
+        return subject
+    modules = " and ".join(one_line(each, 60) for each in sorted(map(str, named)))
+    lacks = f"its environment is of {modules}, which no file may have imported"
+    return replace(subject, environment=None, references=None, lacks=lacks)
 
 
 def _read_record(path: Path) -> Any:

@@ -1,6 +1,8 @@
 """`imitbench eval` measures any policy, and finds out itself what it belongs to."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -113,3 +115,32 @@ def test_an_environment_that_does_not_render_is_one_line(tmp_path):
         )  # fmt: skip
     assert "\n" not in str(raised.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"module": "evil_module"}, "evil_module"),
+        ({"id": "evil_module:Pendulum-v1"}, "evil_module"),
+        ({"id": "evil_module:Pendulum-v1", "module": "seals"}, "evil_module"),
+        ({"module": "evil_module", "evaluation_id": "Pendulum-v1"}, "evil_module"),
+        (
+            {"id": "evil_module:Pendulum-v1", "module": "x", "module_digest": "0" * 64},
+            "evil_module",
+        ),
+    ],
+)
+def test_what_a_folder_names_is_not_imported(runs, tmp_path, monkeypatch, change, named):
+    """Its environment may be that of a stranger; whoever names it may have it made."""
+    [run] = runs.glob("*/*/*/*/")
+    folder = Path(shutil.copytree(run, tmp_path / "run"))
+    (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    document = json.loads((folder / "spec.json").read_text())
+    document["environment"] = {**document["environment"], **change}
+    (folder / "spec.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=rf"is of .*{named}.*; name it by --env") as told:
+        call(folder)
+    assert "\n" not in str(told.value)
+    found = measure(folder, "--env", "seals/CartPole-v0", "--episodes", 2)
+    assert found["env"] == "seals/CartPole-v0"
