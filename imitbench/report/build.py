@@ -53,6 +53,9 @@ def build(
         measures = _of_suite(database.read_measures(connection), suite)
         imported = database.read_external_scores(connection) if with_imported else []
         episodes = read_episodes(connection, suite)
+        superseded = database.count_superseded(connection, suite)
+    if superseded:
+        tell(f"left out: {superseded} runs under settings that newer runs have superseded")
     return build_report(
         scores,
         failures,

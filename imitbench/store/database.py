@@ -51,7 +51,7 @@ CREATE TABLE runs (
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
-    spec VARCHAR, provenance VARCHAR
+    setting VARCHAR, spec VARCHAR, provenance VARCHAR
 );
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
 CREATE TABLE measures (run_id VARCHAR, measure VARCHAR, value DOUBLE);
@@ -65,7 +65,7 @@ CREATE TABLE failures (
     source VARCHAR, uses_reward BOOLEAN,
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
-    spec VARCHAR
+    setting VARCHAR, spec VARCHAR
 );
 CREATE TABLE external (
     run_id VARCHAR PRIMARY KEY, name VARCHAR, tool VARCHAR, path VARCHAR, place VARCHAR,
@@ -105,28 +105,29 @@ CREATE VIEW external_scores AS
     FROM external WHERE status = 'completed';
 CREATE VIEW newest AS
     WITH attempts AS (
-        SELECT run_id, suite, env, algo, seed, budget, n_demos, source, spec,
+        SELECT run_id, suite, env, algo, seed, budget, n_demos, source, setting, spec,
                finished_at AS ended_at
         FROM runs
         UNION ALL
-        SELECT run_id, suite, env, algo, seed, budget, n_demos, source, spec, failed_at
+        SELECT run_id, suite, env, algo, seed, budget, n_demos, source, setting, spec, failed_at
         FROM failures
-    ), sources AS (
+    ), states AS (
         SELECT *,
                coalesce(json_extract_string(spec, '$.implementation_digest'), '') AS method,
                coalesce(json_extract_string(spec, '$.environment.module_digest'), '') AS world
         FROM attempts
+    ), current AS (
+        SELECT * FROM states
+        QUALIFY method = first_value(method) OVER (
+            PARTITION BY suite, algo ORDER BY ended_at DESC, run_id
+        )
+        AND world = first_value(world) OVER (
+            PARTITION BY suite, env ORDER BY ended_at DESC, run_id
+        )
     )
-    SELECT run_id FROM sources
-    QUALIFY row_number() OVER (
-        PARTITION BY suite, env, algo, seed, budget, n_demos, source, method, world
-        ORDER BY ended_at DESC, run_id
-    ) = 1
-    AND method = first_value(method) OVER (
-        PARTITION BY suite, algo ORDER BY ended_at DESC, run_id
-    )
-    AND world = first_value(world) OVER (
-        PARTITION BY suite, env ORDER BY ended_at DESC, run_id
+    SELECT run_id FROM current
+    QUALIFY setting = first_value(setting) OVER (
+        PARTITION BY suite, env, algo, budget, n_demos, source ORDER BY ended_at DESC, run_id
     );
 CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN newest USING (run_id);
 CREATE VIEW latest_failures AS SELECT failures.* FROM failures SEMI JOIN newest USING (run_id);
@@ -155,7 +156,7 @@ def sole_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
         InputError: Another process does not finish, or the folder cannot be written.
     """
     with _writable(out):
-        descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             if _lock(descriptor, out, wait_s):
                 _say_who(descriptor)
@@ -336,10 +337,10 @@ def _holder(error: duckdb.Error) -> str:
 
 
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
-    """The newest run of every cell and seed, if it completed.
+    """Completed runs of the newest setting of every cell.
 
-    Runs of a plug-in whose source was edited since are left out: what two states of it gave must
-    not be averaged.
+    Runs from before the source of a plug-in was edited, or the values on a card, are left out: what
+    two states of it gave must not be averaged.
     """
     return _read(connection, ScoreRow, "latest", _RUN_ORDER)
 
@@ -351,8 +352,21 @@ def read_measures(connection: DuckDBPyConnection) -> list[MeasureRow]:
 
 
 def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:
-    """The newest run of every cell and seed, if it failed; see `read_scores`."""
+    """Failed runs of the newest setting of every cell; see `read_scores`."""
     return _read(connection, FailureRow, "latest_failures", _RUN_ORDER)
+
+
+def count_superseded(connection: DuckDBPyConnection, suite: str | None = None) -> int:
+    """How many runs `read_scores` and `read_failures` leave out, of a suite or of all."""
+    found = connection.execute(
+        """
+        SELECT count(*) FROM (
+            SELECT run_id, suite FROM runs UNION ALL SELECT run_id, suite FROM failures
+        ) ANTI JOIN newest USING (run_id) WHERE suite = coalesce(?, suite)
+        """,
+        [suite],
+    ).fetchone()
+    return int(found[0]) if found else 0
 
 
 def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:

@@ -1,6 +1,6 @@
-"""Which of several runs count: the newest of each cell and seed, in the newest state of sources.
+"""Which of several runs count: those of the newest setting of each cell, and of newest sources.
 
-The views `latest` and `latest_failures` of the database say the same in SQL.
+The view `newest` of the database says the same in SQL.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from imitbench.store.run_rows import identity_columns
 if TYPE_CHECKING:
     from imitbench.store.results_folder import PublishedRun
 
-_CELL = ("suite", "env", "algo", "seed", "budget", "n_demos", "source")
+_CELL = ("suite", "env", "algo", "budget", "n_demos", "source")
 
 
 def newest(runs: Iterable[PublishedRun]) -> list[PublishedRun]:
     """Leaves out what newer runs have superseded.
 
-    What a plug-in gave before its source was edited is superseded by any run since, be it a
-    failed one; so are runs in an environment that came with a suite of the user's.
+    Any run, a failed one too, supersedes those of its algorithm before the source of a plug-in was
+    edited, those in its environment before the source of a suite was, and those of its cell under
+    other settings: values on a card, say, or demonstrations that were collected anew.
 
     Args:
         runs: Completed and failed runs of one submitter.
@@ -34,15 +35,19 @@ def newest(runs: Iterable[PublishedRun]) -> list[PublishedRun]:
         spec = run.spec
         methods[spec.suite, spec.algo_label] = spec.implementation_digest
         worlds[spec.suite, spec.environment.id] = spec.environment.module_digest
-    cells: dict[tuple[object, ...], PublishedRun] = {}
-    for run in ended:
-        spec, columns = run.spec, identity_columns(run.spec)
-        if (
-            methods[spec.suite, spec.algo_label] == spec.implementation_digest
-            and worlds[spec.suite, spec.environment.id] == spec.environment.module_digest
-        ):
-            cells[tuple(columns[name] for name in _CELL)] = run
-    return list(cells.values())
+    current = [
+        run
+        for run in ended
+        if methods[run.spec.suite, run.spec.algo_label] == run.spec.implementation_digest
+        and worlds[run.spec.suite, run.spec.environment.id] == run.spec.environment.module_digest
+    ]
+    settings = {_cell(run): run.spec.setting for run in current}
+    return [run for run in current if settings[_cell(run)] == run.spec.setting]
+
+
+def _cell(run: PublishedRun) -> tuple[object, ...]:
+    columns = identity_columns(run.spec)
+    return tuple(columns[name] for name in _CELL)
 
 
 def _ended(run: PublishedRun) -> str:

@@ -179,6 +179,14 @@ class RunSpec(Record):
         return canonical_digest(identity)
 
     @property
+    def setting(self) -> str:
+        """Content hash of all but the seed: runs that differ in it must not be averaged."""
+        identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "seed"})
+        if identity["demos"] is not None:  # each seed draws its own
+            del identity["demos"]["subsample_seed"]
+        return canonical_digest(identity)
+
+    @property
     def run_id(self) -> str:
         """The digest's first digits."""
         return self.digest[:RUN_ID_LENGTH]

@@ -75,6 +75,7 @@ def read_rows(out: Path, path: str) -> RunRows:
     identity = {
         "run_id": run_id,
         **identity_columns(spec),
+        "setting": spec.setting,
         "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
     }
     if not directory.is_done:

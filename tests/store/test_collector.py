@@ -208,6 +208,16 @@ def test_readers_cannot_reach_other_files(tmp_path, finished):
             connection.execute("DELETE FROM runs")
 
 
+def test_a_link_in_a_strangers_folder_leads_nowhere(tmp_path, finished):
+    finished(make_spec(seed=0))
+    precious = tmp_path / "precious.txt"
+    precious.write_text("precious")
+    (tmp_path / database.LOCK_FILE).symlink_to(precious)
+    with pytest.raises(InputError, match=r"symbolic links.*database\.lock"):
+        collect(tmp_path)
+    assert precious.read_text() == "precious"
+
+
 def test_what_is_left_out_stays_named_but_is_read_again_only_when_it_changes(
     tmp_path, finished, monkeypatch
 ):

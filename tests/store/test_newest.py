@@ -8,7 +8,7 @@ from support.runs import make_spec
 
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.records import EnvironmentSpec
+from imitbench.store.records import DemoSpec, EnvironmentSpec
 from imitbench.store.results_folder import read_runs
 
 OLD, NEW = ({"algo": "mine", "implementation_digest": digit * 64} for digit in "ab")
@@ -45,6 +45,26 @@ def test_a_plug_in_that_an_edit_broke_has_failed(tmp_path, finished, failed):
     assert shown(tmp_path) == (set(), {broken.run_id})
 
 
+def test_runs_under_two_settings_are_not_averaged(tmp_path, finished):
+    """They have one label where a value on a card was edited, or demonstrations are other ones."""
+    for seed in range(3):
+        finished(make_spec(seed=seed, hyperparameters={"learning_rate": 0.001}), at=day(1))
+    edited = make_spec(seed=0, hyperparameters={"learning_rate": 0.5})
+    finished(edited, at=day(2))
+    assert shown(tmp_path) == ({edited.run_id}, set())
+    answer = call_imitbench("report", "--out", ".", "--replicates", "100", cwd=tmp_path)
+    assert "left out: 3 runs under settings that newer runs have superseded" in answer.err
+
+
+def test_each_seed_draws_its_own_demonstrations_under_one_setting(tmp_path, finished):
+    demos = {"source": "bundled", "repo": "ppo-x", "digest": "0" * 64, "available": 20, "count": 5}
+    for seed in range(3):
+        finished(
+            make_spec(seed=seed, demos=DemoSpec(**demos, subsample_seed=seed)), at=day(seed + 1)
+        )
+    assert [len(ids) for ids in shown(tmp_path)] == [3, 0]
+
+
 def test_export_tells_what_it_leaves_out(tmp_path, finished, failed):
     failed(make_spec(seed=0, **OLD), at=day(1))
     finished(make_spec(seed=0, **NEW), at=day(2))
@@ -65,6 +85,7 @@ def test_the_database_and_what_is_published_agree(tmp_path, finished, failed, se
                 id=rng.choice(["A-v0", "B-v0"]), module_digest=rng.choice([None, None, "c" * 64])
             ),
             device=rng.choice(["cpu", "cuda"]),
+            hyperparameters={"batch_size": rng.choice([32, 64])},
         )
         write = rng.choice([finished, failed])
         write(spec, at=day(rng.randrange(1, 6)))
