@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -99,6 +100,16 @@ class Place:
             raise InputError(
                 f"{error}; the {what} of this environment cannot be had from source '{self.source}'"
             ) from error
+
+
+def spelled(source: str) -> str:
+    """A source as records have it: one folder has one spelling, `path:experts/` and `path:experts`.
+
+    Args:
+        source: As the user typed it.
+    """
+    kind, _, where = source.partition(":")
+    return f"path:{os.path.normpath(where)}" if kind == "path" and where else source
 
 
 def source_root(source: str, suite: Path, folder: Path = Path()) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -152,6 +152,7 @@ def make_plan(
     Raises:
         InputError: Something asked for does not exist, does not fit or cannot be fetched.
     """
+    settings = replace(settings, source=artifacts.spelled(settings.source))
     card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
     cards = _named(algorithms, card, settings.folder)
     resolved = _with_overrides(cards, settings.overrides)

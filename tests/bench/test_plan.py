@@ -1,9 +1,12 @@
 """What a request expands to."""
 
+import shutil
+
 import pytest
 
 from imitbench.bench.plan import make_plan, parse_demo_counts, parse_overrides, parse_seeds
 from imitbench.bench.spec import Settings
+from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 
 
@@ -171,3 +174,12 @@ def test_an_unknown_source_is_told():
         list(plan(source="huub"))
     with pytest.raises(InputError, match="no folder"):
         list(plan(source="path:/does/not/exist"))
+
+
+def test_a_folder_has_one_spelling(tmp_path):
+    """However it is typed: it is no other source, and its runs are no other runs."""
+    for part in ("experts", "demos"):
+        shutil.copytree(suite_directory("classic") / part, tmp_path / "own" / part)
+    spellings = ("path:own", "path:./own", "path:own/", "path:other/../own")
+    ids = {spec.run_id for source in spellings for spec in plan(source=source, folder=tmp_path)}
+    assert len(ids) == len(list(plan(source="path:own", folder=tmp_path)))
