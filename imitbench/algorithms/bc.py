@@ -6,10 +6,11 @@ Navigation".
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -36,6 +37,7 @@ from imitbench.policies.base import FeedForward32Policy
 from imitbench.util.fused_adam import with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating
+from imitbench.util.optimizer_state import load_optimizer_state
 
 __all__ = [
     "BC",
@@ -263,7 +265,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             return self.loss_calculator(self._policy, batch["obs"], batch["acts"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on.
+        """Everything that further training depends on, as a copy that training leaves alone.
 
         Returns:
             Tensors, numbers and dictionaries of them; `torch.save` and
@@ -276,7 +278,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         }
         if isinstance(self._batches, ShuffledTransitions):
             state["batches"] = self._batches.state_dict()
-        return state
+        return copy.deepcopy(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave; the demonstrations must be the same.
@@ -289,7 +291,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         if isinstance(self._batches, ShuffledTransitions):
             self._batches.load_state_dict(state["batches"])
         self._policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(cast(dict[str, Any], state["optimizer"]))
+        load_optimizer_state(self.optimizer, state["optimizer"])
         self.rng.bit_generator.state = state["rng"]
 
     def save_policy(self, policy_path: types.AnyPath) -> None:

@@ -314,6 +314,25 @@ def test_resumed_training_equals_uninterrupted_training_bit_for_bit(kind, amount
         assert th.equal(tensor, second.policy.state_dict()[name]), name
 
 
+def weights(trainer):
+    return th.nn.utils.parameters_to_vector(trainer.policy.parameters()).detach()
+
+
+def test_a_state_stays_what_it_is_while_training_goes_on():
+    trainer = make_bc()
+    trainer.train(n_batches=3, progress_bar=False)
+    best, at_best = trainer.state_dict(), weights(trainer).clone()
+    after = []
+    for each in (trainer, make_bc(seed=1), make_bc(seed=2)):
+        trainer.train(n_batches=9, progress_bar=False)
+        assert not th.equal(weights(trainer), at_best)
+        each.load_state_dict(best)
+        assert th.equal(weights(each), at_best)
+        each.train(n_batches=9, progress_bar=False)
+        after.append(weights(each))
+    assert all(th.equal(each, after[0]) for each in after)
+
+
 def test_how_often_is_logged_changes_no_number():
     often, seldom = make_bc(), make_bc()
     often.train(n_batches=12, log_interval=1, progress_bar=False)

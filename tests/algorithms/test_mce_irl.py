@@ -248,6 +248,21 @@ class TestTraining:
         }
         assert len(lines) == 1 + 3
 
+    @pytest.mark.parametrize("make_net", [TabularRewardNet.of, make_net], ids=["table", "network"])
+    def test_a_state_stays_what_it_is_while_training_goes_on(self, make_net):
+        env = cliff_world()
+        irl = make_irl(env, net=make_net(env))
+        irl.train(5)
+        best, at_best, after = irl.state_dict(), irl.rewards(), []
+        for each in (irl, make_irl(env, net=make_net(env)), make_irl(env, net=make_net(env))):
+            irl.train(5)
+            each.load_state_dict(best)
+            np.testing.assert_array_equal(each.rewards(), at_best)
+            each.train(5)
+            after.append(each.rewards())
+        for rewards in after[1:]:
+            np.testing.assert_array_equal(rewards, after[0])
+
     def test_goes_on_from_a_checkpoint_as_if_never_interrupted(self, tmp_path):
         env = cliff_world()
         whole = make_irl(env)

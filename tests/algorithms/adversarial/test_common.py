@@ -279,6 +279,25 @@ def test_off_policy_generators_resume():
     )
 
 
+def test_a_state_stays_what_it_is_while_training_goes_on(algorithm):
+    trainer = make_trainer(algorithm)
+    trainer.train(120)
+    expert, generated = (samples(random_transitions(trainer.venv, seed=seed)) for seed in (1, 2))
+
+    def update(trainer):
+        for _ in range(5):
+            trainer.train_disc(expert_samples=expert, gen_samples=generated)
+        return weights(trainer)
+
+    best, at_best, after = trainer.state_dict(), weights(trainer), []
+    for each in (trainer, make_trainer(algorithm, seed=1), make_trainer(algorithm, seed=2)):
+        assert not th.equal(update(trainer), at_best)
+        each.load_state_dict(best)
+        assert th.equal(weights(each), at_best)
+        after.append(update(each))
+    assert all(th.equal(each, after[0]) for each in after)
+
+
 def test_a_state_needs_its_demonstrations(algorithm):
     state = make_trainer(algorithm).state_dict()
     with pytest.raises(ValueError, match="set the demonstrations"):
