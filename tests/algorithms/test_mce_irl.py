@@ -455,6 +455,20 @@ class TestTabularRewardNet:
         with pytest.raises(ValueError, match="state: holds an observation of no state"):
             net.predict(obs, np.zeros(1, int), obs, np.zeros(1, bool))
 
+    def test_tells_the_rewards_of_all_states_at_once(self):
+        env = cliff_world()
+        net = TabularRewardNet.of(env)
+        wanted = np.linspace(-1, 1, len(net.values), dtype=np.float32)
+        net.values.data.copy_(th.from_numpy(wanted))
+        known = net.observations.numpy()
+        for count in (len(known), 1):  # all of them are a case of their own
+            obs, rest = known[:count], (np.zeros(count, int), known[:count], np.zeros(count, bool))
+            for predict in (net.predict, net.predict_processed):
+                rewards = predict(obs, *rest)
+                np.testing.assert_array_equal(rewards, wanted[:count])
+                rewards[:] = 9  # the caller's own
+        np.testing.assert_array_equal(net.values.detach().numpy(), wanted)
+
     def test_refuses_states_that_look_the_same(self):
         env = cliff_world()
         with pytest.raises(ValueError, match="two states have the same"):
