@@ -18,7 +18,7 @@ from imitbench.algorithms import base
 from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
 from imitbench.algorithms.demonstration_kind import split_kinds
 from imitbench.data import types
-from imitbench.util.action_scale import scale_actions
+from imitbench.util.actions import scale_actions
 from imitbench.util.util import safe_to_numpy
 
 Array = npt.NDArray[Any]

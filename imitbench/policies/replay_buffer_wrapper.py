@@ -13,7 +13,7 @@ from stable_baselines3.common.buffers import BaseBuffer, NStepReplayBuffer, Repl
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
-from imitbench.util.action_scale import unscale_actions
+from imitbench.util.actions import unscale_actions
 
 Array = npt.NDArray[Any]
 Observations = Array | dict[str, Array]

@@ -314,6 +314,18 @@ def test_resumed_training_equals_uninterrupted_training_bit_for_bit(kind, amount
         assert th.equal(tensor, second.policy.state_dict()[name]), name
 
 
+def test_actions_of_several_dimensions_have_one_probability_each():
+    flat = spaces.Box(-1.0, 1.0, (4,), np.float32)
+    found, obs, acts = [], th.randn(5, 3), th.rand(5, 4)
+    for space in (spaces.Box(-1.0, 1.0, (2, 2), np.float32), flat):
+        th.manual_seed(0)
+        policy = ActorCriticPolicy(OBS, space, lambda _: 1e-3, use_sde=True)
+        assert not has_short_cut(policy)
+        found.append(log_prob_and_entropy(policy, obs, acts.reshape(5, *space.shape))[0])
+    assert found[0].shape == (5,)
+    assert th.equal(*found)
+
+
 def weights(trainer):
     return th.nn.utils.parameters_to_vector(trainer.policy.parameters()).detach()
 

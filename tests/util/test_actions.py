@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from imitbench.util.action_scale import scale_actions, unscale_actions
+from imitbench.util.actions import scale_actions, unscale_actions
 
 BOX = spaces.Box(
     np.array([[-2.0, 0.0], [1.0, -1.0]], np.float32), np.array([[2.0, 8.0], [2.0, 1.0]], np.float32)
