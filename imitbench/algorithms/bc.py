@@ -31,7 +31,11 @@ from imitbench.algorithms.bc_batches import (
 )
 from imitbench.algorithms.bc_log import BCLogger, RolloutStatsComputer
 from imitbench.algorithms.bc_loss import BCTrainingMetrics, BehaviorCloningLossCalculator
-from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
+from imitbench.algorithms.demonstration_fit import (
+    check_action_space,
+    check_fit,
+    check_observation_space,
+)
 from imitbench.data import types
 from imitbench.policies.base import FeedForward32Policy
 from imitbench.util.fused_adam import with_fused
@@ -73,7 +77,8 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     Raises:
         ValueError: Weight decay among `optimizer_kwargs`; `batch_size` is no multiple of
             `minibatch_size`; spaces of the policy or the demonstrations differ from those given;
-            demonstrations are empty, not finite or fewer than a batch.
+            a discrete space does not start at 0; demonstrations are empty, not finite or fewer
+            than a batch.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.minibatch_size = batch_size if minibatch_size is None else minibatch_size
         base.check_batch_size(self.minibatch_size, "minibatch_size")
         check_action_space(action_space)
+        check_observation_space(observation_space)
         if batch_size % self.minibatch_size != 0:
             raise ValueError(
                 f"batch_size {batch_size} is no multiple of minibatch_size {self.minibatch_size}"

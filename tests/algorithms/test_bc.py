@@ -484,6 +484,10 @@ def test_the_loggers_own_files_are_no_part_of_a_pickle():
             "obs holds values that are not finite",
         ),
         ({"action_space": spaces.Discrete(3, start=1)}, "does not start at 0"),
+        (
+            {"obs_space": spaces.Discrete(3, start=2), "data": []},
+            r"observation_space: Discrete\(3, start=2\) does not start at 0",
+        ),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(options, message):
