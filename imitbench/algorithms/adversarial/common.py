@@ -32,6 +32,7 @@ from imitbench.algorithms.adversarial.generator import (
     experience_buffer,
     make_generator,
     timesteps_of_a_round,
+    venv_with_rewards,
 )
 from imitbench.algorithms.adversarial.summaries import Summaries
 from imitbench.algorithms.demonstration_fit import check_action_space
@@ -162,6 +163,17 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         policy = self.gen_algo.policy
         assert policy is not None, "an algorithm has its policy from the start"
         return policy
+
+    @property
+    def venv_wrapped(self) -> VecEnv:
+        """The environment with the generator's reward at every step.
+
+        Where rewards are computed per rollout it is made anew, which resets the environment; under
+        `debug_use_ground_truth` it is `venv_train`.
+        """
+        if self.debug_use_ground_truth:
+            return self.venv_train
+        return venv_with_rewards(self._generator, self.venv, self.reward_train.predict_processed)
 
     @property
     def logger(self) -> HierarchicalLogger:

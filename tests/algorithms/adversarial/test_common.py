@@ -256,6 +256,20 @@ def test_resuming_equals_going_on(algorithm, ppo):
         assert th.equal(one, two)
 
 
+@pytest.mark.parametrize("ppo", [PPO, stable_baselines3.PPO], ids=["lean", "sb3"])
+def test_the_environment_can_be_had_with_learnt_rewards(algorithm, ppo):
+    trainer = make_trainer(algorithm, ppo=ppo)
+    wrapped = trainer.venv_wrapped
+    obs, acts = wrapped.reset(), np.zeros(2, np.int64)
+    following, rewards, dones, _ = wrapped.step(acts)
+    wanted = trainer.reward_train.predict_processed(obs, acts, following, dones)
+    np.testing.assert_allclose(rewards, wanted, rtol=1e-6)
+    debugged = make_trainer(algorithm, ppo=ppo, debug_use_ground_truth=True)
+    assert debugged.venv_wrapped is debugged.venv_train
+    debugged.venv_wrapped.reset()
+    np.testing.assert_array_equal(debugged.venv_wrapped.step(acts)[1], [1.0, 1.0])
+
+
 def test_off_policy_generators_resume():
     def make(seed):
         venv = make_venv()
