@@ -6,10 +6,11 @@ Navigation".
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -30,12 +31,17 @@ from imitbench.algorithms.bc_batches import (
 )
 from imitbench.algorithms.bc_log import BCLogger, RolloutStatsComputer
 from imitbench.algorithms.bc_loss import BCTrainingMetrics, BehaviorCloningLossCalculator
-from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
+from imitbench.algorithms.demonstration_fit import (
+    check_action_space,
+    check_fit,
+    check_observation_space,
+)
 from imitbench.data import types
 from imitbench.policies.base import FeedForward32Policy
 from imitbench.util.fused_adam import with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating
+from imitbench.util.optimizer_state import load_optimizer_state
 
 __all__ = [
     "BC",
@@ -71,7 +77,8 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     Raises:
         ValueError: Weight decay among `optimizer_kwargs`; `batch_size` is no multiple of
             `minibatch_size`; spaces of the policy or the demonstrations differ from those given;
-            demonstrations are empty, not finite or fewer than a batch.
+            a discrete space does not start at 0; demonstrations are empty, not finite or fewer
+            than a batch.
     """
 
     def __init__(
@@ -96,6 +103,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.minibatch_size = batch_size if minibatch_size is None else minibatch_size
         base.check_batch_size(self.minibatch_size, "minibatch_size")
         check_action_space(action_space)
+        check_observation_space(observation_space)
         if batch_size % self.minibatch_size != 0:
             raise ValueError(
                 f"batch_size {batch_size} is no multiple of minibatch_size {self.minibatch_size}"
@@ -263,7 +271,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             return self.loss_calculator(self._policy, batch["obs"], batch["acts"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on.
+        """Everything that further training depends on, as a copy that training leaves alone.
 
         Returns:
             Tensors, numbers and dictionaries of them; `torch.save` and
@@ -276,7 +284,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         }
         if isinstance(self._batches, ShuffledTransitions):
             state["batches"] = self._batches.state_dict()
-        return state
+        return copy.deepcopy(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave; the demonstrations must be the same.
@@ -289,7 +297,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         if isinstance(self._batches, ShuffledTransitions):
             self._batches.load_state_dict(state["batches"])
         self._policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(cast(dict[str, Any], state["optimizer"]))
+        load_optimizer_state(self.optimizer, state["optimizer"])
         self.rng.bit_generator.state = state["rng"]
 
     def save_policy(self, policy_path: types.AnyPath) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch as th
-from gymnasium import spaces
 from stable_baselines3.common.distributions import (
     CategoricalDistribution,
     DiagGaussianDistribution,
 )
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs
+
+from imitbench.util.actions import action_rows
 
 GradientStep = Callable[[PyTorchObs, th.Tensor, float], None]
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
@@ -162,9 +163,7 @@ def log_prob_and_entropy(
         `None` where there is no closed form.
     """
     if not has_short_cut(policy):
-        if isinstance(policy.action_space, spaces.MultiBinary):
-            acts = acts.float()  # torch's Bernoulli distribution takes nothing else
-        _, log_prob, entropy = policy.evaluate_actions(obs, acts)
+        _, log_prob, entropy = policy.evaluate_actions(obs, action_rows(acts, policy.action_space))
         return log_prob, entropy
     output = _action_output(policy, obs)
     if isinstance(policy.action_dist, CategoricalDistribution):

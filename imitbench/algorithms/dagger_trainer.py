@@ -159,6 +159,17 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         self.round_num += 1
         return self.round_num
 
+    def save_policy(self, policy_path: AnyPath) -> None:
+        """Stores the current policy without pickle, and nothing else of the trainer.
+
+        Args:
+            policy_path: Folder to write; `imitbench.algorithms.bc.reconstruct_policy` reads it.
+
+        Raises:
+            ValueError: The policy is of a class that cannot be stored.
+        """
+        self.bc_trainer.save_policy(policy_path)
+
     def save_trainer(self) -> tuple[Path, Path]:
         """Saves a snapshot at the end of a round, for `reconstruct_trainer`.
 

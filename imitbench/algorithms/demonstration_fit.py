@@ -87,8 +87,25 @@ def check_action_space(space: gym.Space[Any]) -> None:
     Raises:
         ValueError: They are not.
     """
+    _check_start("action_space", space, "actions")
+
+
+def check_observation_space(space: gym.Space[Any]) -> None:
+    """Makes sure of the same for observations, those in a dictionary included.
+
+    Raises:
+        ValueError: The numbers of a discrete space do not start at 0.
+    """
+    if isinstance(space, spaces.Dict):
+        for key, part in space.items():
+            _check_start(f"observation_space['{key}']", part, "observations")
+    else:
+        _check_start("observation_space", space, "observations")
+
+
+def _check_start(name: str, space: gym.Space[Any], what: str) -> None:
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and np.any(space.start):
         raise ValueError(
-            f"action_space: {space} does not start at 0, as policies need; shift the actions "
-            "of demonstrations and environment"
+            f"{name}: {space} does not start at 0, as policies need; shift the {what} of "
+            "demonstrations and environment"
         )

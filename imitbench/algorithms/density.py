@@ -19,7 +19,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms import base
-from imitbench.algorithms.adversarial.generator import Generator, make_generator
+from imitbench.algorithms.adversarial.generator import Generator, make_generator, venv_with_rewards
 from imitbench.algorithms.demonstration_fit import check_action_space
 from imitbench.algorithms.density_features import FeatureMaker
 from imitbench.algorithms.density_model import TimedDensity, check_kernel
@@ -27,6 +27,7 @@ from imitbench.algorithms.episode_clock import EpisodeClock
 from imitbench.data import rollout, types
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
+from imitbench.rl.continued import acting_as_given
 from imitbench.util.logger import HierarchicalLogger
 
 __all__ = ["DensityAlgorithm", "DensityType"]
@@ -161,10 +162,8 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
 
         Where rewards are computed per rollout it is made anew, which resets the environment.
         """
-        trained_in = None if self._generator is None else self._generator.venv_train
-        if isinstance(trained_in, RewardVecEnvWrapper):
-            return trained_in
-        return RewardVecEnvWrapper(self._clock or self.venv, self._training_reward)
+        venv = self._clock or self.venv
+        return venv_with_rewards(self._generator, venv, self._training_reward)
 
     def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
         """Replaces the demonstrations; call `train` afterwards.
@@ -279,11 +278,11 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         Raises:
             ValueError: There is no `rl_algo`, or `n_trajectories` is not positive.
         """
-        algorithm = self._algorithm()
+        acting = acting_as_given(self._algorithm())
         # The environment is reset below, so training has to begin new episodes.
         self._generator = None
         trajectories = rollout.generate_trajectories(
-            algorithm, self.venv, rollout.make_min_episodes(n_trajectories), self.rng
+            acting, self.venv, rollout.make_min_episodes(n_trajectories), self.rng
         )
         if not true_reward:
             trajectories = [self._relabelled(trajectory) for trajectory in trajectories]

@@ -6,6 +6,7 @@ Entropy", chapters 9 and 10.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ from imitbench.rewards.reward_nets import RewardNet
 from imitbench.util.fused_adam import direct_step, with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating, training
+from imitbench.util.optimizer_state import load_optimizer_state
 
 __all__ = [
     "MCEIRL",
@@ -213,17 +215,18 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.logger.dump(iteration)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on, and the policy.
+        """Everything that further training depends on, and the policy, as a copy.
 
         Returns:
             Tensors, arrays, numbers and dictionaries of them.
         """
-        return {
+        state = {
             "reward_net": self.reward_net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "rng": self.rng.bit_generator.state,
-            "pi": self._policy.pi.copy(),
+            "pi": self._policy.pi,
         }
+        return copy.deepcopy(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave; the demonstrations are set apart from it.
@@ -233,6 +236,6 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         """
         self._model.check_policy(np.asarray(state["pi"]), "state: pi")
         self.reward_net.load_state_dict(state["reward_net"])
-        self.optimizer.load_state_dict(cast(dict[str, Any], state["optimizer"]))
+        load_optimizer_state(self.optimizer, state["optimizer"])
         self.rng.bit_generator.state = state["rng"]
         self._policy.set_pi(np.asarray(state["pi"]))

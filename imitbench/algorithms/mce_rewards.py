@@ -71,7 +71,8 @@ class TabularRewardNet(RewardNet):
         flat = state.flatten(1)
         known = self.observations
         if flat.shape == known.shape and th.equal(flat, known):
-            return self.values
+            # Not the parameter itself, which callers would take for a value.
+            return self.values.clone()
         distances = th.cdist(flat, known, compute_mode="donot_use_mm_for_euclid_dist")
         closest, index = distances.min(dim=1)
         if bool((closest > 0).any()):

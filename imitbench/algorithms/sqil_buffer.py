@@ -18,6 +18,7 @@ from imitbench.algorithms import base
 from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
 from imitbench.algorithms.demonstration_kind import split_kinds
 from imitbench.data import types
+from imitbench.util.actions import scale_actions
 from imitbench.util.util import safe_to_numpy
 
 Array = npt.NDArray[Any]
@@ -95,8 +96,8 @@ class SQILReplayBuffer(ReplayBuffer):
         shape = (count, *self.obs_shape)  # that of single choices is (1,) here
         expert.observations[:, 0] = fields["obs"].reshape(shape)
         expert.next_observations[:, 0] = fields["next_obs"].reshape(shape)
-        acts = fields["acts"].reshape(count, self.action_dim)
-        expert.actions[:, 0] = _scaled(acts, self.action_space)
+        acts = scale_actions(fields["acts"], self.action_space)
+        expert.actions[:, 0] = acts.reshape(count, self.action_dim)
         expert.dones[:, 0] = fields["dones"]
         expert.timeouts[:, 0] = fields["timeouts"]
         expert.rewards.fill(1.0)
@@ -197,10 +198,3 @@ def _said_to_be_cut(batch: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
 def _rows(array: Array, index: Array) -> Array:
     """Transitions of an array of shape (steps, n_envs, …); number `t * n_envs + i` is (t, i)."""
     return array.reshape(-1, *array.shape[2:]).take(index, axis=0)
-
-
-def _scaled(acts: Array, space: gym.Space[Any]) -> Array:
-    if not isinstance(space, spaces.Box):
-        return acts
-    low, high = space.low.reshape(-1), space.high.reshape(-1)
-    return np.asarray(2.0 * (np.clip(acts, low, high) - low) / (high - low) - 1.0)

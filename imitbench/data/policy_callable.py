@@ -113,9 +113,10 @@ def batch_actor(
 
 @contextmanager
 def seeded_sampling(policy: AnyPolicy, rng: np.random.Generator) -> Iterator[None]:
-    """Makes actions that torch samples depend on `rng` alone.
+    """Makes sampled actions depend on `rng` alone.
 
-    Torch's generators are as before afterwards, so that collecting does not disturb training.
+    Generators are as before afterwards, so that collecting does not disturb training: torch's,
+    and for an algorithm, which may explore by them, NumPy's global one and its action space's.
 
     Args:
         policy: Which policy samples; a function is taken to sample on the CPU.
@@ -129,7 +130,27 @@ def seeded_sampling(policy: AnyPolicy, rng: np.random.Generator) -> Iterator[Non
         for device in devices:
             with th.cuda.device(device):
                 th.cuda.manual_seed(seed)
+        with _seeded_exploration(policy, seed):
+            yield
+
+
+@contextmanager
+def _seeded_exploration(policy: AnyPolicy, seed: int) -> Iterator[None]:
+    """Seeds what algorithms such as DQN draw their random actions from."""
+    if not isinstance(policy, BaseAlgorithm):
         yield
+        return
+    numpy_state = np.random.get_state()  # noqa: NPY002 (of Stable-Baselines3's choosing)
+    source = policy.action_space.np_random.bit_generator
+    own_state = source.state
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    # In place, since other spaces and environments may share the generator.
+    source.state = type(source)(seed).state
+    try:
+        yield
+    finally:
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        source.state = own_state
 
 
 def _random_policy(venv: VecEnv, rng: np.random.Generator | None) -> PolicyCallable:

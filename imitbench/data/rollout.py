@@ -259,9 +259,14 @@ def unwrap_traj(traj: TrajectoryWithRew) -> TrajectoryWithRew:
             "the last info has no entry 'rollout': wrap the environment in RolloutInfoWrapper, "
             "or pass unwrap=False"
         )
-    return dataclasses.replace(
-        traj, obs=maybe_wrap_in_dictobs(original["obs"]), rews=original["rews"]
-    )
+    # Infos that went through a file are plain JSON: lists in place of arrays.
+    obs = original["obs"]
+    if isinstance(obs, dict):
+        obs = {key: np.asarray(values) for key, values in obs.items()}
+    elif isinstance(obs, list):
+        obs = np.asarray(obs)
+    rews = np.asarray(original["rews"], dtype=np.float64)
+    return dataclasses.replace(traj, obs=maybe_wrap_in_dictobs(obs), rews=rews)
 
 
 def rollout_stats(trajectories: Sequence[TrajectoryWithRew]) -> Mapping[str, float]:

@@ -13,6 +13,8 @@ from stable_baselines3.common.buffers import BaseBuffer, NStepReplayBuffer, Repl
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
+from imitbench.util.actions import unscale_actions
+
 Array = npt.NDArray[Any]
 Observations = Array | dict[str, Array]
 RewardFn = Callable[[Any, Any, Any, Any], Array]
@@ -24,7 +26,8 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
 
     The rewards that were stored are kept in the buffer and never sampled. The reward function
     sees observations as the environment gave them, also where the samples are normalized;
-    discrete actions and observations in the shape of their spaces; and `dones` that are true
+    actions as they were executed, although off-policy algorithms store those of a box scaled to
+    [-1, 1]; actions and observations in the shape of their spaces; and `dones` that are true
     where an episode ended other than by a time limit.
 
     Args:
@@ -203,7 +206,7 @@ def _reward_inputs(
 ) -> tuple[Observations, Array, Observations, Array]:
     return (
         _in_space(samples.observations, buffer.observation_space),
-        _in_space(samples.actions, buffer.action_space),
+        unscale_actions(_in_space(samples.actions, buffer.action_space), buffer.action_space),
         _in_space(samples.next_observations, buffer.observation_space),
         samples.dones.cpu().numpy().reshape(-1).astype(bool),
     )

@@ -13,6 +13,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from imitbench.policies.replay_buffer_wrapper import ReplayBufferRewardWrapper
+
 # Attributes that further training depends on; an algorithm has some of them.
 _PLAIN = (
     "num_timesteps",
@@ -81,6 +83,7 @@ def load_algorithm_state(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> 
 
 def _buffer_state(buffer: BaseBuffer) -> dict[str, Any]:
     """The filled part of a ring buffer."""
+    buffer = _holding_transitions(buffer)
     arrays = {
         name: _map(value, lambda array: array[: buffer.size()])
         for name, value in vars(buffer).items()
@@ -90,12 +93,20 @@ def _buffer_state(buffer: BaseBuffer) -> dict[str, Any]:
 
 
 def _load_buffer_state(buffer: BaseBuffer, state: Mapping[str, Any]) -> None:
+    buffer = _holding_transitions(buffer)
     for name, stored in state["arrays"].items():
         own = getattr(buffer, name)
         pairs = [(own[k], stored[k]) for k in own] if isinstance(own, dict) else [(own, stored)]
         for array, values in pairs:
             array[: len(values)] = values
     buffer.pos, buffer.full = state["pos"], state["full"]
+
+
+def _holding_transitions(buffer: BaseBuffer) -> BaseBuffer:
+    """The buffer itself, or the innermost one where it relabels what another holds."""
+    while isinstance(buffer, ReplayBufferRewardWrapper):
+        buffer = buffer.replay_buffer
+    return buffer
 
 
 def _map(value: Any, function: Any) -> Any:

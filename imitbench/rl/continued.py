@@ -7,8 +7,9 @@ from typing import Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
+from imitbench.data.policy_callable import PolicyCallable, policy_to_callable
 from imitbench.policies.space_check import channels_first
 
 
@@ -47,6 +48,23 @@ def check_algorithm(
         raise ValueError(
             f"{name} was made for {algorithm.n_envs} environments, but venv has {venv.num_envs}"
         )
+
+
+def acting_as_given(algorithm: BaseAlgorithm) -> BaseAlgorithm | PolicyCallable:
+    """What acts in the environment that an algorithm was given, whose images it may have turned.
+
+    Args:
+        algorithm: An algorithm that has its environment.
+
+    Returns:
+        The algorithm itself; or, where Stable-Baselines3 puts the channels of images first for it,
+        its stochastic policy for images with their channels last.
+    """
+    env = algorithm.get_env()
+    if not isinstance(env, VecTransposeImage):
+        return algorithm
+    policy, transpose = policy_to_callable(algorithm, env), env.transpose_observations
+    return lambda obs, state, starts: policy(transpose(obs), state, starts)
 
 
 def continue_learning(

@@ -12,7 +12,7 @@ from torch import nn
 
 
 @contextmanager
-def training_mode(m: nn.Module, mode: bool) -> Iterator[nn.Module]:
+def training_mode(m: nn.Module, mode: bool = False) -> Iterator[nn.Module]:
     """Puts a module into training or evaluation mode and restores its mode afterwards.
 
     Args:
@@ -33,14 +33,14 @@ def training_mode(m: nn.Module, mode: bool) -> Iterator[nn.Module]:
             part.training = not mode
 
 
-def training(m: nn.Module) -> AbstractContextManager[nn.Module]:
-    """Puts a module into training mode for a while."""
-    return training_mode(m, True)
+def training(m: nn.Module, *, mode: bool = True) -> AbstractContextManager[nn.Module]:
+    """Puts a module into training mode for a while, or into the given one, see `training_mode`."""
+    return training_mode(m, mode)
 
 
-def evaluating(m: nn.Module) -> AbstractContextManager[nn.Module]:
-    """Puts a module into evaluation mode for a while."""
-    return training_mode(m, False)
+def evaluating(m: nn.Module, *, mode: bool = False) -> AbstractContextManager[nn.Module]:
+    """Puts a module into evaluation mode for a while, or into the given one."""
+    return training_mode(m, mode)
 
 
 class SqueezeLayer(nn.Module):

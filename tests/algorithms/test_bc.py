@@ -314,6 +314,37 @@ def test_resumed_training_equals_uninterrupted_training_bit_for_bit(kind, amount
         assert th.equal(tensor, second.policy.state_dict()[name]), name
 
 
+def test_actions_of_several_dimensions_have_one_probability_each():
+    flat = spaces.Box(-1.0, 1.0, (4,), np.float32)
+    found, obs, acts = [], th.randn(5, 3), th.rand(5, 4)
+    for space in (spaces.Box(-1.0, 1.0, (2, 2), np.float32), flat):
+        th.manual_seed(0)
+        policy = ActorCriticPolicy(OBS, space, lambda _: 1e-3, use_sde=True)
+        assert not has_short_cut(policy)
+        found.append(log_prob_and_entropy(policy, obs, acts.reshape(5, *space.shape))[0])
+    assert found[0].shape == (5,)
+    assert th.equal(*found)
+
+
+def weights(trainer):
+    return th.nn.utils.parameters_to_vector(trainer.policy.parameters()).detach()
+
+
+def test_a_state_stays_what_it_is_while_training_goes_on():
+    trainer = make_bc()
+    trainer.train(n_batches=3, progress_bar=False)
+    best, at_best = trainer.state_dict(), weights(trainer).clone()
+    after = []
+    for each in (trainer, make_bc(seed=1), make_bc(seed=2)):
+        trainer.train(n_batches=9, progress_bar=False)
+        assert not th.equal(weights(trainer), at_best)
+        each.load_state_dict(best)
+        assert th.equal(weights(each), at_best)
+        each.train(n_batches=9, progress_bar=False)
+        after.append(weights(each))
+    assert all(th.equal(each, after[0]) for each in after)
+
+
 def test_how_often_is_logged_changes_no_number():
     often, seldom = make_bc(), make_bc()
     often.train(n_batches=12, log_interval=1, progress_bar=False)
@@ -453,6 +484,10 @@ def test_the_loggers_own_files_are_no_part_of_a_pickle():
             "obs holds values that are not finite",
         ),
         ({"action_space": spaces.Discrete(3, start=1)}, "does not start at 0"),
+        (
+            {"obs_space": spaces.Discrete(3, start=2), "data": []},
+            r"observation_space: Discrete\(3, start=2\) does not start at 0",
+        ),
     ],
 )  # fmt: skip
 def test_bad_arguments_are_named(options, message):

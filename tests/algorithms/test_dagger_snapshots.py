@@ -97,9 +97,10 @@ def test_a_saved_policy_can_be_read_by_itself(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer.train(40, **SMALL_ROUNDS)
     _, path = trainer.save_trainer()
+    trainer.save_policy(tmp_path / "alone")
     obs = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
     expected, _ = trainer.policy.predict(obs, deterministic=True)
-    for folder in (path, tmp_path / "policy-latest"):
+    for folder in (path, tmp_path / "policy-latest", tmp_path / "alone"):
         actions, _ = bc.reconstruct_policy(folder, "cpu").predict(obs, deterministic=True)
         np.testing.assert_array_equal(actions, expected)
 

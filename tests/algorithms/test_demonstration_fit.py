@@ -5,7 +5,11 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
+from imitbench.algorithms.demonstration_fit import (
+    check_action_space,
+    check_fit,
+    check_observation_space,
+)
 from imitbench.data.types import DictObs
 
 OBS = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -79,3 +83,13 @@ def test_choices_are_numbered_from_0():
     for space in (spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 2], start=[0, 1])):
         with pytest.raises(ValueError, match="does not start at 0"):
             check_action_space(space)
+
+
+def test_observations_are_numbered_from_0_too():
+    check_observation_space(spaces.Discrete(3))
+    check_observation_space(spaces.Dict({"a": OBS, "b": spaces.Discrete(3)}))
+    shifted = spaces.Discrete(3, start=1)
+    with pytest.raises(ValueError, match=r"observation_space: .* shift the observations"):
+        check_observation_space(shifted)
+    with pytest.raises(ValueError, match=r"observation_space\['b'\]: .* does not start at 0"):
+        check_observation_space(spaces.Dict({"a": OBS, "b": shifted}))

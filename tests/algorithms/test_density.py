@@ -378,3 +378,38 @@ def test_states_of_other_arguments_are_refused(demos, quiet):
         )
     with pytest.raises(ValueError, match="is_stationary"):
         density(demos, is_stationary=False).load_state_dict(plain.state_dict())
+
+
+class Picture(gym.Env):
+    """Images with their channels last; episodes take seven steps."""
+
+    observation_space = spaces.Box(0, 255, (36, 38, 3), np.uint8)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self._observe(), 1.0, False, self.steps == 7, {}
+
+    def _observe(self):
+        return self.np_random.integers(0, 256, (36, 38, 3), np.uint8)
+
+
+@pytest.mark.parametrize("cls", [PPO, sb3.PPO], ids=["lean", "sb3"])
+def test_images_stay_as_the_environment_gives_them(quiet, cls):
+    venv = DummyVecEnv([Picture, Picture])
+    venv.seed(0)
+    until = rollout.make_min_episodes(4)
+    demos = rollout.rollout(None, venv, until, np.random.default_rng(0), unwrap=False)
+    options = {"n_steps": 8, "batch_size": 8, "n_epochs": 1, "policy_kwargs": {"net_arch": [8]}}
+    algorithm = density(demos, venv, rl_algo=cls("MlpPolicy", venv, **options), custom_logger=quiet)
+    algorithm.train()
+    algorithm.train_policy(32)
+    assert algorithm.test_policy(n_trajectories=2)["return_mean"] == 7.0
+    learnt = algorithm.test_policy(n_trajectories=2, true_reward=False)
+    assert np.isfinite(learnt["return_mean"])
+    algorithm.train_policy(16)

@@ -248,6 +248,21 @@ class TestTraining:
         }
         assert len(lines) == 1 + 3
 
+    @pytest.mark.parametrize("make_net", [TabularRewardNet.of, make_net], ids=["table", "network"])
+    def test_a_state_stays_what_it_is_while_training_goes_on(self, make_net):
+        env = cliff_world()
+        irl = make_irl(env, net=make_net(env))
+        irl.train(5)
+        best, at_best, after = irl.state_dict(), irl.rewards(), []
+        for each in (irl, make_irl(env, net=make_net(env)), make_irl(env, net=make_net(env))):
+            irl.train(5)
+            each.load_state_dict(best)
+            np.testing.assert_array_equal(each.rewards(), at_best)
+            each.train(5)
+            after.append(each.rewards())
+        for rewards in after[1:]:
+            np.testing.assert_array_equal(rewards, after[0])
+
     def test_goes_on_from_a_checkpoint_as_if_never_interrupted(self, tmp_path):
         env = cliff_world()
         whole = make_irl(env)
@@ -439,6 +454,20 @@ class TestTabularRewardNet:
         obs = np.full((1, 2), 0.3, dtype=np.float32)
         with pytest.raises(ValueError, match="state: holds an observation of no state"):
             net.predict(obs, np.zeros(1, int), obs, np.zeros(1, bool))
+
+    def test_tells_the_rewards_of_all_states_at_once(self):
+        env = cliff_world()
+        net = TabularRewardNet.of(env)
+        wanted = np.linspace(-1, 1, len(net.values), dtype=np.float32)
+        net.values.data.copy_(th.from_numpy(wanted))
+        known = net.observations.numpy()
+        for count in (len(known), 1):  # all of them are a case of their own
+            obs, rest = known[:count], (np.zeros(count, int), known[:count], np.zeros(count, bool))
+            for predict in (net.predict, net.predict_processed):
+                rewards = predict(obs, *rest)
+                np.testing.assert_array_equal(rewards, wanted[:count])
+                rewards[:] = 9  # the caller's own
+        np.testing.assert_array_equal(net.values.detach().numpy(), wanted)
 
     def test_refuses_states_that_look_the_same(self):
         env = cliff_world()

@@ -6,6 +6,7 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, PPO, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from imitbench.data import rollout
 from imitbench.data.policy_callable import policy_to_callable, seeded_sampling
 
 
@@ -139,3 +140,37 @@ def test_sampling_depends_on_the_generator_and_leaves_torch_as_it_was():
             draws.append(th.rand(1).item())
     assert draws[0] == draws[1] != draws[2]
     assert th.equal(th.get_rng_state(), before)
+
+
+class TestExploration:
+    """DQN explores by NumPy's global generator, and by that of its action space."""
+
+    @pytest.fixture
+    def model(self):
+        model = DQN("MlpPolicy", vectorised("CartPole-v1", 2), buffer_size=10, device="cpu")
+        model.exploration_rate = 0.5
+        return model
+
+    @staticmethod
+    def actions(model, seed, before):
+        np.random.seed(before)  # noqa: NPY002
+        model.action_space.seed(before)
+        venv = vectorised("CartPole-v1", 2)
+        until = rollout.make_min_episodes(3)
+        collected = rollout.generate_trajectories(model, venv, until, np.random.default_rng(seed))
+        return [each.acts.tolist() for each in collected]
+
+    def test_the_same_generator_gives_the_same_trajectories(self, model):
+        first = self.actions(model, seed=1, before=0)
+        assert self.actions(model, seed=1, before=5) == first
+        assert self.actions(model, seed=2, before=0) != first
+
+    def test_generators_are_as_before_afterwards(self, model):
+        def numbers():
+            return np.random.rand(), model.action_space.np_random.random()  # noqa: NPY002
+
+        np.random.seed(3)  # noqa: NPY002
+        model.action_space.seed(3)
+        wanted = numbers()
+        self.actions(model, seed=1, before=3)
+        assert numbers() == wanted

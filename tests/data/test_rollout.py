@@ -10,7 +10,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 from support.environments import CoinFlip, Counter, DictCounter
 
-from imitbench.data import rollout
+from imitbench.data import rollout, serialize
 from imitbench.data.episode_buffer import EpisodeBuffer
 from imitbench.data.observations import DictObs
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
@@ -162,6 +162,26 @@ def test_unwrapping_undoes_what_outer_wrappers_did(counters, wrap):
         assert count.tolist() == [0, 1, 2, 3, 4]
         assert after.rews.tolist() == [1, 2, 3, 4]
         assert before.rews.tolist() != [1, 2, 3, 4]
+
+
+def test_unwrapping_works_after_saving_and_loading(counters, tmp_path):
+    venv = counters(4, 4, wrap=RolloutInfoWrapper)
+    collected = collect(None, venv, episodes=2, exclude_infos=False)
+    serialize.save(tmp_path / "set", collected)
+    for loaded, before in zip(serialize.load(tmp_path / "set"), collected, strict=True):
+        got, wanted = rollout.unwrap_traj(loaded), rollout.unwrap_traj(before)
+        assert got.rews.dtype == np.float64
+        assert dataclasses.replace(got, infos=None) == dataclasses.replace(wanted, infos=None)
+
+
+def test_unwrapping_turns_lists_into_arrays_key_by_key(counters):
+    (trajectory,) = collect(None, counters(2), exclude_infos=False)
+    kept = {"obs": {"a": [[0], [1], [2]], "b": [0.5, 1.5, 2.5]}, "rews": [1, 2]}
+    infos = np.array([{}, {"rollout": kept}])
+    got = rollout.unwrap_traj(dataclasses.replace(trajectory, infos=infos))
+    assert got.obs.get("a").shape == (3, 1)
+    assert got.obs.get("b").tolist() == [0.5, 1.5, 2.5]
+    assert (got.rews.dtype, got.rews.tolist()) == (np.float64, [1, 2])
 
 
 def test_unwrapping_needs_the_wrapper_and_infos(counters):

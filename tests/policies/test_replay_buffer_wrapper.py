@@ -8,8 +8,8 @@ import torch as th
 from gymnasium import spaces
 from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.vec_env import VecNormalize
-from support.drift import CHOICE, TORQUE, drift_venv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from support.drift import CHOICE, TORQUE, Drift, drift_venv
 
 from imitbench.policies.replay_buffer_wrapper import ReplayBufferRewardWrapper, ReplayBufferView
 
@@ -80,12 +80,32 @@ def test_an_algorithm_learns_from_relabelled_rewards(cls, space):
     samples = model.replay_buffer.sample(16)
     wanted = linear_reward(
         samples.observations.numpy(),
-        samples.actions.numpy(),
+        model.policy.unscale_action(samples.actions.numpy())
+        if space is TORQUE
+        else samples.actions.numpy(),
         samples.next_observations.numpy(),
         samples.dones.numpy()[:, 0],
     )
     np.testing.assert_allclose(samples.rewards.numpy(), wanted[:, None], rtol=1e-5)
     assert samples.rewards.dtype == th.float32
+
+
+def test_the_reward_sees_the_actions_that_were_executed():
+    space = spaces.Box(np.array([[-2.0], [0.0]], np.float32), np.array([[2.0], [8.0]], np.float32))
+    executed, rewarded = [], []
+
+    class Watched(Drift):
+        def step(self, action):
+            executed.append(action.copy())
+            return super().step(action)
+
+    def reward(obs, acts, next_obs, dones):
+        rewarded.extend(acts)
+        return np.zeros(len(acts))
+
+    train(SAC, space, reward, DummyVecEnv([lambda: Watched(space)] * 2))
+    assert np.max(executed) > 2
+    assert {each.tobytes() for each in rewarded} <= {each.tobytes() for each in executed}
 
 
 def test_the_reward_decides_what_is_learnt():

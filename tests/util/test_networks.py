@@ -77,6 +77,18 @@ def test_ema_norm_refuses_a_decay_out_of_range(decay):
         networks.EMANorm(2, decay=decay)
 
 
+def test_the_mode_may_be_given():
+    layer = networks.RunningNorm(1)
+    for context, mode in (
+        (networks.training_mode(layer), False),
+        (networks.training_mode(layer, True), True),
+        (networks.training(layer, mode=False), False),
+        (networks.evaluating(layer, mode=True), True),
+    ):
+        with context:
+            assert layer.training is mode
+
+
 def test_training_mode_is_restored():
     layer = nn.Linear(1, 1)
     with networks.evaluating(layer) as inside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -31,6 +32,7 @@ from imitbench.algorithms.adversarial.generator import (
     experience_buffer,
     make_generator,
     timesteps_of_a_round,
+    venv_with_rewards,
 )
 from imitbench.algorithms.adversarial.summaries import Summaries
 from imitbench.algorithms.demonstration_fit import check_action_space
@@ -40,6 +42,7 @@ from imitbench.rl.continued import check_algorithm
 from imitbench.util.fused_adam import with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import training
+from imitbench.util.optimizer_state import load_optimizer_state
 from imitbench.util.util import AnyPath, safe_to_tensor
 
 __all__ = ["AdversarialTrainer", "compute_train_stats"]
@@ -160,6 +163,17 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         policy = self.gen_algo.policy
         assert policy is not None, "an algorithm has its policy from the start"
         return policy
+
+    @property
+    def venv_wrapped(self) -> VecEnv:
+        """The environment with the generator's reward at every step.
+
+        Where rewards are computed per rollout it is made anew, which resets the environment; under
+        `debug_use_ground_truth` it is `venv_train`.
+        """
+        if self.debug_use_ground_truth:
+            return self.venv_train
+        return venv_with_rewards(self._generator, self.venv, self.reward_train.predict_processed)
 
     @property
     def logger(self) -> HierarchicalLogger:
@@ -329,14 +343,15 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         return self.logits_expert_is_high(*inputs, log_probability)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on, at the end of a round.
+        """Everything that further training depends on, at the end of a round, as a copy.
 
         The environments' own state, torch's and NumPy's global generators, and demonstrations
         that were given as batches are the caller's to keep.
         """
         return {
-            "reward_net": self._reward_net.state_dict(),
-            "disc_opt": self._disc_opt.state_dict(),
+            # The other parts give copies by themselves.
+            "reward_net": copy.deepcopy(self._reward_net.state_dict()),
+            "disc_opt": copy.deepcopy(self._disc_opt.state_dict()),
             "generator": self._generator.state_dict(),
             "replay_buffer": self._gen_replay_buffer.state_dict(),
             "expert": self._expert.state_dict()
@@ -358,7 +373,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         if isinstance(self._expert, ExpertBatches):
             self._expert.load_state_dict(state["expert"])
         self._reward_net.load_state_dict(state["reward_net"])
-        self._disc_opt.load_state_dict(state["disc_opt"])
+        load_optimizer_state(self._disc_opt, state["disc_opt"])
         self._generator.load_state_dict(state["generator"])
         self._gen_replay_buffer.load_state_dict(state["replay_buffer"])
         self._rng.bit_generator.state = state["rng"]

@@ -13,6 +13,7 @@ from stable_baselines3.sac.policies import SACPolicy
 from torch.nn import functional
 
 from imitbench.algorithms.adversarial.expert_batches import FIELDS, Array
+from imitbench.util.actions import action_rows
 from imitbench.util.networks import evaluating
 
 
@@ -69,6 +70,7 @@ def log_action_probability(policy: BasePolicy, obs: th.Tensor, acts: th.Tensor) 
     Returns:
         Shape (batch,); `None` if the policy is deterministic in training, as DQN's and TD3's.
     """
+    acts = action_rows(acts, policy.action_space)
     with th.no_grad(), evaluating(policy):
         if isinstance(policy, ActorCriticPolicy):
             return policy.get_distribution(obs).log_prob(acts)
@@ -78,8 +80,8 @@ def log_action_probability(policy: BasePolicy, obs: th.Tensor, acts: th.Tensor) 
             squashed = actor.action_dist.proba_distribution(mean, log_std, **kwargs)
             # The actor's distribution lives on [-1, 1]; the edge itself has no density.
             box = cast(spaces.Box, policy.action_space)
-            low = th.as_tensor(box.low, device=acts.device)
-            high = th.as_tensor(box.high, device=acts.device)
+            low = th.as_tensor(box.low.ravel(), device=acts.device)
+            high = th.as_tensor(box.high.ravel(), device=acts.device)
             edge = 1 - th.finfo(th.float32).eps
             scaled = (2.0 * (acts - low) / (high - low) - 1.0).clamp(-edge, edge)
             # Densities change by the scale of each dimension.

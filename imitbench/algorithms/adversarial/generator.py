@@ -235,6 +235,25 @@ def make_generator(
     return RewardPerStep(algorithm, venv, reward_fn)
 
 
+def venv_with_rewards(
+    generator: Generator | None, venv: VecEnv, reward_fn: RewardFn
+) -> RewardVecEnvWrapper:
+    """The environment with rewards of `reward_fn` at every step.
+
+    Args:
+        generator: Who trains in it, if somebody does.
+        venv: The environment as it is.
+        reward_fn: See `Generator`.
+
+    Returns:
+        The generator's own where it has one. Otherwise it is made anew, which resets `venv`.
+    """
+    trained_in = None if generator is None else generator.venv_train
+    if isinstance(trained_in, RewardVecEnvWrapper):
+        return trained_in
+    return RewardVecEnvWrapper(venv, reward_fn)
+
+
 def timesteps_of_a_round(algorithm: BaseAlgorithm) -> int:
     """Environment steps of one round: a rollout, or what lies between two updates."""
     if isinstance(algorithm, OnPolicyAlgorithm):

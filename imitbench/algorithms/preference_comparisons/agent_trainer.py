@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
+from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms.preference_comparisons.trajectory_generators import (
     TrajectoryGenerator,
@@ -30,7 +30,7 @@ from imitbench.rewards.reward_function import RewardFn
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
-from imitbench.rl.continued import check_algorithm, continue_learning
+from imitbench.rl.continued import acting_as_given, check_algorithm, continue_learning
 from imitbench.rl.lean_actor import LeanActor, can_act
 from imitbench.rl.learnt_returns import LearntReturns
 from imitbench.rl.ppo import PPO
@@ -198,13 +198,7 @@ class AgentTrainer(TrajectoryGenerator):
         """The agent's stochastic policy, for observations of `venv` as it was given."""
         if can_act(self.algorithm):
             return self._lean_actor.policy()
-        env = self.algorithm.get_env()
-        assert env is not None, "the constructor gave it one"
-        policy = policy_to_callable(self.algorithm, env, rng=self.rng)
-        if not isinstance(env, VecTransposeImage):
-            return policy
-        transpose = env.transpose_observations
-        return lambda obs, state, starts: policy(transpose(obs), state, starts)
+        return policy_to_callable(acting_as_given(self.algorithm), self.buffering_wrapper)
 
     def _act(
         self, obs: Array | dict[str, Array], state: States, starts: Array | None

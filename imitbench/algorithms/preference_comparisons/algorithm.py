@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -265,7 +266,7 @@ class PreferenceComparisons(BaseImitationAlgorithm):
 
         """
         return {
-            "model": self.model.state_dict(),
+            "model": copy.deepcopy(self.model.state_dict()),
             "dataset": self.dataset.state_dict(),
             "iteration": self._iteration,
             "horizon": self._horizon,

@@ -27,6 +27,7 @@ from imitbench.rewards.base import frozen
 from imitbench.util.fused_adam import direct_step, with_fused
 from imitbench.util.logger import HierarchicalLogger, configure
 from imitbench.util.networks import training
+from imitbench.util.optimizer_state import load_optimizer_state
 
 Metrics = dict[str, float]
 
@@ -76,7 +77,7 @@ class RewardTrainer(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on; here the network, subclasses add theirs."""
-        return {"preference_model": self._preference_model.state_dict()}
+        return {"preference_model": copy.deepcopy(self._preference_model.state_dict())}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
@@ -285,7 +286,10 @@ class BasicRewardTrainer(RewardTrainer):
 
     def _optimization_state(self) -> dict[str, Any]:
         strength = None if self.regularizer is None else self.regularizer.lambda_
-        return {"optimizer": self.optim.state_dict(), "regularization_lambda": strength}
+        return {
+            "optimizer": copy.deepcopy(self.optim.state_dict()),
+            "regularization_lambda": strength,
+        }
 
     def _load_optimization_state(self, state: Mapping[str, Any]) -> None:
         strength = state["regularization_lambda"]
@@ -297,8 +301,7 @@ class BasicRewardTrainer(RewardTrainer):
             )
         if self.regularizer is not None:
             self.regularizer.lambda_ = strength
-        # Torch goes on in the very tensors that it is given.
-        self.optim.load_state_dict(copy.deepcopy(state["optimizer"]))
+        load_optimizer_state(self.optim, state["optimizer"])
 
 
 def _values(output: LossAndMetrics) -> Metrics:

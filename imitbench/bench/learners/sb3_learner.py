@@ -13,6 +13,7 @@ and, prefixed by `rl_`, the algorithm's own:
 
 from __future__ import annotations
 
+import copy
 import importlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -97,7 +98,7 @@ class SB3Learner(AlgorithmLearner):
         return {
             **super().state_dict(),
             "rewarded": self._rewarded.state_dict(),
-            "reward": self._reward.state_dict(),
+            "reward": copy.deepcopy(self._reward.state_dict()),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

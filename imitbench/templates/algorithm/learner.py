@@ -5,6 +5,7 @@ Start here: replace `_loss` by your own idea. Nothing else has to change.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -79,16 +80,17 @@ class MyMethod(Learner):
 
     def state_dict(self) -> dict[str, Any]:
         """All that further training depends on: forget nothing, or resuming changes results."""
-        return {
+        state = {
             "policy": self._policy.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "rng": self._rng.bit_generator.state,
             "batches": self._batches,
         }
+        return copy.deepcopy(state)  # training goes on in the tensors themselves
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
         self._policy.load_state_dict(state["policy"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        self._optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self._rng.bit_generator.state = state["rng"]
         self._batches = state["batches"]

@@ -256,6 +256,20 @@ def test_resuming_equals_going_on(algorithm, ppo):
         assert th.equal(one, two)
 
 
+@pytest.mark.parametrize("ppo", [PPO, stable_baselines3.PPO], ids=["lean", "sb3"])
+def test_the_environment_can_be_had_with_learnt_rewards(algorithm, ppo):
+    trainer = make_trainer(algorithm, ppo=ppo)
+    wrapped = trainer.venv_wrapped
+    obs, acts = wrapped.reset(), np.zeros(2, np.int64)
+    following, rewards, dones, _ = wrapped.step(acts)
+    wanted = trainer.reward_train.predict_processed(obs, acts, following, dones)
+    np.testing.assert_allclose(rewards, wanted, rtol=1e-6)
+    debugged = make_trainer(algorithm, ppo=ppo, debug_use_ground_truth=True)
+    assert debugged.venv_wrapped is debugged.venv_train
+    debugged.venv_wrapped.reset()
+    np.testing.assert_array_equal(debugged.venv_wrapped.step(acts)[1], [1.0, 1.0])
+
+
 def test_off_policy_generators_resume():
     def make(seed):
         venv = make_venv()
@@ -277,6 +291,25 @@ def test_off_policy_generators_resume():
     np.testing.assert_array_equal(
         other.gen_algo.replay_buffer.rewards, whole.gen_algo.replay_buffer.rewards
     )
+
+
+def test_a_state_stays_what_it_is_while_training_goes_on(algorithm):
+    trainer = make_trainer(algorithm)
+    trainer.train(120)
+    expert, generated = (samples(random_transitions(trainer.venv, seed=seed)) for seed in (1, 2))
+
+    def update(trainer):
+        for _ in range(5):
+            trainer.train_disc(expert_samples=expert, gen_samples=generated)
+        return weights(trainer)
+
+    best, at_best, after = trainer.state_dict(), weights(trainer), []
+    for each in (trainer, make_trainer(algorithm, seed=1), make_trainer(algorithm, seed=2)):
+        assert not th.equal(update(trainer), at_best)
+        each.load_state_dict(best)
+        assert th.equal(weights(each), at_best)
+        after.append(update(each))
+    assert all(th.equal(each, after[0]) for each in after)
 
 
 def test_a_state_needs_its_demonstrations(algorithm):

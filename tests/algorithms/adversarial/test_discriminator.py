@@ -5,13 +5,15 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO, SAC
+from support.drift import drift_venv
 
+from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import compute_train_stats
 from imitbench.algorithms.adversarial.discriminator import log_action_probability
 from imitbench.algorithms.adversarial.expert_batches import ExpertBatches, given_batches
 from imitbench.policies.base import NormalizeFeaturesExtractor
 
-from .conftest import make_venv, random_transitions
+from .conftest import make_trainer, make_venv, random_transitions
 
 
 def test_statistics_of_a_small_batch():
@@ -82,6 +84,50 @@ def test_actor_critic_probabilities_are_those_of_the_policy(name):
     got = log_action_probability(policy, obs, acts)
     th.testing.assert_close(got, policy.evaluate_actions(obs, acts)[1].detach())
     assert not got.requires_grad
+
+
+SPACES = {
+    "multi-binary": spaces.MultiBinary(3),
+    "multi-discrete": spaces.MultiDiscrete([3, 2]),
+    "one number": spaces.Box(-2.0, 2.0, (1, 1), np.float32),
+    "matrix": spaces.Box(np.array([[-2.0], [0.0]]), np.array([[2.0], [8.0]]), dtype=np.float32),
+}
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_probabilities_of_every_kind_of_action(space):
+    venv = drift_venv(space)
+    policy = PPO("MlpPolicy", venv, seed=0, device="cpu").policy
+    space.seed(0)
+    obs = th.randn(16, 3)
+    acts = th.as_tensor(np.stack([space.sample() for _ in range(16)]))
+    got = log_action_probability(policy, obs, acts)
+    assert got.shape == (16,)
+    one_by_one = [
+        policy.get_distribution(o[None]).log_prob(a.reshape(1, -1).float())
+        for o, a in zip(obs, acts, strict=True)
+    ]
+    th.testing.assert_close(got, th.cat(one_by_one).detach())
+
+
+@pytest.mark.parametrize("name", ["one number", "matrix"])
+def test_sac_s_density_does_not_depend_on_the_shape_of_actions(name):
+    shaped = SPACES[name]
+    flat = spaces.Box(shaped.low.ravel(), shaped.high.ravel())
+    densities, obs = [], th.randn(16, 3)
+    shaped.seed(0)
+    acts = th.as_tensor(np.stack([shaped.sample() for _ in range(16)]))
+    for space in (shaped, flat):
+        policy = SAC("MlpPolicy", drift_venv(space), seed=0, device="cpu", buffer_size=10).policy
+        densities.append(log_action_probability(policy, obs, acts.reshape(16, *space.shape)))
+    assert densities[0].shape == (16,)
+    assert th.equal(*densities)
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_airl_trains_on_every_kind_of_action(space):
+    trainer = make_trainer(AIRL, drift_venv(space), demo_batch_size=16)
+    trainer.train(120)
 
 
 def test_asking_for_probabilities_does_not_move_the_policy_s_normalizer():

@@ -176,6 +176,18 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been(ensemble, tmp_path):
         assert th.equal(left, right)
 
 
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_a_state_stays_what_it_is_while_training_goes_on(ensemble):
+    algorithm, _ = make(ensemble=ensemble)
+    rounds = algorithm.plan(1200, 30)
+    algorithm.run_round(rounds[0])
+    best, at_best = algorithm.state_dict(), parameters(algorithm)
+    algorithm.run_round(rounds[1])
+    algorithm.load_state_dict(best)
+    for left, right in zip(parameters(algorithm), at_best, strict=True):
+        assert th.equal(left, right)
+
+
 def test_an_ensemble_is_trained_by_bagging():
     algorithm, _ = make(ensemble=True)
     assert isinstance(algorithm.reward_trainer, EnsembleTrainer)
