@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.text_line import one_line
+from imitbench.util.yaml_errors import BAD_VALUES
 
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath = tuple[str | int, ...]
@@ -51,8 +52,7 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
         raise InputError(f"{path}{line}: not valid YAML ({problem})") from error
     except RecursionError as error:
         raise InputError(f"{path}: not valid YAML (nested too deeply)") from error
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        # What looks like a date or a number and is none, such as 2024-02-30, or is tagged so.
+    except BAD_VALUES as error:
         raise InputError(
             f"{path}: not valid YAML ({one_line(error)}); put quotes round what is text"
         ) from error
@@ -76,7 +76,7 @@ class _AliaslessLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
+            event = self.peek_event()  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(
                 problem=f"alias '*{event.anchor}' is not taken; write out what it stands for",
                 problem_mark=event.start_mark,
