@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from support.small_disk import small_disk
 
 from imitbench.cards.catalog import suite_directory
@@ -47,6 +48,21 @@ from imitbench.cards.catalog import suite_directory
 def test_one_line_names_the_fix(refused, tmp_path, arguments, message):
     assert message in refused(*arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_card_of_another_suite_is_refused_before_anything_is_measured(refused, tmp_path):
+    text = (suite_directory("classic") / "suite.yaml").read_text()
+    measure = ("suites", "measure", "classic", "--env", "Pendulum-v1", "--episodes", 10**9)
+    other = tmp_path / "other.yaml"
+    other.write_text(text.replace("name: classic", "name: other", 1))
+    line = refused(*measure, "--card", other)
+    assert line.endswith("other.yaml: card of suite other, not of classic")
+    smaller = tmp_path / "smaller.yaml"
+    document = yaml.safe_load(text)
+    del document["environments"]["Pendulum-v1"]
+    smaller.write_text(yaml.safe_dump(document))
+    assert "has no environment 'Pendulum-v1'; Accepted: " in refused(*measure, "--card", smaller)
+    assert other.read_text() == text.replace("name: classic", "name: other", 1)
 
 
 def test_an_expert_for_another_environment_is_refused(refused):
