@@ -50,6 +50,12 @@ def test_one_line_names_the_fix(refused, tmp_path, arguments, message):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("query", ["", "/* nothing */"])
+def test_a_query_without_a_statement_is_told(refused, tmp_path, query):
+    (tmp_path / "runs").mkdir()
+    assert "query: is empty" in refused("sql", query, "--out", "runs")
+
+
 def test_a_card_of_another_suite_is_refused_before_anything_is_measured(refused, tmp_path):
     text = (suite_directory("classic") / "suite.yaml").read_text()
     measure = ("suites", "measure", "classic", "--env", "Pendulum-v1", "--episodes", 10**9)
