@@ -92,6 +92,15 @@ def test_a_truncated_expert_is_told(refused, source):
     assert "truncated or altered" in line
 
 
+def test_arguments_that_an_environment_fails_over_later_are_told(refused, source):
+    expert = source / "experts" / "sac-Pendulum-v1"
+    (expert / "env_kwargs.yml").write_text("g: 10**9\n")
+    for command in (("experts", "eval"), ("eval",)):
+        line = refused(*command, expert, "--env", "Pendulum-v1", "--episodes", "1")
+        assert "cannot be used with g=10**9 (" in line
+        assert "is this the environment of env_kwargs.yml?" in line
+
+
 def test_a_corrupt_parquet_file_is_told(refused, source):
     demos = source / "demos" / "sac-Pendulum-v1" / "data" / "train-00000-of-00001.parquet"
     demos.write_bytes(demos.read_bytes()[:1000])
