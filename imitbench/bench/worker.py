@@ -45,6 +45,7 @@ from imitbench.stats.references import normalize
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.records import RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
+from imitbench.util.text_line import encodable
 from imitbench.util.torch_startup import (
     leave_compiler_unloaded,
     repeat_exactly,
@@ -154,7 +155,8 @@ class _Run:
         self.attempt = attempt_of(self.job, self.directory)
         self.limit = TimeLimit(self.job.timeout_s)
         self.directory.begin(self.spec, afresh=afresh)
-        with self.directory.log.open("a", buffering=1) as log, _output_to(log):
+        opened = self.directory.log.open("a", 1, encoding="utf-8", errors="backslashreplace")
+        with opened as log, _output_to(log):
             print(f"-- {provenance.now()} on {socket.gethostname()}: {self._attempt_in_words()}")
             try:
                 with self.limit.enforced() if self.supervised else contextlib.nullcontext():
@@ -355,8 +357,8 @@ class _Run:
             run_id=self.spec.run_id,
             phase=self.phase,
             error_type=type(error).__name__,
-            message=str(error) or type(error).__name__,
-            traceback="".join(traceback.format_exception(error)),
+            message=encodable(str(error)) or type(error).__name__,
+            traceback=encodable("".join(traceback.format_exception(error))),
             failed_at=provenance.now(),
             references=self.job.references,
             provenance=provenance.describe(self.job.command, self.spec.device),

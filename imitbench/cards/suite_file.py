@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,30 @@ import yaml
 
 from imitbench.cards.suite import SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
-from imitbench.errors import InputError
+from imitbench.errors import InputError, did_you_mean
 from imitbench.util.files import atomic_write_text
+
+
+def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()) -> SuiteCard:
+    """Reads a card that is to be written to, so that no other suite's is.
+
+    Args:
+        path: The suite card.
+        name: The suite; `None` for any.
+        env_ids: Environments that the card must have.
+
+    Raises:
+        InputError: The card is malformed, another suite's, or lacks an environment.
+    """
+    card = read_yaml_model(path, SuiteCard)
+    if name not in (None, card.name):
+        raise InputError(f"{path}: card of suite {card.name}, not of {name}")
+    for env_id in env_ids:
+        if env_id not in card.environments:
+            raise InputError(
+                f"{path}: has no environment '{env_id}'; {did_you_mean(env_id, card.environments)}"
+            )
+    return card
 
 
 def rewrite_suite_card(path: Path, change: Callable[[dict[str, Any]], None]) -> None:

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from imitbench.errors import InputError, did_you_mean
+from imitbench.util.text_line import one_line
+from imitbench.util.yaml_errors import BAD_VALUES
 
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath = tuple[str | int, ...]
@@ -33,20 +35,27 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
 
     Raises:
         InputError: The file is missing, is no YAML, has duplicate or unknown keys or wrong
-            types. The message names the file, the line and the key path.
+            types, or aliases. The message names the file, the line and the key path.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error}); check the path") from error
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
+        loader = _AliaslessLoader(text)
+        root = loader.get_single_node()
+        document = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
+        problem = one_line(getattr(error, "problem", None) or error)
         raise InputError(f"{path}{line}: not valid YAML ({problem})") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: not valid YAML (nested too deeply)") from error
+    except BAD_VALUES as error:
+        raise InputError(
+            f"{path}: not valid YAML ({one_line(error)}); put quotes round what is text"
+        ) from error
     if not isinstance(document, dict):
         raise InputError(f"{path}: must hold keys with values, one `key: value` a line")
     lines: dict[KeyPath, int] = {}
@@ -60,6 +69,19 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
         # A misspelt key is also a missing one; the misspelling is what helps.
         told = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         raise InputError(_explain(path, lines, model, told[0])) from error
+
+
+class _AliaslessLoader(yaml.SafeLoader):
+    """Takes no alias: a few lines of them stand for more than memory holds, or for no end."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                problem=f"alias '*{event.anchor}' is not taken; write out what it stands for",
+                problem_mark=event.start_mark,
+            )
+        return super().compose_node(parent, index)
 
 
 def _walk(node: yaml.Node | None, path: KeyPath) -> Iterator[tuple[KeyPath, int, bool]]:

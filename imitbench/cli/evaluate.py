@@ -135,13 +135,14 @@ def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
     policy = load_expert(found, evaluation.surroundings_of(spec), trust=wish.trust)
     # Where episodes end is of no concern to a policy that learns no more.
     free = {"horizon": "variable"}
-    measured = measurement.measure(
-        spec.model_copy(update=free),
-        policy,
-        episodes=wish.episodes,
-        deterministic=wish.deterministic,
-        seed=wish.seed,
-    )
+    with evaluation.taking_arguments(spec):
+        measured = measurement.measure(
+            spec.model_copy(update=free),
+            policy,
+            episodes=wish.episodes,
+            deterministic=wish.deterministic,
+            seed=wish.seed,
+        )
     known = subject.references if spec == own else None
     references = known or find_references(spec, wish.suite)
     document = _document(subject.label, spec.id, measured.episodes, references)

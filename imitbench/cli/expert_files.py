@@ -135,9 +135,10 @@ def evaluate(
     published = read_published_results(found.folder)
     if deterministic is None:
         deterministic = bool(published and published.deterministic)
-    measured = measurement.measure(
-        spec, policy, episodes=episodes, deterministic=deterministic, seed=seed
-    )
+    with evaluation.taking_arguments(spec):
+        measured = measurement.measure(
+            spec, policy, episodes=episodes, deterministic=deterministic, seed=seed
+        )
     returns = measured.episodes.returns
     compared = evaluation.compare(returns, deterministic, published) if published else None
     if json:

@@ -38,6 +38,8 @@ def sql(
     with database.reader(out) as connection:
         try:
             answer = connection.execute(query)
+            if answer is None:  # as for comments alone
+                raise InputError("query: is empty; give a SELECT statement")
             header = [column[0] for column in answer.description or ()]
             rows = answer.fetchall()
         except duckdb.Error as error:

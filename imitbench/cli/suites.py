@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.errors import InputError
 
 app = typer.Typer(rich_markup_mode=None)
 Name = Annotated[
@@ -93,6 +92,7 @@ def measure(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugin import find_suite
+    from imitbench.cards.suite_file import read_card_of_suite
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.measurement import measure_references
@@ -103,7 +103,10 @@ def measure(
     found = {}
     speeds = {}
     suite = find_suite(name)
-    for env_id, card in select_environments(suite, env).items():
+    environments = select_environments(suite, env)
+    if card_file is not None:  # before hours of measuring
+        read_card_of_suite(card_file, suite.name, environments)
+    for env_id, card in environments.items():
         found[env_id], speeds[env_id] = measure_references(
             env_id, card, suite.origin.folder, episodes=episodes, command=typed_command()
         )
@@ -140,8 +143,7 @@ def pin(
     Example: imitbench suites pin classic --card suites/classic/suite.yaml
     """
     from imitbench.cards.catalog import suite_directory, suite_names
-    from imitbench.cards.suite import SuiteCard
-    from imitbench.cards.yaml_file import read_yaml_model
+    from imitbench.cards.suite_file import read_card_of_suite
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.hub.suite_sources import resolve_commits, suite_sources, write_commits
@@ -154,9 +156,7 @@ def pin(
         ]
     rows = []
     for path in cards:
-        card = read_yaml_model(path, SuiteCard)
-        if name is not None and card.name != name:
-            raise InputError(f"{path}: card of suite {card.name}, not of {name}")
+        card = read_card_of_suite(path, name)
         sources = suite_sources(card.environments)
         wanted = [each for each in sources if newest or each.hub.revision is None]
         found = resolve_commits(wanted, tell=make_tell())

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+from imitbench.executors import descendants
 from imitbench.executors.base import RESTART, STOPPED, JobEvent
 from imitbench.executors.memory import memory_above
 from imitbench.util.quantities import show_size
@@ -71,7 +73,13 @@ class WorkerProcess:
         fresh: bool = False,
     ) -> None:
         self._entry = entry
-        self._environment = {**os.environ, **_ONE_THREAD, **environment}
+        self._mark = uuid.uuid4().hex
+        self._environment = {
+            **os.environ,
+            **_ONE_THREAD,
+            **environment,
+            descendants.MARK: self._mark,
+        }
         self._max_memory = max_memory
         self._fresh = fresh
         self._lock = threading.Lock()
@@ -157,6 +165,7 @@ class WorkerProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
+        descendants.kill_marked(self._mark)
         how = _how_it_ended(code) if excess is None else excess
         detail = f"worker {how}\n{self._last_words()}".rstrip()
         self.close()

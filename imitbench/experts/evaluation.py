@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,7 @@ from imitbench.hub.published_results import PublishedResults
 from imitbench.policies.expert import Surroundings
 from imitbench.policies.expert_folder import ExpertFolder
 from imitbench.store.records import EnvironmentSpec
+from imitbench.util.text_line import one_line
 
 STANDARD_ERRORS = 2.0
 """How far apart two measurements of one policy may be."""
@@ -74,18 +77,33 @@ def surroundings_of(spec: EnvironmentSpec) -> Surroundings:
         InputError: The environment cannot be made, or not with these arguments.
     """
     try:
-        environment = make_environment(spec)
+        with taking_arguments(spec):
+            environment = make_environment(spec)
     except TypeError as error:
-        given = ", ".join(f"{name}={value}" for name, value in spec.kwargs.items())
-        problem = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"environment {spec.id}: cannot be made with {given or 'no arguments'} ({problem}); "
-            "is this the environment of env_kwargs.yml?"
-        ) from error
+        raise _unfit(spec, error) from error
     limit = environment.spec.max_episode_steps if environment.spec is not None else None
     found = Surroundings(environment.observation_space, environment.action_space, limit)
     environment.close()
     return found
+
+
+@contextmanager
+def taking_arguments(spec: EnvironmentSpec) -> Iterator[None]:
+    """Within it, what an environment with arguments raises is told as their fault.
+
+    Some take any argument when they are made, and fail at the first step.
+
+    Raises:
+        InputError: It raised something.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        if not spec.kwargs:
+            raise
+        raise _unfit(spec, error) from error
 
 
 def with_own_arguments(spec: EnvironmentSpec, expert: ExpertFolder) -> EnvironmentSpec:
@@ -101,6 +119,14 @@ def with_own_arguments(spec: EnvironmentSpec, expert: ExpertFolder) -> Environme
     if spec.kwargs or not plain:
         return spec
     return spec.model_copy(update={"kwargs": plain})
+
+
+def _unfit(spec: EnvironmentSpec, error: Exception) -> InputError:
+    given = ", ".join(f"{name}={value}" for name, value in spec.kwargs.items())
+    return InputError(
+        f"environment {spec.id}: cannot be used with {one_line(given) or 'no arguments'} "
+        f"({one_line(error)}); is this the environment of env_kwargs.yml?"
+    )
 
 
 def _standard_error(std: float, episodes: int) -> float:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from imitbench.errors import InputError
 from imitbench.hub.card import CARD_FILE, Card
+from imitbench.store.importers.untrusted import read_bounded
+from imitbench.util.yaml_errors import BAD_VALUES
 
 RESULTS_FILE = "results.json"
+_MAX_BYTES = 2**20
+_MOST_EPISODES = 10**9
+_MOST_ITEMS = 100  # of a list on a card; by YAML's aliases, a short one may hold billions
 _NUMBER = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
 # Such as `500.00 +/- 0.00`.
 _VALUE = re.compile(rf"\s*({_NUMBER})\s*(?:(?:\+/-|±)\s*({_NUMBER})\s*)?")
@@ -47,13 +54,14 @@ def read_published_results(folder: Path) -> PublishedResults | None:
         The results; `None` where neither file states any.
 
     Raises:
-        InputError: `results.json` is there, but states no mean return.
+        InputError: `results.json` is there, but states no mean return, or is too large.
     """
     path = folder / RESULTS_FILE
     if not path.exists():
         return _of_card(folder)
+    content = read_bounded(path, _MAX_BYTES, follow_link=True)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(content.decode())
         mean = float(document["mean_reward"])
         if not math.isfinite(mean):
             raise ValueError(f"{mean} is no return")
@@ -64,9 +72,7 @@ def read_published_results(folder: Path) -> PublishedResults | None:
             deterministic=_flag(document.get("is_deterministic")),
             source=RESULTS_FILE,
         )
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (*BAD_VALUES, RecursionError) as error:
         problem = " ".join(repr(error).split())[:120]
         raise InputError(f"{path}: mean_reward cannot be read ({problem})") from error
 
@@ -74,10 +80,9 @@ def read_published_results(folder: Path) -> PublishedResults | None:
 def read_card_metadata(folder: Path) -> dict[str, Any]:
     """The metadata at the head of `README.md`; empty where there is none that can be read."""
     try:
-        text = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    try:
+        # In the hub's cache, files are links.
+        content = read_bounded(folder / CARD_FILE, _MAX_BYTES, follow_link=True)
+        text = content.decode(errors="replace")
         return Card.parse(text.replace("\r\n", "\n")).metadata
     except InputError:
         return {}
@@ -88,27 +93,39 @@ def _of_card(folder: Path) -> PublishedResults | None:
     try:
         metrics: list[dict[str, Any]] = [
             metric
-            for model in read_card_metadata(folder)["model-index"]
-            for result in model["results"]
-            for metric in result["metrics"]
+            for model in _first(read_card_metadata(folder)["model-index"])
+            for result in _first(model["results"])
+            for metric in _first(result["metrics"])
         ]
         stated = next(metric["value"] for metric in metrics if metric["type"] == "mean_reward")
-        match = _VALUE.fullmatch(str(stated))
-        if match is None:
+        if not isinstance(stated, str | int | float):
             return None
-        std = float(match[2]) if match[2] else None
-        return PublishedResults(float(match[1]), std, None, None, CARD_FILE)
-    except (KeyError, TypeError, ValueError, StopIteration):
+        match = _VALUE.fullmatch(str(stated))
+        mean = float(match[1]) if match else math.nan
+        if match is None or not math.isfinite(mean):
+            return None
+        std = _number(float(match[2])) if match[2] else None
+        return PublishedResults(mean, std, None, None, CARD_FILE)
+    except (LookupError, TypeError, ValueError, StopIteration):
         return None
 
 
+def _first(items: Iterable[Any]) -> Iterator[Any]:
+    return islice(items, _MOST_ITEMS)
+
+
 def _number(value: Any) -> float | None:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and math.isfinite(value) and value >= 0 else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and value > 0 else None
+    return value if type(value) is int and 0 < value <= _MOST_EPISODES else None
 
 
 def _flag(value: Any) -> bool | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from imitbench.errors import InputError
 from imitbench.store.records import Record
 from imitbench.tune.dependency import require_optuna
+from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -38,19 +41,56 @@ class StudyAddress(Record):
 
 @contextmanager
 def opened(address: StudyAddress) -> Iterator[BaseStorage]:
-    """Within it, the storage of a study is open; it is made where it is missing."""
+    """Within it, the storage of a study is open; it is made where it is missing.
+
+    Raises:
+        InputError: The file is damaged, or cannot be read or written.
+    """
     require_optuna()
-    from optuna.storages import JournalStorage, RDBStorage
-    from optuna.storages.journal import JournalFileBackend
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
     if address.kind == "journal":
-        yield JournalStorage(JournalFileBackend(address.path))
+        try:
+            yield _journal(address.path)
+        except JSONDecodeError as error:  # in the last line, which is let pass until others follow
+            raise _damaged(address.path, error) from error
         return
-    storage = RDBStorage(
-        f"sqlite:///{address.path}", engine_kwargs={"connect_args": {"timeout": _BUSY_S}}
-    )
+    storage = None
     try:
+        storage = RDBStorage(
+            f"sqlite:///{address.path}", engine_kwargs={"connect_args": {"timeout": _BUSY_S}}
+        )
         yield storage
+    except OperationalError as error:  # the disk is full, say, or the file read-only
+        raise InputError(
+            f"{address.path}: cannot be used ({_first_line(error)}); mend that, then run the same "
+            "command again: finished trials are kept"
+        ) from error
+    except SQLAlchemyError as error:
+        raise _damaged(address.path, error) from error
     finally:
-        storage.remove_session()
-        storage.engine.dispose()
+        if storage is not None:
+            storage.remove_session()
+            storage.engine.dispose()
+
+
+def _journal(path: str) -> BaseStorage:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    try:
+        return JournalStorage(JournalFileBackend(path))  # reads what is there
+    except (ValueError, LookupError, TypeError, AssertionError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> InputError:
+    return InputError(
+        f"{path}: damaged ({_first_line(error)}); put back a copy of it, or delete its folder to "
+        "begin the search anew"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return one_line(next(iter(str(error).splitlines()), type(error).__name__))

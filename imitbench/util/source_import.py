@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import module_from_spec
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from imitbench.errors import InputError
-from imitbench.util.source_tree import is_source, source_digest
+from imitbench.util.source_tree import is_source, source_digest, source_files
 
 _PREFIX = "imitbench_plugins"
 _SHOWN = 16  # digits of a digest
@@ -52,6 +52,7 @@ class SourcePlace:
 
 
 _places: dict[str, SourcePlace] = {}
+_opened: dict[str, tuple[Path, frozenset[Path]]] = {}  # folder and source files, by package
 _imported: dict[str, str] = {}  # digest under which a package of `sys.path` was imported
 
 
@@ -107,10 +108,12 @@ def import_source(digest: str, module: str, what: str) -> ModuleType:
         return _import_installed(place, digest, module, what)
     home = f"{_PREFIX}.s{digest[:_SHOWN]}"
     if home not in sys.modules:
+        files = source_files(place.folder, place.patterns)
+        _opened[home] = place.folder, frozenset(files)
         _open_package(home, place.folder)
     try:
         found = importlib.import_module(f"{home}.{module}")
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, _UnpinnedError) as error:
         # A module half imported must not be taken for a whole one later on.
         raise InputError(f"{what}: {_absent(error, place, home)}") from error
     return found
@@ -158,7 +161,9 @@ def _import_installed(place: SourcePlace, digest: str, module: str, what: str) -
     return found
 
 
-def _absent(error: ModuleNotFoundError, place: SourcePlace, home: str) -> str:
+def _absent(error: ImportError, place: SourcePlace, home: str) -> str:
+    if isinstance(error, _UnpinnedError):
+        return str(error)
     name = str(error.name)
     inside = name.removeprefix(f"{home}.")
     if inside == name and module_file(place.folder, name.partition(".")[0]) is not None:
@@ -205,6 +210,13 @@ class _FreshLoader(SourceFileLoader):
         pass
 
 
+class _UnpinnedError(ImportError):
+    """A module is there, and its content is no part of the digest.
+
+    No `ModuleNotFoundError`, which `from . import name` would turn into one that says nothing.
+    """
+
+
 class _Finder(MetaPathFinder):
     """Finds modules below the packages of `import_source`, and no others."""
 
@@ -214,15 +226,28 @@ class _Finder(MetaPathFinder):
         if not fullname.startswith(f"{_PREFIX}.") or not path:
             return None
         found = PathFinder.find_spec(fullname, path, target)
-        if found is None or not isinstance(found.loader, SourceFileLoader):
+        if found is None or found.origin is None:  # a folder without `__init__.py`
             return None
-        assert found.origin is not None
-        inner = fullname.split(".")[2:-1]
-        if not is_source(PurePath(*inner, Path(found.origin).name)):
-            # Its content is no part of the digest. To find nothing would let others look.
-            raise ModuleNotFoundError(f"{found.origin} is a test, and no source", name=fullname)
-        found.loader = _FreshLoader(fullname, found.origin)
+        origin = Path(found.origin)
+        folder, files = _opened[".".join(fullname.split(".")[:2])]
+        if origin not in files and origin.is_relative_to(folder):
+            # To find nothing would let others look.
+            raise _UnpinnedError(_why_unpinned(origin, folder), name=fullname)
+        if isinstance(found.loader, SourceFileLoader):
+            found.loader = _FreshLoader(fullname, found.origin)
         return found
+
+
+def _why_unpinned(path: Path, folder: Path) -> str:
+    inner = path.relative_to(folder)
+    if path.suffix == ".py" and not is_source(inner):
+        return f"{path}: a test is no source, and cannot be imported"
+    if path.suffix == ".py":
+        return f"{path}: is younger than the plan, or behind a link to a folder around it"
+    return (
+        f"{path}: is no Python source, so that an edit would go unnoticed; list {inner} under "
+        "`sources` of the card"
+    )
 
 
 _finder = _Finder()

@@ -16,6 +16,7 @@ from imitbench.errors import InputError
 MOST_FILES = 2000
 """More than that is no method's folder but somebody's home."""
 
+_Identity = tuple[int, int]  # device and inode
 _TEST_FOLDERS = ("test", "tests")
 
 
@@ -78,6 +79,8 @@ def source_digest(folder: Path, patterns: Sequence[str] = (), settings: object =
     """
     total = hashlib.sha256()
     for path in source_files(folder, patterns):
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise InputError(f"{path}: is no ordinary file; take it out of the source")
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -89,14 +92,41 @@ def source_digest(folder: Path, patterns: Sequence[str] = (), settings: object =
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Files below a folder; nothing hidden, and no folder twice through a link."""
-    seen = 0
-    for root, folders, files in os.walk(folder):
-        folders[:] = [each for each in folders if each[0] != "." and each != "__pycache__"]
-        seen += len(folders)
-        if seen > MOST_FILES:
-            raise InputError(
-                f"{folder}: has more than {MOST_FILES:,} folders; give the method a folder of its "
-                "own"
-            )
-        yield from (Path(root, name) for name in files)
+    """Files below a folder, as imports find them: through links, too, and nothing hidden.
+
+    A link to a folder that it lies in is left out, as there would be no end to it.
+    """
+    count = 0
+    status = folder.stat()
+    pending: list[tuple[Path, tuple[_Identity, ...]]]
+    pending = [(folder, ((status.st_dev, status.st_ino),))]
+    while pending:
+        current, around = pending.pop()
+        inner, files = _listing(current)
+        yield from files
+        for path, identity in inner:
+            if identity in around:
+                continue
+            count += 1
+            if count > MOST_FILES:
+                raise InputError(
+                    f"{folder}: has more than {MOST_FILES:,} folders, with those that links lead "
+                    "to; give the method a folder of its own"
+                )
+            pending.append((path, (*around, identity)))
+
+
+def _listing(folder: Path) -> tuple[list[tuple[Path, _Identity]], list[Path]]:
+    """Folders in a folder, with what tells each from all others, and files in it."""
+    folders, files = [], []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    files.append(Path(entry.path))
+                elif entry.name[0] != "." and entry.name != "__pycache__":
+                    status = entry.stat()
+                    folders.append((Path(entry.path), (status.st_dev, status.st_ino)))
+    except OSError:  # what cannot be read cannot be imported either
+        pass
+    return folders, files

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from imitbench.errors import InputError
+from imitbench.util.yaml_errors import UNREADABLE
 
 _MAX_BYTES = 2**20
 
@@ -48,7 +49,7 @@ def read_tagless_mapping(path: Path) -> dict[str, Any]:
         document = loader.get_single_data()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+    except UNREADABLE as error:
         problem = " ".join(str(error).split())[:200]
         raise InputError(f"{path}: no readable YAML ({problem})") from error
     if document is None:

@@ -17,3 +17,13 @@ def one_line(text: object, limit: int | None = 160) -> str:
     whole = str(text) if limit is None else str(text)[: 8 * limit]
     line = " ".join("".join(c if c.isprintable() else " " for c in whole).split())
     return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
+
+
+def encodable(text: str) -> str:
+    """The text as UTF-8 can hold it.
+
+    Args:
+        text: Anything; where it quotes the name of a file that is no UTF-8, Python has put lone
+            surrogates, of which escapes are left.
+    """
+    return text.encode(errors="backslashreplace").decode()

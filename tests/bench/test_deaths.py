@@ -115,6 +115,17 @@ def test_a_failure_is_tried_again_and_its_log_is_kept(tmp_path, plan_of, sweep_w
     assert not directory.failure_is_on_record
 
 
+def test_a_failure_may_quote_what_is_no_text(tmp_path, plan_of, sweep_with):
+    """A file's name may be any bytes; those that are no UTF-8 cannot be written as such."""
+    plan = plan_of(seeds=[0])
+    program = "name = os.fsdecode(b'caf\\xe9'); print(name); raise ValueError(name)"
+    sweep_with(plan, program)
+    directory = directory_of(tmp_path / "out", plan, 0)
+    failure = directory.read_failure()
+    assert "caf\\udce9" in directory.log.read_text()
+    assert (failure.error_type, failure.message) == ("ValueError", "caf\\udce9")
+
+
 @pytest.mark.parametrize(
     "misfortune",
     ["raise RuntimeError('bad luck')", pytest.param(KILL, marks=pytest.mark.slow)],

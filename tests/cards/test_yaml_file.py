@@ -88,6 +88,29 @@ def test_a_file_without_keys_is_told(tmp_path, text):
     assert "must hold keys with values" in message_for(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("title: Mine", "title: 2024-02-30", ": not valid YAML (day is out of range"),
+        ("default: 0.1", "default: 0b_", ": not valid YAML (invalid literal"),
+        ("title: Mine", "title: !!timestamp soon", ": not valid YAML ("),
+        ("title: Mine", "title: !!bool perhaps", ": not valid YAML ("),
+        ("title: Mine", 'title: !!float ""', ": not valid YAML ("),
+        ("title: Mine", "title: a\0b", ": not valid YAML ("),
+        ("title: Mine", "title: " + "[" * 5000, ": not valid YAML (nested too deeply)"),
+        ("title: Mine", "title: &a [*a]", ":3: not valid YAML (alias '*a' is not taken; write out"),
+    ],
+)
+def test_values_that_are_none_are_told(tmp_path, old, new, expected):
+    assert message_for(tmp_path, CARD.replace(old, new, 1)).startswith(expected)
+
+
+def test_aliases_of_aliases_are_refused_before_they_are_followed(tmp_path):
+    nested = [f"a{n}: &a{n} [{chr(44).join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    text = "\n".join(["a0: &a0 [1]", *nested])
+    assert ":2: not valid YAML (alias '*a0' is not taken" in message_for(tmp_path, text)
+
+
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_yaml_model(tmp_path / "absent.yaml", AlgorithmCard)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from support.small_disk import small_disk
 
 from imitbench.cards.catalog import suite_directory
@@ -55,6 +56,27 @@ def test_one_line_names_the_fix(refused, tmp_path, arguments, message):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("query", ["", "/* nothing */"])
+def test_a_query_without_a_statement_is_told(refused, tmp_path, query):
+    (tmp_path / "runs").mkdir()
+    assert "query: is empty" in refused("sql", query, "--out", "runs")
+
+
+def test_a_card_of_another_suite_is_refused_before_anything_is_measured(refused, tmp_path):
+    text = (suite_directory("classic") / "suite.yaml").read_text()
+    measure = ("suites", "measure", "classic", "--env", "Pendulum-v1", "--episodes", "1")
+    other = tmp_path / "other.yaml"
+    other.write_text(text.replace("name: classic", "name: other", 1))
+    line = refused(*measure, "--card", other)
+    assert line.endswith("other.yaml: card of suite other, not of classic")
+    smaller = tmp_path / "smaller.yaml"
+    document = yaml.safe_load(text)
+    del document["environments"]["Pendulum-v1"]
+    smaller.write_text(yaml.safe_dump(document))
+    assert "has no environment 'Pendulum-v1'; Accepted: " in refused(*measure, "--card", smaller)
+    assert other.read_text() == text.replace("name: classic", "name: other", 1)
+
+
 def test_an_expert_for_another_environment_is_refused(refused):
     line = refused("experts", "eval", "sac-Pendulum-v1", "--env", "seals/CartPole-v0")
     assert "the environment has" in line
@@ -74,6 +96,15 @@ def test_a_truncated_expert_is_told(refused, source):
     expert = source / "experts" / "sac-Pendulum-v1"
     line = refused("experts", "eval", expert, "--env", "Pendulum-v1")
     assert "truncated or altered" in line
+
+
+def test_arguments_that_an_environment_fails_over_later_are_told(refused, source):
+    expert = source / "experts" / "sac-Pendulum-v1"
+    (expert / "env_kwargs.yml").write_text("g: 10**9\n")
+    for command in (("experts", "eval"), ("eval",)):
+        line = refused(*command, expert, "--env", "Pendulum-v1", "--episodes", "1")
+        assert "cannot be used with g=10**9 (" in line
+        assert "is this the environment of env_kwargs.yml?" in line
 
 
 def test_a_corrupt_parquet_file_is_told(refused, source):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -114,6 +115,29 @@ def test_after_a_signal_no_process_is_started(job, worker, number):
     assert not job.with_suffix(".deaths").exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of processes")
+@pytest.mark.parametrize(
+    "end",
+    ["os.kill(os.getpid(), 9)", "food = bytearray(os.urandom(1)) * 2**29; time.sleep(60)"],
+    ids=["killed", "out of memory"],
+)
+def test_what_programs_started_does_not_outlive_a_dead_worker(job, worker, end):
+    """A program with a session of its own, and a child of it that is no child of the worker."""
+    job = job(
+        "import subprocess\n"
+        "words = 'sleep 60 & echo $$ $! >> $0; wait'\n"
+        "pids = job.with_suffix('.children')\n"
+        "before = pids.read_text().split() if pids.exists() else []\n"
+        "subprocess.Popen(['sh', '-c', words, str(pids)], start_new_session=True)\n"
+        "while not pids.exists() or pids.read_text().split() == before: time.sleep(0.02)\n"
+        f"{end}"
+    )
+    worker(max_memory=2**28).serve(job)
+    started = [int(pid) for pid in job.with_suffix(".children").read_text().split()]
+    assert len(started) == 6
+    assert_dead(started)
+
+
 def test_children_do_not_outlive_a_dead_worker(tmp_path, job, worker):
     # A forked child holds the worker's end of the pipe, from which its death would be seen.
     job = job(
@@ -125,10 +149,14 @@ def test_children_do_not_outlive_a_dead_worker(tmp_path, job, worker):
     worker().serve(job)
     children = [int(pid) for pid in job.with_suffix(".children").read_text().split()]
     assert len(children) == 3
+    assert_dead(children)
+
+
+def assert_dead(pids):
     deadline = time.monotonic() + 10
-    while any(map(alive, children)) and time.monotonic() < deadline:
+    while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not any(map(alive, children))
+    assert not any(map(alive, pids))
 
 
 def alive(pid):

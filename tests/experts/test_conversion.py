@@ -109,7 +109,7 @@ def test_a_folder_that_is_taken_is_left_alone(source, tmp_path):
 
 def test_a_failure_leaves_nothing_behind(source, tmp_path):
     cartpole = find_environment("CartPole-v1")
-    with pytest.raises(InputError, match=r"cannot be made with g=9\.81.*env_kwargs"):
+    with pytest.raises(InputError, match=r"cannot be used with g=9\.81.*env_kwargs"):
         convert_expert(source, tmp_path / "out", environment=cartpole)
     (source / "env_kwargs.yml").unlink()
     with pytest.raises(InputError, match="made for"):

@@ -46,6 +46,13 @@ def test_results_are_read_with_all_that_they_state(tmp_path):
     )
 
 
+def test_numbers_beyond_measure_count_as_not_stated(tmp_path):
+    write(tmp_path, mean_reward=1, std_reward=10**400, n_eval_episodes=10**400)
+    assert read_published_results(tmp_path) == PublishedResults(
+        1.0, None, None, None, "results.json"
+    )
+
+
 @pytest.mark.parametrize(
     ("value", "mean", "std"),
     [
@@ -70,6 +77,9 @@ def test_else_the_card_states_them(tmp_path, value, mean, std):
         "---\na: 1\n---\n",
         "---\nnothing closes it",
         CARD.format(value="good"),
+        CARD.format(value="9" * 400),
+        CARD.format(value="[1]"),
+        "---\nlicense: !!bool perhaps\n---\n",
     ],
 )
 def test_a_card_is_prose_and_may_state_nothing(tmp_path, text):
@@ -83,7 +93,16 @@ def test_no_files_state_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", "[]", "{", '{"mean_reward": "good"}', '{"mean_reward": Infinity}', "[" * 100_000]
+    "text",
+    [
+        "{}",
+        "[]",
+        "{",
+        '{"mean_reward": "good"}',
+        '{"mean_reward": Infinity}',
+        f'{{"mean_reward": 1{"0" * 400}}}',
+        "[" * 100_000,
+    ],
 )
 def test_damaged_results_are_told_in_one_line(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
@@ -105,3 +124,38 @@ def test_damaged_results_are_told_in_one_line(tmp_path, text):
 def test_a_card_without_them_is_no_error(tmp_path, card):
     (tmp_path / "README.md").write_text(card)
     assert read_published_results(tmp_path) is None
+
+
+def bomb(last):
+    """Lists of ten lists of ten lists…, eleven levels deep, in a few lines."""
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    return "\n".join(["---", "a0: &a0 [1]", *levels, last, "---", ""])
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "model-index: [{results: [{metrics: [{type: mean_reward, value: *a11}]}]}]",
+        "model-index: *a11",
+    ],
+)
+def test_a_card_that_unfolds_without_end_states_nothing(tmp_path, last):
+    (tmp_path / "README.md").write_text(bomb(last))
+    assert read_published_results(tmp_path) is None
+
+
+def test_only_the_first_items_of_long_lists_are_looked_at(tmp_path):
+    """A short card may say a million times that a list of a million others follows."""
+    others = "- {type: other, value: 7}\n    " * 100
+    text = CARD.format(value=1).replace("- type: other\n      value: 7\n    ", others)
+    (tmp_path / "README.md").write_text(text)
+    assert read_card_metadata(tmp_path)["model-index"]
+    assert read_published_results(tmp_path) is None
+
+
+def test_files_of_a_size_that_none_of_them_has_are_not_read(tmp_path):
+    (tmp_path / "README.md").write_text(CARD.format(value=1) + " " * 2**20)
+    assert read_published_results(tmp_path) is None
+    (tmp_path / "results.json").write_text('{"mean_reward": 1}' + " " * 2**20)
+    with pytest.raises(InputError, match=r"results\.json: has more than"):
+        read_published_results(tmp_path)

@@ -1,8 +1,11 @@
 """A study proposes the same trials however often it is interrupted, and each of them once."""
 
+from pathlib import Path
+
 import optuna
 import pytest
 
+from imitbench.errors import InputError
 from imitbench.tune.reporter import Reporter, TrialPrunedError, reporting
 from imitbench.tune.search_space import distributions
 from imitbench.tune.storage import StudyAddress, opened
@@ -102,3 +105,13 @@ def test_a_trial_below_the_median_is_given_up_once_there_are_enough(tmp_path, st
         reporter.report(1, 1.0)
     with reporting(None) as reporter:
         assert reporter is None
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+@pytest.mark.parametrize("text", ["garbage\n", '{"op_code": 99}\n', "[1]\n"])
+def test_a_damaged_study_is_told_in_one_line(tmp_path, kind, text):
+    address = StudyAddress.within(tmp_path, kind)
+    Path(address.path).write_text(text)
+    with pytest.raises(InputError, match=r"study\..*: damaged \(.*\); put back a copy") as told:
+        read_trials(address)
+    assert "\n" not in str(told.value)

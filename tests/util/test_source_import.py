@@ -1,7 +1,9 @@
 """Source outside `sys.path` is imported as what it is now, and disturbs nothing."""
 
 import os
+import py_compile
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
@@ -91,8 +93,44 @@ def test_tests_are_no_source_and_cannot_be_imported(tmp_path, load):
     digest = source_digest(folder)
     write(folder, test_it="X = 2")
     assert source_digest(folder) == digest
-    with pytest.raises((InputError, ImportError)):
+    with pytest.raises(InputError, match=r"test_it\.py: a test is no source"):
         load(folder)
+
+
+def test_byte_code_without_source_is_refused_unless_it_is_listed(tmp_path, load):
+    folder = write(tmp_path, learner="from .helper import X", helper="X = 1")
+    py_compile.compile(str(folder / "helper.py"), cfile=str(folder / "helper.pyc"))
+    (folder / "helper.py").unlink()
+    with pytest.raises(InputError, match=r"helper\.pyc: is no Python source.*under `sources`"):
+        load(folder)
+    assert load(folder, patterns=("*.pyc",)).X == 1
+
+
+def test_extension_modules_are_refused_unless_they_are_listed(tmp_path, load):
+    folder = write(tmp_path, learner="from . import helper")
+    (folder / f"helper{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
+    with pytest.raises(InputError, match=r"helper.*: is no Python source"):
+        load(folder)
+    with pytest.raises(ImportError, match="helper"):  # by the loader, which finds no library
+        load(folder, patterns=("helper.*",))
+
+
+def test_modules_behind_links_are_source(tmp_path, load):
+    helpers = write(tmp_path / "helpers", __init__="X = 1")
+    folder = write(tmp_path / "mine", learner="from .helpers import X")
+    (folder / "helpers").symlink_to(helpers)
+    before = source_digest(folder)
+    assert load(folder).X == 1
+    write(helpers, __init__="X = 2")
+    assert source_digest(folder) != before
+    assert load(folder).X == 2
+
+
+def test_a_module_that_came_later_is_refused(tmp_path, load):
+    learner = load(write(tmp_path, learner="def late():\n    from . import new"))
+    write(tmp_path, new="")
+    with pytest.raises(ImportError, match=r"new\.py: is younger than the plan"):
+        learner.late()
 
 
 def test_installed_packages_keep_their_name(tmp_path, load):
@@ -132,6 +170,29 @@ class TestDigest:
         named = source_digest(folder, ["*.npz"])
         (folder / "weights.npz").write_bytes(b"2")
         assert len({usual, named, source_digest(folder, ["*.npz"])}) == 3
+
+    def test_links_that_lead_round_in_circles_end(self, tmp_path):
+        folder = write(tmp_path / "mine", a="1")
+        inner = write(folder / "inner", b="1")
+        (inner / "up").symlink_to(folder)
+        (folder / "here").symlink_to(folder)
+        (folder / "same").symlink_to(inner)
+        found = [path.relative_to(folder).as_posix() for path in source_files(folder)]
+        assert found == ["a.py", "inner/b.py", "same/b.py"]
+
+    def test_a_link_to_another_folder_of_the_same_counts(self, tmp_path):
+        folder = write(tmp_path / "mine", a="1")
+        one, two = write(folder / "one", b="1"), write(folder / "two", b="2")
+        (folder / "chosen").symlink_to(one)
+        before = source_digest(folder)
+        (folder / "chosen").unlink()
+        (folder / "chosen").symlink_to(two)
+        assert source_digest(folder) != before
+
+    def test_a_pipe_is_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe.py")
+        with pytest.raises(InputError, match=r"pipe\.py: is no ordinary file"):
+            source_digest(tmp_path)
 
     def test_settings_count(self, tmp_path):
         folder = write(tmp_path, a="1")
