@@ -179,7 +179,7 @@ def results(
 
     Args:
         out: Results folder.
-        table: `scores`; `latest` for the newest run of every cell and seed only, which reports
+        table: `scores`; `latest` for runs of the newest setting of every cell only, which reports
             show; `failures`, and `latest_failures` likewise; `curves` and `episodes`, which have
             several lines per run; `measures`; `references`; or `external_scores` for imported
             results.

@@ -59,6 +59,6 @@ def action_rows(acts: th.Tensor, space: gym.Space[Any]) -> th.Tensor:
     """
     if isinstance(space, spaces.Discrete):
         return acts
-    acts = acts.flatten(1)
+    acts = acts.reshape(len(acts), -1)  # a box may have no dimension at all
     # Torch's Bernoulli distribution takes nothing but floating-point numbers.
     return acts.float() if isinstance(space, spaces.MultiBinary) else acts

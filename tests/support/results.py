@@ -23,7 +23,7 @@ PROVENANCE = Provenance(
 
 def write_finished_run(out, seed=0, **changes):
     """Writes a completed run with random episodes; returns its directory."""
-    spec = make_spec(seed, **{"protocol": Protocol(episodes=EPISODES, environments=2)} | changes)
+    spec = _spec(seed, **changes)
     rng = np.random.default_rng(seed)
     returns = rng.normal(size=2 * EPISODES)
     deterministic = np.arange(2 * EPISODES) >= EPISODES
@@ -55,7 +55,7 @@ def write_finished_run(out, seed=0, **changes):
 
 def write_failed_run(out, seed=0, **changes):
     """Writes a failed run; returns its directory."""
-    spec = make_spec(seed, **changes)
+    spec = _spec(seed, **changes)
     directory = RunDirectory.of(out, spec)
     directory.begin(spec)
     directory.fail(
@@ -71,3 +71,7 @@ def write_failed_run(out, seed=0, **changes):
         )
     )
     return directory
+
+
+def _spec(seed, **changes):
+    return make_spec(seed, **{"protocol": Protocol(episodes=EPISODES, environments=2)} | changes)

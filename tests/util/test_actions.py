@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch as th
 from gymnasium import spaces
 
-from imitbench.util.actions import scale_actions, unscale_actions
+from imitbench.util.actions import action_rows, scale_actions, unscale_actions
 
 BOX = spaces.Box(
     np.array([[-2.0, 0.0], [1.0, -1.0]], np.float32), np.array([[2.0, 8.0], [2.0, 1.0]], np.float32)
@@ -28,3 +29,21 @@ def test_choices_are_no_scale(space):
     acts = np.stack([space.sample() for _ in range(3)])
     assert scale_actions(acts, space) is acts
     assert unscale_actions(acts, space) is acts
+
+
+@pytest.mark.parametrize(
+    ("space", "shape"),
+    [
+        (spaces.Discrete(4), (3,)),
+        (spaces.MultiDiscrete([2, 3]), (3, 2)),
+        (spaces.MultiBinary([2, 2]), (3, 4)),
+        (spaces.Box(-1, 1, (2, 2)), (3, 4)),
+        (spaces.Box(-1, 1, ()), (3, 1)),
+    ],
+    ids=str,
+)
+def test_distributions_take_one_row_of_numbers_an_action(space, shape):
+    acts = th.as_tensor(np.stack([space.sample() for _ in range(3)]))
+    rows = action_rows(acts, space)
+    assert tuple(rows.shape) == shape
+    assert rows.is_floating_point() or not isinstance(space, spaces.MultiBinary)
