@@ -100,6 +100,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
+        # What was just being made, such as a progress bar, complains of its missing parts when it
+        # is thrown away.
+        sys.unraisablehook = lambda _: None
         typer.echo("stopped", err=True)
         sys.exit(130)
     except Exception as error:
