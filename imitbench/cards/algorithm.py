@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from imitbench.cards.origin import Origin
 from imitbench.cards.search import Search
 from imitbench.errors import InputError, did_you_mean
-from imitbench.util.numbers import Finite, Integer
+from imitbench.util.numbers import INTEGERS, Finite, Integer
 
 Scalar = bool | Integer | Finite | str | None
 """A hyper-parameter or keyword value that survives YAML, JSON and the command line."""
@@ -129,7 +129,7 @@ class Hyperparameter(Card):
         accepted = _PYTHON_TYPES[self.type]
         if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
             raise ValueError(f"must be {self.type}, not {value!r}")
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        if isinstance(value, int) and value not in INTEGERS:
             raise ValueError("must be a number of 64 bits")
         if self.type == "float" and isinstance(value, int):
             value = float(value)

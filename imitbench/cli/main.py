@@ -35,7 +35,7 @@ from imitbench.cli import (
     verify_resume,
 )
 from imitbench.errors import InputError
-from imitbench.util.terminal import printable
+from imitbench.util.text_line import printable
 
 app = typer.Typer(
     name="imitbench",

@@ -62,11 +62,7 @@ def staged_results(
     """
     if not runs.runs:
         raise InputError(f"--out {out}: no finished runs to publish")
-    notes = [f"left out: {message}" for message in runs.unreadable]
-    if runs.superseded:
-        notes.append(f"left out: {runs.superseded} runs that newer ones have superseded")
-    if runs.unfinished:
-        notes.append(f"left out: {runs.unfinished} unfinished runs")
+    notes = runs.left_out
     card = Card({"tags": [TAG, "imitation-learning", "benchmark-results"], "viewer": False})
     state_licence(card, licence, notes)
     about = _FORMAT.format(repo=repo, policies=_POLICIES if with_policies else "")

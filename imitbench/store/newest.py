@@ -41,8 +41,9 @@ def newest(runs: Iterable[PublishedRun]) -> list[PublishedRun]:
         if methods[run.spec.suite, run.spec.algo_label] == run.spec.implementation_digest
         and worlds[run.spec.suite, run.spec.environment.id] == run.spec.environment.module_digest
     ]
-    settings = {_cell(run): run.spec.setting for run in current}
-    return [run for run in current if settings[_cell(run)] == run.spec.setting]
+    states = [(run, _cell(run), run.spec.setting) for run in current]
+    settings = {cell: setting for _, cell, setting in states}
+    return [run for run, cell, setting in states if settings[cell] == setting]
 
 
 def _cell(run: PublishedRun) -> tuple[object, ...]:

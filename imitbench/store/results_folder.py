@@ -122,6 +122,16 @@ class Runs:
     unfinished: int = 0
     unreadable: list[str] = field(default_factory=list)
 
+    @property
+    def left_out(self) -> list[str]:
+        """A sentence on each kind of run that is left out."""
+        notes = [f"left out: {message}" for message in self.unreadable]
+        if self.superseded:
+            notes.append(f"left out: {self.superseded} runs that newer ones have superseded")
+        if self.unfinished:
+            notes.append(f"left out: {self.unfinished} unfinished runs")
+        return notes
+
 
 class Line(Record):
     """A line about a run; it has either a result or a failure.

@@ -84,11 +84,7 @@ def find_results(folder: Path, *, external: bool = False) -> ResultsFound:
         taken = "a results folder of own runs"
         own = read_runs(folder)
         sources = [ResultsSource("", tuple(own.runs))]
-        notes += [f"left out: {message}" for message in own.unreadable]
-        if own.superseded:
-            notes.append(f"left out: {own.superseded} runs that newer ones have superseded")
-        if own.unfinished:
-            notes.append(f"left out: {own.unfinished} unfinished runs")
+        notes += own.left_out
     else:
         raise InputError(
             f"--results {folder}: holds neither published results ({MANIFEST_FILE}), nor folders "

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-Size = Annotated[int, Field(ge=1, lt=2**63)]
+INTEGERS = range(-(2**63), 2**63)
+
+Integer = Annotated[int, Field(ge=INTEGERS.start, lt=INTEGERS.stop)]
+Count = Annotated[int, Field(ge=0, lt=INTEGERS.stop)]
+Size = Annotated[int, Field(ge=1, lt=INTEGERS.stop)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -15,8 +15,13 @@ def one_line(text: object, limit: int | None = 160) -> str:
         terminal, become spaces, and what is too long ends in `…`.
     """
     whole = str(text) if limit is None else str(text)[: 8 * limit]
-    line = " ".join("".join(c if c.isprintable() else " " for c in whole).split())
+    line = " ".join(printable(whole).split())
     return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Text with spaces for control characters, line breaks excepted."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def encodable(text: str) -> str:
