@@ -109,8 +109,10 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
     """Trains with Stable-Baselines3."""
     recipe = card.expert
     seed_everything(derive_seed(recipe.seed, "expert"))
+    spec = environment_spec(env_id, card)
+    spec = spec.model_copy(update={"kwargs": {**spec.kwargs, **recipe.training_kwargs}})
     venv = make_training_environments(
-        environment_spec(env_id, card), recipe.environments, derive_seed(recipe.seed, "training")
+        spec, recipe.environments, derive_seed(recipe.seed, "training")
     )
     training_env = venv
     if recipe.normalize_rewards:
@@ -127,12 +129,16 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
         "normalize_rewards": recipe.normalize_rewards,
         "learning_rate_decay": recipe.learning_rate_decay,
         "lean": recipe.lean,
+        "log_std_init": recipe.log_std_init,
+        "training_kwargs": recipe.training_kwargs,
     }
     return Made(model.policy, settings, model.num_timesteps, curve.points)
 
 
 def _build(recipe: ExpertRecipe, venv: Any) -> BaseAlgorithm:
     policy_kwargs: dict[str, Any] = {"net_arch": recipe.net_arch}
+    if recipe.log_std_init is not None:
+        policy_kwargs["log_std_init"] = recipe.log_std_init
     if recipe.normalize_observations:
         policy_kwargs["features_extractor_class"] = NormalizeFeaturesExtractor
         policy_kwargs["features_extractor_kwargs"] = {"normalize_class": RunningNorm}
