@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
+import math
 import tempfile
 from pathlib import Path
 
@@ -27,6 +27,9 @@ from imitbench.util.files import atomic_write_text
 MAX_FILE_BYTES = 5_000_000
 """Bundled files stay small enough to travel with the package."""
 
+MAX_SET_BYTES = 20_000_000
+"""So do all files of a set together."""
+
 _PRECISION = 1e-6
 """Relative error, absolute below 1, up to which numbers are stored in half their size."""
 
@@ -49,7 +52,7 @@ def collect_demonstrations(
         The trajectories written.
 
     Raises:
-        InputError: The expert is missing, or the file would be too large to bundle.
+        InputError: The expert is missing, or the set would be too large to bundle.
     """
     recipe = card.demos
     chosen = sample_demonstrations(
@@ -108,16 +111,34 @@ def _compact(obs: Observation) -> Observation:
 
 def _write(trajectories: list[TrajectoryWithRew], target: Path) -> None:
     """Writes beside the target first: a set that is too large never replaces a good one."""
-    with tempfile.TemporaryDirectory() as scratch:
-        path = write_demonstrations(Path(scratch), trajectories)
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target) as scratch:
+        whole = write_demonstrations(Path(scratch, "whole"), trajectories).stat().st_size
+        if whole > MAX_SET_BYTES:
             raise InputError(
-                f"demonstrations for {target.name} take {size:,} bytes, more than "
-                f"{MAX_FILE_BYTES:,}; ask for fewer trajectories on the suite card"
+                f"demonstrations for {target.name} take {whole:,} bytes, more than "
+                f"{MAX_SET_BYTES:,}; ask for fewer trajectories on the suite card"
             )
-    shutil.rmtree(target / "data", ignore_errors=True)
-    write_demonstrations(target, trajectories)
+        split = _write_shards(trajectories, Path(scratch), math.ceil(whole / MAX_FILE_BYTES))
+        if (target / "data").exists():
+            (target / "data").rename(Path(scratch, "replaced"))
+        split.rename(target / "data")
+
+
+def _write_shards(trajectories: list[TrajectoryWithRew], scratch: Path, least: int) -> Path:
+    """Writes files of about as many episodes each, `least` or, where that is too few, more."""
+    for count in range(least, len(trajectories) + 1):
+        folder = scratch / str(count)
+        sizes = []
+        for index, rows in enumerate(np.array_split(np.arange(len(trajectories)), count)):
+            shard = f"train-{index:05d}-of-{count:05d}"
+            path = write_demonstrations(folder, trajectories[rows[0] : rows[-1] + 1], shard=shard)
+            sizes.append(path.stat().st_size)
+        if max(sizes) <= MAX_FILE_BYTES:
+            return folder / "data"
+    raise InputError(
+        f"a single episode takes more than the {MAX_FILE_BYTES:,} bytes of a bundled file"
+    )
 
 
 def _dataset_card(

@@ -1,0 +1,65 @@
+"""Sets of demonstrations that are collected from an expert."""
+
+import numpy as np
+import pytest
+
+from imitbench.cards.catalog import load_suite, suite_directory
+from imitbench.data.demonstrations import read_demonstrations
+from imitbench.errors import InputError
+from imitbench.experts import demonstrations
+
+ENV = "Pendulum-v1"
+
+
+@pytest.fixture
+def collect(tmp_path):
+    def collect(trajectories):
+        card = load_suite("classic").environments[ENV]
+        recipe = card.demos.model_copy(update={"repo": "demos", "trajectories": trajectories})
+        demonstrations.collect_demonstrations(
+            ENV,
+            card.model_copy(update={"demos": recipe}),
+            suite_directory("classic"),
+            tmp_path,
+            command="test",
+        )
+        return tmp_path / "demos"
+
+    return collect
+
+
+def sizes(folder):
+    return {path.name: path.stat().st_size for path in (folder / "data").iterdir()}
+
+
+def test_a_set_is_split_into_files_that_are_small_enough(collect, monkeypatch):
+    whole = read_demonstrations(collect(10))
+    [size] = sizes(collect(10)).values()
+    monkeypatch.setattr(demonstrations, "MAX_FILE_BYTES", size // 2)
+    folder = collect(10)
+    # In halves each would be too large, for it has a header of its own.
+    assert sorted(sizes(folder)) == [f"train-{n:05d}-of-00003.parquet" for n in range(3)]
+    assert max(sizes(folder).values()) <= size // 2
+    assert {path.name for path in folder.iterdir()} == {"README.md", "data"}
+    again = read_demonstrations(folder)
+    assert len(again) == 10
+    for one, other in zip(whole, again, strict=True):
+        np.testing.assert_array_equal(one.obs, other.obs)
+        np.testing.assert_array_equal(one.acts, other.acts)
+        np.testing.assert_array_equal(one.rews, other.rews)
+
+
+@pytest.mark.parametrize(
+    ("limit", "complaint"),
+    [("MAX_SET_BYTES", "ask for fewer trajectories"), ("MAX_FILE_BYTES", "a single episode takes")],
+)
+def test_a_set_that_is_too_large_leaves_the_old_one(
+    collect, monkeypatch, tmp_path, limit, complaint
+):
+    before = sizes(collect(2))
+    monkeypatch.setattr(demonstrations, limit, 1000)
+    with pytest.raises(InputError, match=complaint):
+        collect(3)
+    folder = tmp_path / "demos"
+    assert sizes(folder) == before
+    assert len(read_demonstrations(folder)) == 2
