@@ -22,7 +22,7 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
     """Builds one environment.
 
     Raises:
-        InputError: The environment is not installed or not registered, or has no such arguments.
+        InputError: The environment is not installed or not registered.
     """
     try:
         if spec.module_digest is not None:
@@ -38,13 +38,6 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
         raise InputError(
             f"environment {spec.id}: cannot be made ({str(error).splitlines()[0]}); "
             "run `imitbench doctor` to see what is missing"
-        ) from error
-    except TypeError as error:
-        unknown = [name for name in spec.kwargs if f"keyword argument '{name}'" in str(error)]
-        if not unknown:
-            raise
-        raise InputError(
-            f"environment {spec.id}: has no argument '{unknown[0]}'; change its kwargs on the card"
         ) from error
 
 

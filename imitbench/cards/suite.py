@@ -8,7 +8,6 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from imitbench.cards.algorithm import ActionSpace, BudgetUnit, Card, Scalar
 from imitbench.cards.origin import Origin
-from imitbench.util.numbers import Finite
 
 BudgetName = Literal["quick", "default", "full"]
 BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
@@ -73,8 +72,6 @@ class ExpertRecipe(Card):
         lean: Whether the shortened update of `imitbench.rl` trains it, which rounds otherwise than
             Stable-Baselines3's own, so that each gives another policy from the same seed.
         net_arch: Hidden layer sizes of actor and critic.
-        log_std_init: Logarithm of the standard deviation with which a Gaussian actor starts;
-            `null` for the algorithm's own.
         training_kwargs: Keyword arguments of `gymnasium.make` while the expert trains and never
             else, beside the environment's own and before them: such as end an episode that
             cannot be saved any more.
@@ -94,7 +91,6 @@ class ExpertRecipe(Card):
     learning_rate_decay: Literal["none", "linear"] = "none"
     lean: bool = False
     net_arch: list[int] = Field(default_factory=lambda: [64, 64])
-    log_std_init: Finite | None = None
     training_kwargs: dict[str, Scalar] = Field(default_factory=dict)
     hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
     hub: HubSource | None = None

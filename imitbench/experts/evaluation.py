@@ -21,6 +21,7 @@ from imitbench.util.text_line import one_line
 STANDARD_ERRORS = 2.0
 """How far apart two measurements of one policy may be."""
 
+_OF_THE_EXPERT = "is this the environment of env_kwargs.yml?"
 _USUAL_EPISODES = 10  # what the usual upload tools measure; for cards that do not tell
 
 
@@ -80,7 +81,7 @@ def surroundings_of(spec: EnvironmentSpec) -> Surroundings:
         with taking_arguments(spec):
             environment = make_environment(spec)
     except TypeError as error:
-        raise _unfit(spec, error) from error
+        raise _unfit(spec, error, _OF_THE_EXPERT) from error
     limit = environment.spec.max_episode_steps if environment.spec is not None else None
     found = Surroundings(environment.observation_space, environment.action_space, limit)
     environment.close()
@@ -88,10 +89,14 @@ def surroundings_of(spec: EnvironmentSpec) -> Surroundings:
 
 
 @contextmanager
-def taking_arguments(spec: EnvironmentSpec) -> Iterator[None]:
+def taking_arguments(spec: EnvironmentSpec, question: str = _OF_THE_EXPERT) -> Iterator[None]:
     """Within it, what an environment with arguments raises is told as their fault.
 
     Some take any argument when they are made, and fail at the first step.
+
+    Args:
+        spec: The environment.
+        question: What the user may ask himself about where they come from.
 
     Raises:
         InputError: It raised something.
@@ -103,7 +108,7 @@ def taking_arguments(spec: EnvironmentSpec) -> Iterator[None]:
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         if not spec.kwargs:
             raise
-        raise _unfit(spec, error) from error
+        raise _unfit(spec, error, question) from error
 
 
 def with_own_arguments(spec: EnvironmentSpec, expert: ExpertFolder) -> EnvironmentSpec:
@@ -121,11 +126,11 @@ def with_own_arguments(spec: EnvironmentSpec, expert: ExpertFolder) -> Environme
     return spec.model_copy(update={"kwargs": plain})
 
 
-def _unfit(spec: EnvironmentSpec, error: Exception) -> InputError:
+def _unfit(spec: EnvironmentSpec, error: Exception, question: str) -> InputError:
     given = ", ".join(f"{name}={value}" for name, value in spec.kwargs.items())
     return InputError(
         f"environment {spec.id}: cannot be used with {one_line(given) or 'no arguments'} "
-        f"({one_line(error)}); is this the environment of env_kwargs.yml?"
+        f"({one_line(error)}); {question}"
     )
 
 

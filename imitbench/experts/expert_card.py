@@ -51,7 +51,7 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
     else:
         origin = (
             f"Trained by `{training['command']}`: {training['env_steps']:,} steps in "
-            f"{training['wall_s']:.0f} s on one core, seed {card.expert.seed}. "
+            f"{training['wall_s']:.0f} s on one core, seed {card.expert.seed}. " + _aids(card)
         )
         files = "Hyper-parameters are in `config.yml`, the learning curve in `training.json`."
     acting = "deterministic" if results["is_deterministic"] else "stochastic"
@@ -65,3 +65,8 @@ def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> No
         "neither is a pickle.\n"
     )
     atomic_write_text(directory / "README.md", text)
+
+
+def _aids(card: EnvironmentCard) -> str:
+    given = ", ".join(f"`{name}={value}`" for name, value in card.expert.training_kwargs.items())
+    return f"While it trained, and never since, the environment had {given}. " if given else ""

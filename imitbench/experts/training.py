@@ -22,6 +22,7 @@ from imitbench.bench.environments import make_environment, make_training_environ
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
+from imitbench.experts.evaluation import taking_arguments
 from imitbench.experts.tabular import compute_expert
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
@@ -111,9 +112,10 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
     seed_everything(derive_seed(recipe.seed, "expert"))
     spec = environment_spec(env_id, card)
     spec = spec.model_copy(update={"kwargs": {**spec.kwargs, **recipe.training_kwargs}})
-    venv = make_training_environments(
-        spec, recipe.environments, derive_seed(recipe.seed, "training")
-    )
+    with taking_arguments(spec, "are kwargs and training_kwargs of its card right?"):
+        venv = make_training_environments(
+            spec, recipe.environments, derive_seed(recipe.seed, "training")
+        )
     training_env = venv
     if recipe.normalize_rewards:
         gamma = float(recipe.hyperparameters.get("gamma") or 0.99)
@@ -129,7 +131,6 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
         "normalize_rewards": recipe.normalize_rewards,
         "learning_rate_decay": recipe.learning_rate_decay,
         "lean": recipe.lean,
-        "log_std_init": recipe.log_std_init,
         "training_kwargs": recipe.training_kwargs,
     }
     return Made(model.policy, settings, model.num_timesteps, curve.points)
@@ -137,8 +138,6 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
 
 def _build(recipe: ExpertRecipe, venv: Any) -> BaseAlgorithm:
     policy_kwargs: dict[str, Any] = {"net_arch": recipe.net_arch}
-    if recipe.log_std_init is not None:
-        policy_kwargs["log_std_init"] = recipe.log_std_init
     if recipe.normalize_observations:
         policy_kwargs["features_extractor_class"] = NormalizeFeaturesExtractor
         policy_kwargs["features_extractor_kwargs"] = {"normalize_class": RunningNorm}

@@ -2,11 +2,13 @@
 
 import gymnasium as gym
 import pytest
-import torch as th
 import yaml
 
+from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
+from imitbench.experts.expert_card import write_expert_card
+from imitbench.experts.measurement import measure, write_results
 from imitbench.experts.training import train_expert
 from imitbench.policies.storage import load_policy
 
@@ -67,18 +69,23 @@ def test_arguments_of_training_join_those_of_the_environment(made, tmp_path):
     assert yaml.safe_load((directory / "config.yml").read_text())["training_kwargs"] == {"g": 8.0}
 
 
-@pytest.mark.parametrize(("given", "start"), [(None, 0.0), (-2.0, -2.0)])
-def test_the_actor_starts_with_the_noise_of_the_recipe(given, start, tmp_path):
-    directory = train(environment_card(log_std_init=given), tmp_path)
-    learnt = load_policy(directory).log_std
-    # Four of Adam's steps of 3e-4 lead no further.
-    assert th.allclose(learnt, th.full_like(learnt, start), atol=0.01)
+@pytest.mark.parametrize(
+    ("given", "told"), [({"g": 8.0}, "the environment had `g=8.0`"), ({}, "seed 0. Hyper-")]
+)
+def test_the_expert_s_card_tells_how_it_was_trained(given, told, tmp_path):
+    card = environment_card(training_kwargs=given)
+    directory = train(card, tmp_path)
+    spec = environment_spec("Pendulum-v1", card)
+    measured = measure(spec, load_policy(directory), episodes=1, deterministic=False, seed=0)
+    write_results(directory, measured)
+    write_expert_card("Pendulum-v1", card, directory)
+    assert told in (directory / "README.md").read_text()
 
 
 @pytest.mark.parametrize("where", ["kwargs", "training_kwargs"])
 def test_an_argument_that_the_environment_lacks_is_named(where, tmp_path):
     given = {"g": 9.0, "gravity": 9.0}
     own, training = (given, {}) if where == "kwargs" else ({}, given)
-    with pytest.raises(InputError, match="Pendulum-v1: has no argument 'gravity'"):
+    with pytest.raises(InputError, match=r"gravity=9\.0 .*training_kwargs of its card"):
         train(environment_card(own, training_kwargs=training), tmp_path)
     assert list(tmp_path.iterdir()) == []
