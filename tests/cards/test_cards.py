@@ -121,6 +121,11 @@ def test_bundled_demonstrations_are_whole_episodes_of_the_expert(suite, env_id):
     assert abs(returns.mean() - reference.mean) <= tolerance + 1e-6
 
 
+def test_what_is_bundled_stays_small_enough_to_travel_with_the_package():
+    folders = [suite_directory(name) for name in suite_names()]
+    assert sum(f.stat().st_size for root in folders for f in root.rglob("*")) < 40_000_000
+
+
 @pytest.mark.parametrize(("suite", "env_id"), CELLS)
 def test_what_is_learnt_can_be_evaluated(suite, env_id):
     spec = environment_spec(env_id, load_suite(suite).environments[env_id])
