@@ -72,9 +72,9 @@ class ExpertRecipe(Card):
         lean: Whether the shortened update of `imitbench.rl` trains it, which rounds otherwise than
             Stable-Baselines3's own, so that each gives another policy from the same seed.
         net_arch: Hidden layer sizes of actor and critic.
-        training_kwargs: Keyword arguments of `gymnasium.make` while the expert trains and never
-            else, beside the environment's own and before them: such as end an episode that
-            cannot be saved any more.
+        training_kwargs: Keyword arguments of `gymnasium.make` that hold while the expert trains
+            and never else. They come on top of the environment's own, for instance to end an
+            episode at a fall.
         hyperparameters: Keyword arguments of the algorithm. For planning, `temperature`: 0 for
             the best policy, more for one of higher causal entropy.
         hub: The expert that `--source hub` takes instead, which others have trained; `null`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import tempfile
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from imitbench.experts.measurement import expert_directory
 from imitbench.policies.storage import load_policy
 from imitbench.store.records import EnvironmentSpec
 from imitbench.util.files import atomic_write_text
+from imitbench.util.folders import new_folder
 
 MAX_FILE_BYTES = 5_000_000
 """Bundled files stay small enough to travel with the package."""
@@ -52,7 +53,8 @@ def collect_demonstrations(
         The trajectories written.
 
     Raises:
-        InputError: The expert is missing, or the set would be too large to bundle.
+        InputError: The expert is missing, the set would be too large to bundle, or there is
+            something else in its place.
     """
     recipe = card.demos
     chosen = sample_demonstrations(
@@ -62,12 +64,11 @@ def collect_demonstrations(
         seed=recipe.seed,
         deterministic=recipe.deterministic,
     )
-    _write(chosen, directory / recipe.repo)
     returns = [float(trajectory.rews.sum()) for trajectory in chosen]
-    atomic_write_text(
-        directory / recipe.repo / "README.md",
-        _dataset_card(env_id, card, command, len(chosen), float(np.mean(returns))),
-    )
+    readme = _dataset_card(env_id, card, command, len(chosen), float(np.mean(returns)))
+    with new_folder(directory / recipe.repo, _check_is_a_set) as folder:
+        _write(chosen, folder, recipe.repo)
+        atomic_write_text(folder / "README.md", readme)
     return chosen
 
 
@@ -109,36 +110,42 @@ def _compact(obs: Observation) -> Observation:
     return short if float(error.max(initial=0.0)) <= _PRECISION else obs
 
 
-def _write(trajectories: list[TrajectoryWithRew], target: Path) -> None:
-    """Writes beside the target first: a set that is too large never replaces a good one."""
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target) as scratch:
-        whole = write_demonstrations(Path(scratch, "whole"), trajectories).stat().st_size
-        if whole > MAX_SET_BYTES:
+def _check_is_a_set(folder: Path) -> None:
+    others = {path.name for path in folder.iterdir()} - {"data", "README.md"}
+    if others:
+        raise InputError(
+            f"{folder}: holds '{min(others)}', which no set of demonstrations does; move it away"
+        )
+
+
+def _write(trajectories: list[TrajectoryWithRew], folder: Path, name: str) -> None:
+    """Writes as few files of about as many episodes each as are small enough."""
+    count = 1
+    while count <= len(trajectories):
+        sizes = _write_shards(trajectories, folder, count)
+        if sum(sizes) > MAX_SET_BYTES:
             raise InputError(
-                f"demonstrations for {target.name} take {whole:,} bytes, more than "
+                f"demonstrations for {name} take {sum(sizes):,} bytes, more than "
                 f"{MAX_SET_BYTES:,}; ask for fewer trajectories on the suite card"
             )
-        split = _write_shards(trajectories, Path(scratch), math.ceil(whole / MAX_FILE_BYTES))
-        if (target / "data").exists():
-            (target / "data").rename(Path(scratch, "replaced"))
-        split.rename(target / "data")
-
-
-def _write_shards(trajectories: list[TrajectoryWithRew], scratch: Path, least: int) -> Path:
-    """Writes files of about as many episodes each, `least` or, where that is too few, more."""
-    for count in range(least, len(trajectories) + 1):
-        folder = scratch / str(count)
-        sizes = []
-        for index, rows in enumerate(np.array_split(np.arange(len(trajectories)), count)):
-            shard = f"train-{index:05d}-of-{count:05d}"
-            path = write_demonstrations(folder, trajectories[rows[0] : rows[-1] + 1], shard=shard)
-            sizes.append(path.stat().st_size)
         if max(sizes) <= MAX_FILE_BYTES:
-            return folder / "data"
+            return
+        shutil.rmtree(folder / "data")
+        count = max(count + 1, math.ceil(sum(sizes) / MAX_FILE_BYTES))
     raise InputError(
-        f"a single episode takes more than the {MAX_FILE_BYTES:,} bytes of a bundled file"
+        f"demonstrations for {name}: an episode takes more than the {MAX_FILE_BYTES:,} bytes "
+        "that a file may have"
     )
+
+
+def _write_shards(trajectories: list[TrajectoryWithRew], folder: Path, count: int) -> list[int]:
+    """Writes so many files, and tells their sizes in bytes."""
+    sizes = []
+    for index, rows in enumerate(np.array_split(np.arange(len(trajectories)), count)):
+        shard = f"train-{index:05d}-of-{count:05d}"
+        path = write_demonstrations(folder, trajectories[rows[0] : rows[-1] + 1], shard=shard)
+        sizes.append(path.stat().st_size)
+    return sizes
 
 
 def _dataset_card(

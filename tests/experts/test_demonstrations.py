@@ -51,7 +51,7 @@ def test_a_set_is_split_into_files_that_are_small_enough(collect, monkeypatch):
 
 @pytest.mark.parametrize(
     ("limit", "complaint"),
-    [("MAX_SET_BYTES", "ask for fewer trajectories"), ("MAX_FILE_BYTES", "a single episode takes")],
+    [("MAX_SET_BYTES", "ask for fewer trajectories"), ("MAX_FILE_BYTES", "an episode takes")],
 )
 def test_a_set_that_is_too_large_leaves_the_old_one(
     collect, monkeypatch, tmp_path, limit, complaint
@@ -63,3 +63,13 @@ def test_a_set_that_is_too_large_leaves_the_old_one(
     folder = tmp_path / "demos"
     assert sizes(folder) == before
     assert len(read_demonstrations(folder)) == 2
+
+
+def test_a_folder_that_holds_something_else_is_not_replaced(collect, tmp_path):
+    mine = tmp_path / "demos" / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(InputError, match=r"demos: holds 'notes\.txt'"):
+        collect(1)
+    assert mine.read_text() == "mine"
+    assert [path.name for path in mine.parent.iterdir()] == ["notes.txt"]
