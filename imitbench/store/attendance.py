@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from imitbench.errors import InputError
 from imitbench.store import lease
 from imitbench.store.sweep_file import SWEEPS_FOLDER
 
@@ -24,10 +25,7 @@ def attending(out: Path) -> Iterator[None]:
     """
     folder = out / SWEEPS_FOLDER / _FOLDER
     _sweep_out(folder)
-    own = folder / uuid.uuid4().hex
-    own.mkdir(parents=True)
-    held = lease.acquire(own, wait=True)
-    assert held is not None
+    own, held = _enter(folder)
     try:
         yield
     finally:
@@ -40,12 +38,31 @@ def is_attended(out: Path) -> bool:
     return any(lease.is_held(each) for each in _present(out / SWEEPS_FOLDER / _FOLDER))
 
 
+def _enter(folder: Path) -> tuple[Path, lease.Lease]:
+    """Makes a folder of this sweep's own and takes its lease."""
+    while True:
+        own = folder / uuid.uuid4().hex
+        own.mkdir(parents=True)
+        try:
+            held = lease.acquire(own, wait=True)
+        except InputError:
+            if own.exists():
+                raise
+            continue  # before it had a lease, another sweep took it for one left behind
+        assert held is not None
+        return own, held
+
+
 def _sweep_out(folder: Path) -> None:
     """Removes what processes that were killed left behind."""
     for each in _present(folder):
-        if (abandoned := lease.acquire(each, wait=False)) is not None:
-            abandoned.release()
-            shutil.rmtree(each, ignore_errors=True)
+        # Another sweep may be removing it just now; and what cannot be removed harms nobody.
+        with suppress(InputError):
+            abandoned = lease.acquire(each, wait=False)
+            if abandoned is not None:
+                # Before the lease is let go: afterwards, the folder may be its owner's again.
+                shutil.rmtree(each, ignore_errors=True)
+                abandoned.release()
 
 
 def _present(folder: Path) -> list[Path]:

@@ -2,7 +2,12 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from imitbench.errors import InputError
+from imitbench.store import lease
 from imitbench.store.attendance import attending, is_attended
 from imitbench.store.sweep_file import read_sweeps
 
@@ -38,3 +43,40 @@ def test_whoever_was_killed_is_not_at_work(tmp_path):
     with attending(tmp_path):
         present = list((tmp_path / ".sweeps" / "at-work").iterdir())
     assert len(present) == 1  # what the other left is gone
+
+
+def test_a_folder_removed_before_it_had_a_lease_is_made_again(tmp_path, monkeypatch):
+    acquire, removed = lease.acquire, []
+
+    def disturbed(folder, **options):
+        if len(removed) < 3:
+            folder.rmdir()
+            removed.append(folder)
+        return acquire(folder, **options)
+
+    monkeypatch.setattr(lease, "acquire", disturbed)
+    with attending(tmp_path):
+        assert is_attended(tmp_path)
+    assert len(removed) == 3
+    assert list((tmp_path / ".sweeps" / "at-work").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    def refuse(path, text):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(lease, "_create", refuse)
+    message = "cannot be written \\(Permission denied"
+    with pytest.raises(InputError, match=message), attending(tmp_path):
+        pass
+
+
+def test_many_come_and_go_at_once(tmp_path):
+    def come_and_go(_):
+        with attending(tmp_path):
+            return is_attended(tmp_path)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(come_and_go, range(300)))
+    assert not is_attended(tmp_path)
+    assert list((tmp_path / ".sweeps" / "at-work").iterdir()) == []
