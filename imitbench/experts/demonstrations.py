@@ -23,7 +23,7 @@ from imitbench.experts.measurement import expert_directory
 from imitbench.policies.storage import load_policy
 from imitbench.store.records import EnvironmentSpec
 from imitbench.util.files import atomic_write_text
-from imitbench.util.folders import new_folder
+from imitbench.util.folders import check_place, new_folder
 
 MAX_FILE_BYTES = 5_000_000
 """Bundled files stay small enough to travel with the package."""
@@ -57,6 +57,7 @@ def collect_demonstrations(
             something else in its place.
     """
     recipe = card.demos
+    check_place(directory / recipe.repo, _check_is_a_set)
     chosen = sample_demonstrations(
         load_policy(expert_directory(root, card.expert.repo)),
         environment_spec(env_id, card),
@@ -111,6 +112,8 @@ def _compact(obs: Observation) -> Observation:
 
 
 def _check_is_a_set(folder: Path) -> None:
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is no folder; move it away")
     others = {path.name for path in folder.iterdir()} - {"data", "README.md"}
     if others:
         raise InputError(

@@ -21,6 +21,21 @@ def _refuse(folder: Path) -> None:
     raise InputError(f"{folder}: is not empty; name a new folder")
 
 
+def check_place(folder: Path, check_old: Callable[[Path], None] = _refuse) -> None:
+    """Makes sure that a folder may be put somewhere, before any work is done for it.
+
+    Args:
+        folder: Its place.
+        check_old: Asked about what is there unless that is an empty folder; raises if it may not
+            be replaced.
+
+    Raises:
+        InputError: There is something that may not be replaced.
+    """
+    if not is_empty(folder.resolve()):
+        check_old(folder)
+
+
 @contextmanager
 def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Iterator[Path]:
     """Makes a folder beside its place, and puts it there at the end.
@@ -29,8 +44,7 @@ def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Ite
 
     Args:
         folder: Its place.
-        check_old: Asked about what is there unless that is an empty folder; raises if it may not
-            be replaced.
+        check_old: As for `check_place`.
 
     Yields:
         The folder to fill.
@@ -38,9 +52,8 @@ def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Ite
     Raises:
         InputError: There is something that may not be replaced, or nothing can be written there.
     """
+    check_place(folder, check_old)
     place = folder.resolve()
-    if not is_empty(place):
-        check_old(folder)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".tmp", dir=place.parent))

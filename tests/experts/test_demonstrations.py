@@ -65,11 +65,18 @@ def test_a_set_that_is_too_large_leaves_the_old_one(
     assert len(read_demonstrations(folder)) == 2
 
 
-def test_a_folder_that_holds_something_else_is_not_replaced(collect, tmp_path):
-    mine = tmp_path / "demos" / "notes.txt"
-    mine.parent.mkdir()
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [("demos/notes.txt", r"demos: holds 'notes\.txt'"), ("demos", "demos: is no folder")],
+)
+def test_what_is_no_set_is_refused_before_the_expert_acts(
+    collect, tmp_path, monkeypatch, name, complaint
+):
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine")
-    with pytest.raises(InputError, match=r"demos: holds 'notes\.txt'"):
+    monkeypatch.setattr(demonstrations, "sample_demonstrations", lambda *_, **__: pytest.fail())
+    with pytest.raises(InputError, match=complaint):
         collect(1)
     assert mine.read_text() == "mine"
-    assert [path.name for path in mine.parent.iterdir()] == ["notes.txt"]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [mine]
