@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
 from imitbench.bench.cost import Estimates
@@ -264,7 +264,7 @@ class _Sweep:
         self._executor.stop()
         for event in self._executor.poll(0.0):
             if event.kind != "stopped":
-                self._handle(event)
+                self._handle(event, ending=True)
         self.stop()
 
     def stop(self) -> None:
@@ -285,7 +285,7 @@ class _Sweep:
                     path.unlink(missing_ok=True)
         self._jobs.clear()
 
-    def _handle(self, event: JobEvent) -> None:
+    def _handle(self, event: JobEvent, *, ending: bool = False) -> None:
         job = self._jobs[event.job]
         if event.kind == "started":
             self._observer.started(job.runs)
@@ -296,19 +296,34 @@ class _Sweep:
         if event.kind == "died":
             how, *further = event.detail.splitlines()
             raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
-        for run in job.runs:
-            directory = RunDirectory.of(self._out, run)
-            untouched = directory.outcome_stamp() == self._stamps[run.run_id]
-            if directory.is_done and not (job.force and untouched):
-                self._finished(run, None)
-            elif self._executor.outlives and untouched:
-                self._outcome.lost += 1
-            elif (failure := _failure_on_record(directory)) is not None:
-                self._finished(run, failure)
-            else:  # it is another process's, which is not done with it
-                self._outcome.left += 1
+        fates = [self._fate(job, run) for run in job.runs]
+        if "open" in fates and not (ending or self._executor.outlives):
+            # Another process is at work on a run. A worker waits for that, and takes over if need
+            # be; the one before was killed while it did, or its failure has been cleared away.
+            self._executor.submit([event.job])
+            return
+        for run, fate in zip(job.runs, fates, strict=True):
+            match fate:
+                case "done":
+                    self._finished(run, None)
+                case "lost":
+                    self._outcome.lost += 1
+                case "open":
+                    self._outcome.left += 1
+                case failure:
+                    self._finished(run, failure)
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
+
+    def _fate(self, job: Job, run: RunSpec) -> RunFailure | Literal["done", "lost", "open"]:
+        """What became of a run of a job that came to an end; `open` if no outcome is there."""
+        directory = RunDirectory.of(self._out, run)
+        untouched = directory.outcome_stamp() == self._stamps[run.run_id]
+        if directory.is_done and not (job.force and untouched):
+            return "done"
+        if self._executor.outlives and untouched:
+            return "lost"
+        return _failure_on_record(directory) or "open"
 
     def _finished(self, run: RunSpec, failure: RunFailure | None) -> None:
         if failure is None:

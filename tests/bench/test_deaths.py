@@ -2,6 +2,8 @@
 
 import json
 import textwrap
+import threading
+import time
 
 import pytest
 from support.observer import Recorder
@@ -223,6 +225,60 @@ def test_runs_of_other_processes_are_not_blamed(tmp_path, job):
         assert after_death(path, "worker died") is True  # the second run was blamed
         assert after_death(path, "worker died") is False
     assert [directory.has_failed for directory in directories] == [False, True]
+
+
+WAITING = """
+import os, signal, sys, time
+from pathlib import Path
+from imitbench.bench import worker
+from imitbench.bench.worker import after_death, main
+
+do = worker._claim_and_run
+
+def killed_while_it_waits(*arguments, wait, **options):
+    if wait:
+        with open(os.environ["WAITS"], "a") as stream:
+            print("waits", file=stream)
+        if Path(os.environ["WAITS"]).read_text().count("waits") < 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return do(*arguments, wait=wait, **options)
+
+if __name__ == "__main__":
+    worker._claim_and_run = killed_while_it_waits
+    sys.exit(main())
+"""
+
+
+def test_a_worker_killed_while_it_waits_for_another_process_is_replaced(
+    tmp_path, plan_of, monkeypatch
+):
+    (tmp_path / "waiting_worker.py").write_text(WAITING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    waits = tmp_path / "waits"
+    monkeypatch.setenv("WAITS", str(waits))
+    plan = plan_of(seeds=range(2))
+    others = directory_of(tmp_path / "out", plan, 0)
+
+    def let_go():
+        with others.claim(wait=True):
+            claimed.set()
+            while not waits.exists() or waits.read_text().count("waits") < 3:
+                time.sleep(0.05)
+
+    claimed, other = threading.Event(), threading.Thread(target=let_go, daemon=True)
+    other.start()
+    assert claimed.wait(10)
+    outcome = run_sweep(
+        plan,
+        make_executor("local", entry="waiting_worker", jobs=1),
+        out=tmp_path / "out",
+        command="imitbench run",
+        observer=Recorder(),
+        pack=2,
+    )
+    assert (outcome.done, outcome.failed, outcome.left) == (2, [], 0)
+    assert others.is_done
 
 
 def test_a_forced_run_that_kills_its_worker_at_the_start_keeps_its_old_result(
