@@ -40,12 +40,11 @@ KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
 @pytest.fixture
-def sweep_with(tmp_path, monkeypatch):
-    """Does a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
+def sweep_by(tmp_path, monkeypatch):
+    """Does a sweep whose workers have another entry point."""
 
-    def run(plan, program, *, max_memory=None, **options):
-        text = ENTRY.format(program=textwrap.dedent(program))
-        (tmp_path / "mischievous_worker.py").write_text(text)
+    def run(plan, entry, *, max_memory=None, **options):
+        (tmp_path / "mischievous_worker.py").write_text(entry)
         monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
         monkeypatch.syspath_prepend(str(tmp_path))
         return run_sweep(
@@ -56,6 +55,16 @@ def sweep_with(tmp_path, monkeypatch):
             observer=Recorder(),
             **options,
         )
+
+    return run
+
+
+@pytest.fixture
+def sweep_with(sweep_by):
+    """Does a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
+
+    def run(plan, program, **options):
+        return sweep_by(plan, ENTRY.format(program=textwrap.dedent(program)), **options)
 
     return run
 
@@ -227,8 +236,9 @@ def test_runs_of_other_processes_are_not_blamed(tmp_path, job):
     assert [directory.has_failed for directory in directories] == [False, True]
 
 
+# The worker, killed the first two times that it waits for another process.
 WAITING = """
-import os, signal, sys, time
+import os, signal, sys
 from pathlib import Path
 from imitbench.bench import worker
 from imitbench.bench.worker import after_death, main
@@ -250,56 +260,37 @@ if __name__ == "__main__":
 
 
 def test_a_worker_killed_while_it_waits_for_another_process_is_replaced(
-    tmp_path, plan_of, monkeypatch
+    tmp_path, plan_of, sweep_by, monkeypatch
 ):
-    (tmp_path / "waiting_worker.py").write_text(WAITING)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    monkeypatch.syspath_prepend(str(tmp_path))
     waits = tmp_path / "waits"
     monkeypatch.setenv("WAITS", str(waits))
     plan = plan_of(seeds=range(2))
     others = directory_of(tmp_path / "out", plan, 0)
+    claimed = threading.Event()
 
-    def let_go():
+    def hold_until_it_waits_again():
         with others.claim(wait=True):
             claimed.set()
             while not waits.exists() or waits.read_text().count("waits") < 3:
                 time.sleep(0.05)
 
-    claimed, other = threading.Event(), threading.Thread(target=let_go, daemon=True)
-    other.start()
+    threading.Thread(target=hold_until_it_waits_again, daemon=True).start()
     assert claimed.wait(10)
-    outcome = run_sweep(
-        plan,
-        make_executor("local", entry="waiting_worker", jobs=1),
-        out=tmp_path / "out",
-        command="imitbench run",
-        observer=Recorder(),
-        pack=2,
-    )
+    outcome = sweep_by(plan, WAITING, pack=2)
     assert (outcome.done, outcome.failed, outcome.left) == (2, [], 0)
     assert others.is_done
 
 
 def test_a_forced_run_that_kills_its_worker_at_the_start_keeps_its_old_result(
-    tmp_path, plan_of, sweep, monkeypatch
+    tmp_path, plan_of, sweep, sweep_by
 ):
     plan = plan_of(seeds=[0])
     sweep(plan, tmp_path / "out")
-    (tmp_path / "broken_worker.py").write_text(
+    broken = (
         "from imitbench.bench.worker import after_death\n"
         "if __name__ == '__main__': raise SystemExit('broken')\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    outcome = run_sweep(
-        plan,
-        make_executor("local", entry="broken_worker", jobs=1),
-        out=tmp_path / "out",
-        command="imitbench run",
-        observer=Recorder(),
-        force=True,
-    )
+    outcome = sweep_by(plan, broken, force=True)
     [(_, failure)] = outcome.failed
     assert "broken" in failure.traceback
     assert directory_of(tmp_path / "out", plan, 0).is_done
