@@ -15,6 +15,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import PyTorchObs
 
 from imitbench.util.actions import action_rows
+from imitbench.util.gradients import backward_from
 
 GradientStep = Callable[[PyTorchObs, th.Tensor, float], None]
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
@@ -111,7 +112,7 @@ class BehaviorCloningLossCalculator:
             output = _action_output(policy, obs)
             with th.no_grad():
                 gradient = differentiate(policy, output, acts, scale / len(output))
-            output.backward(gradient)  # type: ignore[no-untyped-call]
+            backward_from(output, gradient)
 
         return step
 

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch as th
 
+from imitbench.util.extras import import_extra
+
 Array = npt.NDArray[Any]
 
 KERNELS = ("gaussian", "tophat", "epanechnikov", "exponential", "linear", "cosine")
@@ -134,9 +136,8 @@ class SklearnDensity:
 
     def __init__(self, points: Array, kernel: str, bandwidth: float) -> None:
         # Imported here because it takes a second and most uses go without.
-        from sklearn.neighbors import KernelDensity
-
-        self._estimator = KernelDensity(
+        neighbors = import_extra("sklearn.neighbors", "density", f"kernel={kernel!r}")
+        self._estimator = neighbors.KernelDensity(
             kernel=kernel, bandwidth=bandwidth, atol=0.0, rtol=0.0, leaf_size=len(points)
         ).fit(np.asarray(points, dtype=np.float64))
 

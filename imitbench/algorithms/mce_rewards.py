@@ -14,6 +14,7 @@ from torch import nn
 
 from imitbench.data.tabular import TabularModel
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
+from imitbench.util.gradients import backward_from
 from imitbench.util.networks import SqueezeLayer
 
 Floats = npt.NDArray[np.float64]
@@ -125,7 +126,7 @@ class NetworkRewards(StateRewards):
         for parameter in self._parameters:  # in place, so that the optimizer need not look again
             if parameter.grad is not None:
                 parameter.grad.zero_()
-        self._output.backward(th.from_numpy(by_reward).to(self._output))  # type: ignore[no-untyped-call]
+        backward_from(self._output, th.from_numpy(by_reward).to(self._output))
         gradients = [each.grad for each in self._parameters if each.grad is not None]
         return float(th.nn.utils.get_total_norm(gradients))
 

@@ -22,7 +22,7 @@ BudgetUnit = Literal["env_steps", "batches", "none"]
 ActionSpace = Literal["discrete", "multi_discrete", "box"]
 """Kinds of action space: one choice, several at once, or numbers."""
 
-Role = Literal["method", "control", "anchor"]
+Role = Literal["method", "reference", "control", "anchor"]
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
@@ -79,6 +79,8 @@ class Hyperparameter(Card):
         max: Greatest accepted number.
         choices: The only accepted values, for text.
         search: Where tuning looks for values; `null` where it keeps the default.
+        absent: Value that runs had before the card knew this key, if it is a later one. Records
+            leave such a key out where it has this value, so that identities stay what they were.
     """
 
     type: Literal["bool", "int", "float", "str"]
@@ -89,6 +91,12 @@ class Hyperparameter(Card):
     max: float | None = None
     choices: list[str] | None = None
     search: Search | None = None
+    absent: Scalar = None
+
+    @property
+    def may_be_absent(self) -> bool:
+        """Whether records without this key say what its value was; `null` may be that value."""
+        return "absent" in self.model_fields_set
 
     @model_validator(mode="after")
     def _search_is_accepted(self) -> Hyperparameter:
@@ -193,7 +201,10 @@ class AlgorithmCard(Card):
             train.
         role: A `method` contends. An `anchor` shows what scores 0 and 1 look like. A `control` is
             trained without any teaching, and shows what an environment gives away; suites name
-            the ones that belong to them.
+            the ones that belong to them. A `reference` shows what methods could reach at best, by
+            means that they do not have.
+        earlier_defaults: Defaults that the card had before, those that were others, each time that
+            it changed. Published results with these stay valid under the name that they have.
         seconds_per_1000: Rough training seconds per 1,000 budget units on one core, for
             `--dry-run` until finished runs tell better.
     """
@@ -211,6 +222,7 @@ class AlgorithmCard(Card):
     role: Role = "method"
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
+    earlier_defaults: list[dict[str, Scalar]] = Field(default_factory=list)
     _origin: Origin | None = PrivateAttr(default=None)
 
     @property
@@ -237,11 +249,69 @@ class AlgorithmCard(Card):
     @model_validator(mode="after")
     def _defaults_are_valid(self) -> AlgorithmCard:
         for name, parameter in self.hyperparameters.items():
-            try:
-                parameter.check(parameter.default)
-            except ValueError as error:
-                raise ValueError(f"hyperparameters.{name}.default {error}") from None
+            given = {"default": parameter.default}
+            if parameter.may_be_absent:
+                given["absent"] = parameter.absent
+            for key, value in given.items():
+                try:
+                    parameter.check(value)
+                except ValueError as error:
+                    raise ValueError(f"hyperparameters.{name}.{key} {error}") from None
         return self
+
+    @model_validator(mode="after")
+    def _earlier_defaults_are_valid(self) -> AlgorithmCard:
+        for place, values in enumerate(self.earlier_defaults):
+            for name, value in values.items():
+                where = f"earlier_defaults.{place}.{name}"
+                if name not in self.hyperparameters:
+                    raise ValueError(f"{where}: there is no such hyper-parameter")
+                try:
+                    self.hyperparameters[name].check(value)
+                except ValueError as error:
+                    raise ValueError(f"{where} {error}") from None
+        return self
+
+    def earlier_values(self) -> list[dict[str, Scalar]]:
+        """Every hyper-parameter's default, as the card had them before, each time."""
+        return [{**self.resolve({}), **self._checked(values)} for values in self.earlier_defaults]
+
+    def _checked(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        return {name: self.hyperparameters[name].check(value) for name, value in values.items()}
+
+    def recorded(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Hyper-parameters as records have them: without later keys that change nothing.
+
+        Args:
+            values: Hyper-parameters.
+        """
+        return {
+            name: value
+            for name, value in values.items()
+            if not (
+                (parameter := self.hyperparameters.get(name))
+                and parameter.may_be_absent
+                and value == parameter.check(parameter.absent)
+            )
+        }
+
+    def completed(self, recorded: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Hyper-parameters of a record with the later keys that it leaves out.
+
+        Args:
+            recorded: Hyper-parameters as `recorded` gives them, or as an earlier version of the
+                card had them.
+
+        Returns:
+            Those of the card in its order, as far as they are known; then the others.
+        """
+        found: dict[str, Scalar] = {}
+        for name, parameter in self.hyperparameters.items():
+            if name in recorded:
+                found[name] = recorded[name]
+            elif parameter.may_be_absent:
+                found[name] = parameter.check(parameter.absent)
+        return found | {name: value for name, value in recorded.items() if name not in found}
 
     def changed(
         self, values: Mapping[str, Scalar], base: Mapping[str, Scalar] | None = None

@@ -8,6 +8,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from imitbench.cards.algorithm import ActionSpace, BudgetUnit, Card, Scalar
 from imitbench.cards.origin import Origin
+from imitbench.util.numbers import Count
 
 BudgetName = Literal["quick", "default", "full"]
 BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
@@ -129,6 +130,12 @@ class BudgetAmounts(Card):
     env_steps: int = Field(ge=1)
     batches: int = Field(ge=1)
 
+    def in_unit(self, unit: BudgetUnit) -> int:
+        """The amount in a unit; 0 for methods that do not train."""
+        if unit == "none":
+            return 0
+        return self.batches if unit == "batches" else self.env_steps
+
 
 class EnvironmentCard(Card):
     """One environment of a suite.
@@ -146,6 +153,10 @@ class EnvironmentCard(Card):
             `null` for the one in which they train. References are measured there.
         probes: What the environment is there to find out, in a sentence or two.
         optimum: Highest mean return that there is, where it is known.
+        absolute_positions: Entries of flat observations, from 0, that say where the body is, and
+            not how it moves. Methods may hide them from what they learn; policies see them.
+        earlier_budgets: Amounts that budgets had before, by name. Results at these stay valid;
+            tables name their budget with its amount.
         references: `null` only until `imitbench suites measure` has run.
     """
 
@@ -160,9 +171,11 @@ class EnvironmentCard(Card):
     evaluation_id: str | None = None
     probes: str | None = None
     optimum: float | None = None
+    absolute_positions: list[Count] = Field(default_factory=list)
     expert: ExpertRecipe
     demos: DemoSet
     budgets: dict[BudgetName, BudgetAmounts]
+    earlier_budgets: dict[BudgetName, list[BudgetAmounts]] = Field(default_factory=dict)
     references: References | None = None
     _module_digest: str | None = PrivateAttr(default=None)
 
@@ -192,10 +205,19 @@ class EnvironmentCard(Card):
 
     def amount(self, budget: BudgetName, unit: BudgetUnit) -> int:
         """How much training a budget is, in the unit that a method's budget counts."""
-        if unit == "none":
-            return 0
-        amounts = self.budgets[budget]
-        return amounts.batches if unit == "batches" else amounts.env_steps
+        return self.budgets[budget].in_unit(unit)
+
+    def was_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> bool:
+        """Whether a budget was that much training before, and is not now."""
+        earlier = [each.in_unit(unit) for each in self.earlier_budgets.get(budget, ())]
+        return amount in earlier and amount != self.amount(budget, unit)
+
+    def with_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> EnvironmentCard:
+        """The card as it was when a budget was that much training; itself if it never was."""
+        if not self.was_amount(budget, unit, amount):
+            return self
+        then = next(e for e in self.earlier_budgets[budget] if e.in_unit(unit) == amount)
+        return self.model_copy(update={"budgets": {**self.budgets, budget: then}})
 
 
 class SuiteCard(Card):

@@ -25,6 +25,7 @@ from stable_baselines3.common.policies import BasePolicy
 from torch import nn
 
 from imitbench.errors import InputError
+from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.spaces import space_from_json, space_to_json
 
@@ -242,12 +243,7 @@ class _OnnxProgram:
     """ONNX, on one thread of the CPU."""
 
     def __init__(self, program: bytes) -> None:
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise InputError(
-                "ONNX needs onnxruntime; install it with `pip install 'imitbench[onnx]'`"
-            ) from error
+        onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX program")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         try:

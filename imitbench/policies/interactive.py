@@ -14,8 +14,8 @@ from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space_channels_first
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.errors import InputError
 from imitbench.policies.base import NonTrainablePolicy
+from imitbench.util.extras import import_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -139,13 +139,9 @@ class ImageObsDiscreteInteractivePolicy(DiscreteInteractivePolicy):
     """Shows image observations in a window; needs matplotlib."""
 
     def _render(self, obs: Array) -> Figure:
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError:
-            raise InputError(
-                "showing images needs matplotlib: pip install 'imitbench[interactive]'"
-            ) from None
+        plt = import_extra("matplotlib.pyplot", "interactive", "showing images")
         image = self._prepare_obs_image(obs)
+        figure: Figure
         figure, axes = plt.subplots()
         axes.imshow(image, cmap="gray" if image.ndim == 2 else None)
         axes.axis("off")

@@ -33,6 +33,7 @@ from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_p
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.policies.time_feature import TimeFeaturePolicy
+from imitbench.util.extras import import_extra
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import (
     LAYER_TYPES,
@@ -208,7 +209,7 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
     name = description.policy_class
     policy_class = _class_of(name)
     if policy_class is None and name in _OF_SB3_CONTRIB:
-        raise InputError(f"{path}: policy_class: {name} needs sb3-contrib: pip install sb3-contrib")
+        import_extra("sb3_contrib", "contrib", f"{path}: policy_class {name}")
     if policy_class is None:
         raise InputError(
             f"{path}: policy_class: {name!r} is not known; "

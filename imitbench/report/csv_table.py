@@ -76,7 +76,7 @@ def render_csv(report: Report) -> str:
     sample standard deviation over runs. `failed` counts failed runs, and `failed_runs` says
     what they count as. `core_hours` (of training), `env_steps` and `demos` are means over
     environments of means over completed runs. `termination_rate` is the share of episodes that
-    ended before a time limit. `role` tells methods from controls and anchors.
+    ended before a time limit. `role` tells methods from references, controls and anchors.
 
     Args:
         report: What to write.

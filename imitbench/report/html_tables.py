@@ -111,7 +111,8 @@ def name_of(result: AlgorithmResult, color: int | None) -> Markup:
 
 def marks_of(result: AlgorithmResult) -> list[Markup]:
     """What stands behind an algorithm's name."""
-    marks = ["uses reward"] * result.uses_reward + ["control"] * (result.role == "control")
+    marks = [result.role] * (result.role == "reference") + ["uses reward"] * result.uses_reward
+    marks += [result.role] * (result.role == "control")
     return [tag("span", mark, class_="mark") for mark in marks]
 
 

@@ -18,8 +18,11 @@ ANCHORS = (EXPERT, RANDOM)
 CONTROLS = ("zero_reward", "constant_plus", "constant_minus")
 """Algorithms that are taught nothing, in the order in which sections show them before the anchors.
 
-As the anchors' names, these follow the roles on the algorithms' cards.
+As the anchors' names, these and `REFERENCES` follow the roles on the algorithms' cards.
 """
+
+REFERENCES = ("ppo_true_reward",)
+"""Algorithms that show what methods could reach at best; sections have them before controls."""
 
 Kind = Literal["run", "reference", "missing"]
 """Where numbers come from: completed runs, the suite's references, or nowhere."""
@@ -29,6 +32,8 @@ def role_of(algorithm: str) -> Role:
     """Role of an algorithm, be it a variant of it, or one submitter's of several."""
     if algorithm in ANCHORS:
         return "anchor"
+    if plain_name(algorithm) in REFERENCES:
+        return "reference"
     return "control" if plain_name(algorithm) in CONTROLS else "method"
 
 

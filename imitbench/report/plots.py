@@ -18,6 +18,7 @@ from imitbench.report import figures, text
 from imitbench.report.comparison import compare_section
 from imitbench.report.model import Report, Section
 from imitbench.store.run_details import Details
+from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_bytes
 
 if TYPE_CHECKING:
@@ -115,10 +116,7 @@ def require_matplotlib() -> None:
     Raises:
         InputError: It is not installed.
     """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise InputError("plots need matplotlib: pip install 'imitbench[plots]'") from None
+    import_extra("matplotlib", "plots", "drawing plots")
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from imitbench.report.model import (
     CONTROLS,
     EXPERT,
     RANDOM,
+    REFERENCES,
     AlgorithmResult,
     Cell,
     ExtraTable,
@@ -355,13 +356,11 @@ def _rank(result: AlgorithmResult) -> tuple[int, float, float, str]:
 
 
 def _place(algorithm: str) -> int:
-    """Methods first, then each control, then each anchor."""
-    role = role_of(algorithm)
-    if role == "method":
+    """Methods first, then each reference, then each control, then each anchor."""
+    if role_of(algorithm) == "method":
         return 0
-    if role == "control":
-        return 1 + CONTROLS.index(plain_name(algorithm))
-    return 1 + len(CONTROLS) + ANCHORS.index(algorithm)
+    name = algorithm if algorithm in ANCHORS else plain_name(algorithm)
+    return 1 + (*REFERENCES, *CONTROLS, *ANCHORS).index(name)
 
 
 def _natural(version: str) -> tuple[tuple[int, str], ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from imitbench.errors import InputError
 from imitbench.report.curve_source import RunCurve, read_curves
+from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
 from imitbench.util.hub_errors import Tell
 
@@ -48,6 +49,7 @@ def export_tensorboard(out: Path, to: Path, *, tell: Tell, suite: str | None = N
     Raises:
         InputError: There are no results, or the folder cannot be written.
     """
+    import_extra("tensorboard", "tensorboard", "an export for TensorBoard")
     counts = {"written": 0, "unchanged": 0, "without": 0}
     try:
         for curve in read_curves(out, tell=tell, suite=suite):
@@ -84,7 +86,7 @@ def _export(curve: RunCurve, to: Path) -> str:
 
 
 def _write(folder: Path, scalars: list[tuple[int, str, float]], time_s: float) -> None:
-    # Without torch, which its own writer would load.
+    # Torch has a writer of its own, which would load torch.
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -110,7 +110,10 @@ def conditions(section: Section, report: Report) -> str:
 
 def label(result: AlgorithmResult) -> str:
     """An algorithm's name, marked if it learns from what others may not see, or from nothing."""
-    name = f"{result.algorithm} (uses reward)" if result.uses_reward else result.algorithm
+    name = result.algorithm
+    if result.uses_reward:
+        marks = "reference, uses reward" if result.role == "reference" else "uses reward"
+        name = f"{name} ({marks})"
     return f"{name} (control)" if result.role == "control" else name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from imitbench.errors import InputError
 from imitbench.report.curve_source import RunCurve, read_curves
+from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
 from imitbench.util.hub_errors import Tell
 from imitbench.util.text_line import one_line
@@ -49,7 +49,7 @@ def begin(project: str, name: str, config: Mapping[str, Any], folder: Path, **op
     Raises:
         InputError: The package is not installed, or W&B refuses.
     """
-    wandb = _import()
+    wandb = import_extra("wandb", "wandb", "sending curves to W&B")
     folder.mkdir(parents=True, exist_ok=True)
     quiet = wandb.Settings(console="off", silent=True, disable_git=True, disable_code=True)
     try:
@@ -94,7 +94,7 @@ def upload(
     Raises:
         InputError: There are no results, or W&B refuses.
     """
-    _import()
+    import_extra("wandb", "wandb", "sending curves to W&B")  # before anything is read
     place = f"{entity or ''}/{project}"
     known = _read_known(out)
     done = set(known.get(place, []))
@@ -146,10 +146,3 @@ def _read_known(out: Path) -> dict[str, list[str]]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error}); delete it") from error
     return found if isinstance(found, dict) else {}
-
-
-def _import() -> Any:
-    try:
-        return importlib.import_module("wandb")
-    except ImportError:
-        raise InputError("W&B needs its package: pip install 'imitbench[wandb]'") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch as th
 from torch.nn import functional
@@ -10,27 +10,47 @@ from torch.nn import functional
 from imitbench.rewards.base import RewardNet
 from imitbench.rewards.wrappers import RewardNetWrapper
 
+RewardForm = Literal["softplus", "logit", "log_d"]
+"""How a discriminator's logits become rewards, see `RewardNetFromDiscriminatorLogit`."""
+
 
 class RewardNetFromDiscriminatorLogit(RewardNetWrapper):
     """The generator's reward, made from the logits of a discriminator.
 
     With D the discriminator's probability that a transition is the expert's and L its logit, the
-    reward is -log(1 - D) = softplus(L): the paper's cost, whose D means the opposite, with the
-    sign of a reward. It is positive everywhere, so that living long pays by itself.
+    reward is, by form:
+
+    - `softplus`: -log(1 - D) = softplus(L), the paper's cost, whose D means the opposite, with the
+      sign of a reward. It is positive everywhere, so that living long pays by itself, and has
+      next to no gradient where the discriminator is sure to see the generator.
+    - `logit`: log D - log(1 - D) = L, of either sign (Fu, Luo and Levine 2018, §5; for GAIL, Orsini
+      et al. 2021, "What Matters for Adversarial Imitation Learning?").
+    - `log_d`: log D = -softplus(-L), negative everywhere, so that ending soon pays by itself.
 
     Args:
         base: Network whose output is the logit.
+        form: The form.
+
+    Raises:
+        ValueError: There is no such form.
     """
 
-    def __init__(self, base: RewardNet) -> None:
+    def __init__(self, base: RewardNet, form: RewardForm = "softplus") -> None:
         super().__init__(base)
+        if form not in get_args(RewardForm):
+            raise ValueError(f"form must be one of {', '.join(get_args(RewardForm))}, not {form!r}")
+        self.form: RewardForm = form
 
     def forward(
         self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
     ) -> th.Tensor:
         """Rewards of preprocessed transitions, shape (batch,), with gradients."""
-        return functional.softplus(self.base(state, action, next_state, done))
+        logits: th.Tensor = self.base(state, action, next_state, done)
+        if self.form == "softplus":
+            return functional.softplus(logits)
+        return logits if self.form == "logit" else functional.logsigmoid(logits)
 
     def arguments(self) -> dict[str, Any]:
         """What the constructor needs to build such a network again."""
-        return {"base": self.base}
+        form = {} if self.form == "softplus" else {"form": self.form}
+        return {"base": self.base, **form}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -180,3 +181,38 @@ def encoded_size(space: gym.Space[Any], argument: str) -> int:
     """Length of an element once encoded and flattened; arguments and errors as above."""
     encoder = make_encoder(space, argument=argument, name=argument, normalize_images=False)
     return int(np.prod(encoder.encoded_shape))
+
+
+class Visible:
+    """Flattens encoded observations, and leaves entries out that a network must not see.
+
+    Args:
+        size: Length of a flat encoded observation.
+        hidden: Numbers of the entries that are left out, from 0.
+
+    Attributes:
+        size: Length of what is left.
+
+    Raises:
+        ValueError: An entry does not exist, or stands twice.
+    """
+
+    def __init__(self, size: int, hidden: Sequence[int]) -> None:
+        if len(set(hidden)) != len(hidden) or any(not 0 <= each < size for each in hidden):
+            raise ValueError(
+                f"hidden_entries must be different numbers from 0 to {size - 1}, "
+                f"not {', '.join(map(str, hidden))}"
+            )
+        self.size = size - len(hidden)
+        kept = [each for each in range(size) if each not in hidden]
+        # Stored networks are built without memory first, which this must have.
+        self._kept = th.tensor(kept, device="cpu")
+        self._all = not hidden
+
+    def __call__(self, state: th.Tensor) -> th.Tensor:
+        """What is left of a batch, shape `(n, size)`."""
+        flat = state.flatten(1)
+        if self._all:
+            return flat
+        self._kept = self._kept.to(flat.device)
+        return flat.index_select(1, self._kept)

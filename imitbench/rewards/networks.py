@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.encoding import encoded_size
+from imitbench.rewards.encoding import Visible, encoded_size
 from imitbench.util.networks import build_cnn, build_mlp
 
 # Size of a layer's output up to which images are convolved together on a CPU.
@@ -27,11 +28,12 @@ class BasicRewardNet(RewardNet):
         use_action: Whether it sees the action.
         use_next_state: Whether it sees the next state.
         use_done: Whether it sees if the episode ended.
+        hidden_entries: Entries of flat encoded observations that it does not see, from 0.
         **kwargs: Passed on to `imitbench.util.networks.build_mlp`; by default two hidden layers
             of 32 units.
 
     Raises:
-        ValueError: It would see nothing.
+        ValueError: It would see nothing, or an entry to hide does not exist.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class BasicRewardNet(RewardNet):
         use_action: bool = True,
         use_next_state: bool = False,
         use_done: bool = False,
+        hidden_entries: Sequence[int] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(observation_space, action_space)
@@ -49,9 +52,11 @@ class BasicRewardNet(RewardNet):
         self.use_action = use_action
         self.use_next_state = use_next_state
         self.use_done = use_done
+        self.hidden_entries = tuple(hidden_entries)
         state_size = encoded_size(observation_space, "observation_space")
+        self._visible = Visible(state_size, self.hidden_entries)
         in_size = (
-            state_size * (use_state + use_next_state)
+            self._visible.size * (use_state + use_next_state)
             + encoded_size(action_space, "action_space") * use_action
             + use_done
         )
@@ -68,11 +73,11 @@ class BasicRewardNet(RewardNet):
         """Computes rewards with gradients; what is not used may be `None`."""
         inputs = []
         if self.use_state:
-            inputs.append(state.flatten(1))
+            inputs.append(self._visible(state))
         if self.use_action:
             inputs.append(action.flatten(1))
         if self.use_next_state:
-            inputs.append(next_state.flatten(1))
+            inputs.append(self._visible(next_state))
         if self.use_done:
             inputs.append(done.reshape(-1, 1))
         rewards: th.Tensor = self.mlp(th.cat(inputs, dim=1) if len(inputs) > 1 else inputs[0])
@@ -87,6 +92,7 @@ class BasicRewardNet(RewardNet):
             "use_action": self.use_action,
             "use_next_state": self.use_next_state,
             "use_done": self.use_done,
+            **({"hidden_entries": self.hidden_entries} if self.hidden_entries else {}),
             **self._mlp_kwargs,
         }
 

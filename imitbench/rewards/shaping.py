@@ -14,7 +14,7 @@ import torch as th
 from torch import nn
 
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.encoding import encoded_size
+from imitbench.rewards.encoding import Visible, encoded_size
 from imitbench.rewards.networks import (
     BasicRewardNet,
     cnn_transpose,
@@ -96,6 +96,7 @@ class BasicShapedRewardNet(ShapedRewardNet):
         use_next_state: Whether the reward sees the next state.
         use_done: Whether the reward sees if the episode ended.
         discount_factor: γ of the shaping, in [0, 1].
+        hidden_entries: Entries of flat encoded observations that neither sees, from 0.
         **kwargs: Passed on to both perceptrons.
     """
 
@@ -111,6 +112,7 @@ class BasicShapedRewardNet(ShapedRewardNet):
         use_next_state: bool = False,
         use_done: bool = False,
         discount_factor: float = 0.99,
+        hidden_entries: Sequence[int] = (),
         **kwargs: Any,
     ) -> None:
         base = BasicRewardNet(
@@ -121,9 +123,15 @@ class BasicShapedRewardNet(ShapedRewardNet):
             use_next_state=use_next_state,
             use_done=use_done,
             hid_sizes=reward_hid_sizes,
+            hidden_entries=hidden_entries,
             **kwargs,
         )
-        potential = BasicPotentialMLP(observation_space, hid_sizes=potential_hid_sizes, **kwargs)
+        potential = BasicPotentialMLP(
+            observation_space,
+            hid_sizes=potential_hid_sizes,
+            hidden_entries=hidden_entries,
+            **kwargs,
+        )
         super().__init__(base, potential, discount_factor)
 
     def arguments(self) -> dict[str, Any]:
@@ -147,28 +155,35 @@ class BasicPotentialMLP(nn.Module):
     Args:
         observation_space: Space of observations.
         hid_sizes: Widths of the hidden layers.
+        hidden_entries: Entries of flat encoded observations that it does not see, from 0.
         **kwargs: Passed on to `imitbench.util.networks.build_mlp`.
     """
 
     def __init__(
-        self, observation_space: gym.Space[Any], hid_sizes: Iterable[int], **kwargs: Any
+        self,
+        observation_space: gym.Space[Any],
+        hid_sizes: Iterable[int],
+        hidden_entries: Sequence[int] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init__()
         self._observation_space = observation_space
         self._kwargs = with_sizes({"hid_sizes": hid_sizes, **kwargs}, "hid_sizes")
-        size = encoded_size(observation_space, "observation_space")
+        self._hidden = tuple(hidden_entries)
+        self._visible = Visible(encoded_size(observation_space, "observation_space"), self._hidden)
         self._potential_net = build_mlp(
-            size, squeeze_output=True, flatten_input=True, **self._kwargs
+            self._visible.size, squeeze_output=True, flatten_input=True, **self._kwargs
         )
 
     def forward(self, state: th.Tensor) -> th.Tensor:
         """Computes potentials, shape `(n,)`, of encoded states, `(n, *encoded_shape)`."""
-        potentials: th.Tensor = self._potential_net(state)
+        potentials: th.Tensor = self._potential_net(self._visible(state))
         return potentials
 
     def arguments(self) -> dict[str, Any]:
         """What the constructor needs to build such a potential again."""
-        return {"observation_space": self._observation_space, **self._kwargs}
+        hidden = {"hidden_entries": self._hidden} if self._hidden else {}
+        return {"observation_space": self._observation_space, **hidden, **self._kwargs}
 
 
 class BasicPotentialCNN(nn.Module):

@@ -55,6 +55,9 @@ def algorithm_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
     }
     if isinstance(algorithm, OffPolicyAlgorithm) and algorithm.replay_buffer is not None:
         state["replay_buffer"] = _buffer_state(algorithm.replay_buffer)
+    scaling = getattr(algorithm, "return_scaling", None)
+    if scaling is not None:
+        state["return_scaling"] = scaling.state_dict()
     return copy.deepcopy(state)
 
 
@@ -79,6 +82,9 @@ def load_algorithm_state(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> 
     if isinstance(algorithm, OffPolicyAlgorithm) and state["replay_buffer"] is not None:
         assert algorithm.replay_buffer is not None, "it was built with the same arguments"
         _load_buffer_state(algorithm.replay_buffer, state["replay_buffer"])
+    scaling = getattr(algorithm, "return_scaling", None)
+    if scaling is not None:
+        scaling.load_state_dict(state["return_scaling"])
 
 
 def _buffer_state(buffer: BaseBuffer) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
 from imitbench.rl.gae import estimate_advantages
 from imitbench.rl.lean_switch import LeanSwitch
 from imitbench.rl.policy_twin import PolicyTwin, why_no_twin
-from imitbench.rl.ppo_update import Samples, Updater, UpdateSettings
+from imitbench.rl.ppo_update import Samples, Updater, UpdateSettings, is_of_actor
+from imitbench.rl.return_scaling import ReturnScaling
 from imitbench.rl.rollout import RewardFn, Rollout, RolloutRecorder
 from imitbench.rl.threads import one_thread
 
@@ -52,6 +53,10 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         reward_fn: If set, its result replaces the environments' rewards. It is called once per
             rollout, before the value of what time limits cut off is added and before advantages
             are estimated, with the transitions time by time (`Rollout.relabel`). It is not saved.
+        return_scaling: If set, it scales the rewards that PPO learns from, those of `reward_fn`
+            included; what is logged of them is not scaled. It is a part of `state_dict`, and is
+            not saved otherwise.
+        critic_only: Whether updates leave the actor as it is, and train the critic alone.
         last_rollout: The newest rollout; `None` before the first, and where the lean path does
             not apply. It is not saved.
 
@@ -60,9 +65,11 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
     """
 
     reward_fn: RewardFn | None = None
+    return_scaling: ReturnScaling | None = None
+    critic_only: bool = False
     last_rollout: Rollout | None = None
     _updater: Updater | None = None
-    _unsaved: ClassVar[list[str]] = ["reward_fn", "last_rollout", "_updater"]
+    _unsaved: ClassVar[list[str]] = ["reward_fn", "return_scaling", "last_rollout", "_updater"]
 
     def _why_not_possible(self) -> str | None:
         if type(self.rollout_buffer) is not RolloutBuffer:
@@ -95,6 +102,8 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         if not self.lean:
             if self.reward_fn is not None:
                 raise ValueError(f"reward_fn needs the lean path: {self.why_not_lean()}")
+            if self.return_scaling is not None:
+                env = self.return_scaling.wrapped(env)
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
         self.policy.set_training_mode(False)
         twin = self._current_updater().twin
@@ -189,7 +198,10 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         if self.reward_fn is not None:
             rollout.relabel(self.reward_fn)
         self.last_rollout = rollout
-        buffer.rewards = rollout.rews.copy()
+        if self.return_scaling is None:
+            buffer.rewards = rollout.rews.copy()
+        else:
+            buffer.rewards = self.return_scaling(rollout.rews, rollout.dones)
         buffer.rewards[cut_at] += self.gamma * values[count + n_envs :]
         buffer.observations = rollout.obs.reshape(buffer.observations.shape).copy()
         buffer.actions = sampled.reshape(buffer.actions.shape)
@@ -215,7 +227,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
             ValueError: Training diverged.
         """
         if not self.lean:
-            super().train()
+            self._train_as_it_is()
             return
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
@@ -234,9 +246,10 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
                 ent_coef=self.ent_coef,
                 vf_coef=self.vf_coef,
                 max_grad_norm=self.max_grad_norm,
-                target_kl=self.target_kl,
+                target_kl=None if self.critic_only else self.target_kl,
                 n_epochs=self.n_epochs,
                 batch_size=self.batch_size,
+                critic_only=self.critic_only,
             ),
         )
         if result.stopped and self.verbose >= 1:
@@ -244,6 +257,26 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
             print(f"Early stopping at step {result.epochs - 1}: KL divergence {divergence:.2f}")
         self._n_updates += result.epochs
         self._log_update(result.log, clip_range, clip_range_vf)
+
+    def _train_as_it_is(self) -> None:
+        """Stable-Baselines3's own update."""
+        if not self.critic_only:
+            super().train()
+            return
+        # Not frozen, but with a gradient of zero, as in the lean update: the optimizer's state
+        # then has the same number of steps for all parameters.
+        hooks = [
+            each.register_hook(th.zeros_like)  # type: ignore[no-untyped-call]
+            for name, each in self.policy.named_parameters()
+            if is_of_actor(name)
+        ]
+        limit, self.target_kl = self.target_kl, None
+        try:
+            super().train()
+        finally:
+            self.target_kl = limit
+            for hook in hooks:
+                hook.remove()
 
     def _log_update(
         self, log: Mapping[str, float], clip_range: float, clip_range_vf: float | None

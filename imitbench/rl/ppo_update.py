@@ -21,7 +21,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class UpdateSettings:
-    """Settings of an update, as Stable-Baselines3 names them; ranges are numbers here."""
+    """Settings of an update, as Stable-Baselines3 names them; ranges are numbers here.
+
+    Attributes:
+        critic_only: Whether the actor stays as it is.
+    """
 
     clip_range: float
     clip_range_vf: float | None
@@ -32,6 +36,12 @@ class UpdateSettings:
     target_kl: float | None
     n_epochs: int
     batch_size: int
+    critic_only: bool = False
+
+
+def is_of_actor(name: str) -> bool:
+    """Whether a parameter of an actor-critic policy serves the actor alone, by its name."""
+    return name.startswith(("mlp_extractor.policy_net.", "action_net.", "log_std"))
 
 
 @dataclass
@@ -222,6 +232,10 @@ class Updater:
                 if divergence > 1.5 * settings.target_kl:
                     return True
             self.twin.network.backward(features, self._by_output, self._by_values)
+            if settings.critic_only:
+                for name, gradient in self.twin.network.gradient.named.items():
+                    if is_of_actor(name):
+                        gradient[...] = 0.0
             self.adam.step(settings.max_grad_norm)
         return False
 

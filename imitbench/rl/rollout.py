@@ -31,7 +31,8 @@ class Rollout:
         dones: Whether a step ended its episode, by termination or truncation, shape (T, n), bool.
         env_rews: Rewards of the environments, shape (T, n), float32.
         rews: Rewards that were trained on, shape (T, n), float32, without the value of what a
-            time limit cut off, which only the rollout buffer's rewards include.
+            time limit cut off and before any scaling by returns: only the rollout buffer's
+            rewards have these.
         log_probs: Log-probabilities of the actions before clipping, shape (T, n), float32.
     """
 

@@ -7,17 +7,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
-from imitbench.cards.algorithm import AlgorithmCard, Scalar
-from imitbench.cards.catalog import (
-    algorithm_names,
-    load_algorithm,
-    load_suite,
-    suite_directory,
-    suite_names,
-)
+from imitbench.cards.algorithm import Scalar
+from imitbench.cards.catalog import load_algorithm, suite_directory
 from imitbench.cards.fit import mismatch
-from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, SuiteCard
+from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard
 from imitbench.cards.tuned import load_tuned
+from imitbench.store.bundled_cards import bundled_algorithm, bundled_suite, environment_of
 from imitbench.store.content import content_files
 from imitbench.store.findings import Check, Findings
 from imitbench.store.records import (
@@ -36,36 +31,13 @@ from imitbench.util.text_line import one_line
 _RERUN = "run it again with `imitbench run`"
 
 
-def bundled_suite(name: str) -> SuiteCard | None:
-    """The card of a suite; `None` for one that does not ship with this package."""
-    return _suite(name) if name in _suites() else None
-
-
 def _says_tuned(variant: str) -> bool:
     return variant.split(",")[0] == "tuned"
 
 
-def bundled_algorithm(name: str) -> AlgorithmCard | None:
-    """The card of an algorithm; `None` for one that does not ship with this package."""
-    return _algorithm(name) if name in _algorithms() else None
-
-
-def environment_of(spec: RunSpec) -> EnvironmentCard | None:
-    """The card of a run's environment, as far as it is known."""
-    suite = bundled_suite(spec.suite)
-    return suite.environments.get(spec.environment.id) if suite else None
-
-
-# Cards are asked for by every run of a submission, which may have thousands.
-_suites = cache(suite_names)
-_suite = cache(load_suite)
-_algorithms = cache(algorithm_names)
-_algorithm = cache(load_algorithm)
-
-
 @cache
 def _tuned(name: str) -> Mapping[str, dict[str, Scalar]]:
-    return load_tuned(_algorithm(name)) or {}
+    return load_tuned(load_algorithm(name)) or {}
 
 
 def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
@@ -104,8 +76,8 @@ def _check_suite(spec: RunSpec, where: str, findings: Findings) -> None:
     env_id = spec.environment.id
     if card is None:
         fail(f"suite {suite.name} has no environment {one_line(env_id, 60)!r}")
-    elif spec.environment != EnvironmentSpec.of_card(env_id, card):
-        fail(f"{env_id}: module, kwargs or horizon are not those of the suite's card")
+    elif spec.environment != EnvironmentSpec.of_card(env_id, card, spec.hyperparameters):
+        fail(f"{env_id}: module, kwargs, horizon or hidden positions are not the suite's card's")
 
 
 def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
@@ -118,7 +90,10 @@ def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
         findings.fail("budget", where, what, _RERUN)
         return
     due = card.amount(budget.name, budget.unit)
-    if budget.amount != due:
+    if card.was_amount(budget.name, budget.unit, budget.amount):
+        what = f"budget {budget.name} was {budget.amount} {budget.unit} then; it is {due} now"
+        findings.tell("budget", f"{spec.suite}, {spec.environment.id}", what)
+    elif budget.amount != due:
         findings.fail(
             "budget",
             where,
@@ -140,20 +115,25 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
 
     if spec.implementation != card.implementation or spec.implementation_digest is not None:
         fail("algorithm", f"implementation is not the card's, {card.implementation}")
-    for name in sorted(spec.hyperparameters.keys() ^ card.hyperparameters.keys()):
+    values = card.completed(spec.hyperparameters)
+    for name in sorted(values.keys() ^ card.hyperparameters.keys()):
         lacks = "lacks" if name in card.hyperparameters else "has no"
         fail("algorithm", f"{lacks} hyper-parameter {one_line(name, 60)}")
+    for name in spec.hyperparameters.keys() - card.recorded(spec.hyperparameters).keys():
+        fail("algorithm", f"names {name}, which records leave out where it changes nothing")
     for name, parameter in card.hyperparameters.items():
-        if name in spec.hyperparameters:
+        if name in values:
             try:
-                parameter.check(spec.hyperparameters[name])
+                parameter.check(values[name])
             except ValueError as error:
                 fail("algorithm", f"{name} {one_line(error)}")
     tuned = _tuned(card.name).get(spec.environment.id) if _says_tuned(spec.variant) else None
-    label = variant_label(
-        card.changed(spec.hyperparameters, tuned), spec.device, tuned=tuned is not None
+    bases = [tuned] if tuned is not None else [card.resolve({}), *card.earlier_values()]
+    label, *earlier = (
+        variant_label(card.changed(values, base), spec.device, tuned=tuned is not None)
+        for base in bases
     )
-    if spec.variant != label:
+    if spec.variant not in (label, *earlier):
         due = f"differs from the card by {one_line(label)!r}" if label else "is the card's"
         fail("algorithm", f"labelled {one_line(spec.variant, 80)!r}, but what it used {due}")
     if spec.budget.unit != card.budget_unit:
@@ -218,8 +198,8 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
             continue
         what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
         # A later version of a suite may come with other ones: results of the earlier stay valid.
-        base = _references_of(each).version.partition("+")[0]
-        if not _is_earlier(base, _suite(spec.suite).version):
+        base, suite = _references_of(each).version.partition("+")[0], bundled_suite(spec.suite)
+        if suite is None or not _is_earlier(base, suite.version):
             findings.fail("algorithm", each.where, what, _RERUN)
         else:
             findings.tell("algorithm", f"{spec.suite}, {spec.environment.id}", what)

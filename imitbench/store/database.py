@@ -25,6 +25,7 @@ import duckdb
 from imitbench.errors import InputError
 from imitbench.store.external import ExternalScoreRow
 from imitbench.store.records import FailureRow, MeasureRow, Record, ReferenceRow, ScoreRow
+from imitbench.util.extras import import_extra
 from imitbench.util.files import fsync_directory
 from imitbench.util.text_line import one_line
 
@@ -395,7 +396,11 @@ def read_frame(
         suite: Only this suite.
         env: Only environments whose id matches this shell-style pattern.
         algo: Only algorithms whose name matches.
+
+    Raises:
+        InputError: pandas is not installed.
     """
+    import_extra("pandas", "pandas", "a table of results in Python")
     source = f'"{table}"'
     columns = [row[0] for row in connection.execute(f"DESCRIBE {source}").fetchall()]
     if "suite" not in columns:  # curves and the like name their runs only

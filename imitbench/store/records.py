@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 RUN_ID_LENGTH = 12
 
+POSITIONS_KEY = "disc_absolute_positions"
+"""Hyper-parameter, `show` or `hide`: whether what is learnt sees a task's absolute positions."""
+
 
 class Record(BaseModel):
     """A frozen record; unknown keys and wrong types are rejected."""
@@ -48,6 +51,8 @@ class EnvironmentSpec(Record):
             one; written down only then, so that identities stay what they were.
         module_digest: What pins the source of `module`, if it came with a suite of the user's;
             written down only then.
+        hidden_positions: Entries of observations that what is learnt does not see; written down
+            only if there are any.
     """
 
     id: str
@@ -56,6 +61,7 @@ class EnvironmentSpec(Record):
     horizon: Literal["fixed", "variable"] = "fixed"
     evaluation_id: str | None = None
     module_digest: str | None = None
+    hidden_positions: list[Count] | None = None
 
     @property
     def evaluated(self) -> EnvironmentSpec:
@@ -67,14 +73,26 @@ class EnvironmentSpec(Record):
     @model_serializer(mode="wrap")
     def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
-        for name in ("evaluation_id", "module_digest"):
+        for name in ("evaluation_id", "module_digest", "hidden_positions"):
             if document.get(name) is None:
                 document.pop(name, None)
         return document
 
     @classmethod
-    def of_card(cls, env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
-        """What a run's record says about an environment of a suite."""
+    def of_card(
+        cls,
+        env_id: str,
+        card: EnvironmentCard,
+        hyperparameters: Mapping[str, Scalar] | None = None,
+    ) -> EnvironmentSpec:
+        """What a run's record says about an environment of a suite.
+
+        Args:
+            env_id: Its id.
+            card: Its card.
+            hyperparameters: Those of the run, which may hide positions.
+        """
+        hides = (hyperparameters or {}).get(POSITIONS_KEY) == "hide"
         return cls(
             id=env_id,
             module=card.module,
@@ -82,6 +100,7 @@ class EnvironmentSpec(Record):
             horizon=card.horizon,
             evaluation_id=card.evaluation_id,
             module_digest=card.module_digest,
+            hidden_positions=(list(card.absolute_positions) or None) if hides else None,
         )
 
 

@@ -227,16 +227,17 @@ class RunDirectory:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pa.table(
-            {
-                "episode": np.arange(len(episodes.returns), dtype=np.int64),
-                "deterministic": episodes.deterministic,
-                "raw_return": episodes.returns,
-                "length": episodes.lengths,
-                "terminated": episodes.terminated,
-                "truncated": ~episodes.terminated,
-            }
-        )
+        from imitbench.data.arrow_numbers import arrow_view
+
+        columns = {
+            "episode": np.arange(len(episodes.returns), dtype=np.int64),
+            "deterministic": episodes.deterministic,
+            "raw_return": episodes.returns,
+            "length": episodes.lengths,
+            "terminated": episodes.terminated,
+            "truncated": ~episodes.terminated,
+        }
+        table = pa.table({name: arrow_view(values) for name, values in columns.items()})
         buffer = io.BytesIO()
         pq.write_table(table, buffer)
         atomic_write_bytes(self.path / "episodes.parquet", buffer.getvalue())

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
+from imitbench.store.bundled_cards import budget_label
 from imitbench.store.records import ReferenceScores, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
@@ -154,7 +155,7 @@ def identity_columns(spec: RunSpec) -> dict[str, Any]:
         "env": spec.environment.id,
         "algo": spec.algo_label,
         "seed": spec.seed,
-        "budget": spec.budget.name,
+        "budget": budget_label(spec),
         "n_demos": demos.count if demos else None,
         "all_demos": demos.count == demos.available if demos else None,
         "source": spec.source,

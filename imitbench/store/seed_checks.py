@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple
 
 from imitbench.cards.fit import mismatch
-from imitbench.store.card_checks import bundled_algorithm, bundled_suite
+from imitbench.store.bundled_cards import bundled_algorithm, bundled_suite
 from imitbench.store.findings import Findings
 from imitbench.store.records import RunSpec
 from imitbench.store.submission import LocatedRun

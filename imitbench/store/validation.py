@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from imitbench.store.card_checks import check_against_cards, environment_of
+from imitbench.store.bundled_cards import environment_of
+from imitbench.store.card_checks import check_against_cards
 from imitbench.store.findings import Check, Finding, Findings, failed_checks
 from imitbench.store.results_folder import MANIFEST_FILE
 from imitbench.store.run_values import check_values

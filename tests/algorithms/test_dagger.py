@@ -52,9 +52,10 @@ def test_it_learns_what_the_expert_does(tmp_path):
     assert (actions == (obs[:, 0] < 0)).mean() > 0.95
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_it_beats_cloning_one_episode_by_a_margin(tmp_path, seed):
+@pytest.mark.slow
+def test_it_beats_cloning_one_episode_by_a_margin(tmp_path):
     """Pendulum: a clone of one episode drifts off to where it has seen nothing."""
+    seed = 0
     expert = load_policy(find_expert("sac-Pendulum-v1"))
     rng = np.random.default_rng(seed)
     venv = make_vec_env("Pendulum-v1", rng=rng, n_envs=4)
@@ -84,7 +85,7 @@ def test_it_beats_cloning_one_episode_by_a_margin(tmp_path, seed):
         )
         return rollout.rollout_stats(trajectories)["return_mean"]
 
-    # The expert's mean is -146; the clone's was below -1100 with either seed.
+    # The expert's mean is -146; the clone's was below -1100.
     learnt = mean_return(dagger.policy)
     assert learnt > -250
     assert learnt > mean_return(clone.policy) + 500

@@ -87,11 +87,12 @@ def test_points_far_from_each_other_lose_nothing():
     )
 
 
-def test_more_points_than_a_block_holds():
+@pytest.mark.parametrize("bandwidth", [0.1, 3.0])  # every single point counts for the wide one
+def test_more_points_than_a_block_holds(bandwidth):
     rng = np.random.default_rng(2)
     points, queries = rng.normal(size=(40_000, 2)), rng.normal(size=(21, 2))
-    got = GaussianDensity(points, 0.1).log_density(queries)
-    np.testing.assert_allclose(got, by_the_definition(points, queries, 0.1), atol=1e-9)
+    got = GaussianDensity(points, bandwidth).log_density(queries)
+    np.testing.assert_allclose(got, by_the_definition(points, queries, bandwidth), atol=1e-9)
 
 
 def test_memory_does_not_grow_with_the_number_of_pairs():

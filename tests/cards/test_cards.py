@@ -121,6 +121,35 @@ def test_bundled_demonstrations_are_whole_episodes_of_the_expert(suite, env_id):
     assert abs(returns.mean() - reference.mean) <= tolerance + 1e-6
 
 
+PLACED = [(suite, env_id) for suite, env_id in CELLS
+          if load_suite(suite).environments[env_id].absolute_positions]  # fmt: skip
+
+
+@pytest.mark.parametrize(("suite", "env_id"), PLACED)
+def test_absolute_positions_are_those_that_mujoco_environments_usually_leave_out(suite, env_id):
+    card = load_suite(suite).environments[env_id]
+    env = make_environment(environment_spec(env_id, card))
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    inner = env.unwrapped
+    for _ in range(20):
+        obs, *_ = env.step(env.action_space.sample())
+        inner._exclude_current_positions_from_observation = True
+        usual = inner._get_obs()
+        inner._exclude_current_positions_from_observation = False
+        np.testing.assert_allclose(np.delete(obs, card.absolute_positions), usual, rtol=1e-6)
+        places = inner.data.qpos[: len(card.absolute_positions)]
+        np.testing.assert_allclose(obs[card.absolute_positions], places, rtol=1e-6)
+
+
+def test_all_tasks_that_show_positions_say_so():
+    assert len(PLACED) == 6
+    for suite, env_id in CELLS:
+        env = make_environment(environment_spec(env_id, load_suite(suite).environments[env_id]))
+        shown = getattr(env.unwrapped, "_exclude_current_positions_from_observation", True) is False
+        assert shown == ((suite, env_id) in PLACED)
+
+
 def test_what_is_bundled_stays_small_enough_to_travel_with_the_package():
     folders = [suite_directory(name) for name in suite_names()]
     assert sum(f.stat().st_size for root in folders for f in root.rglob("*")) < 40_000_000

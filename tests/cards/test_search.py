@@ -8,7 +8,8 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.cards.search import Search
 
 TUNABLE = (
-    "airl", "bc", "dagger", "density", "gail", "mce_irl", "preference_comparisons", "sqil",
+    "airl", "bc", "dagger", "density", "gail", "mce_irl", "ppo_true_reward",
+    "preference_comparisons", "sqil",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 
 import pytest
 
@@ -14,7 +15,7 @@ from imitbench.report.entries import own_entries
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
-from imitbench.report.model import ANCHORS, CONTROLS, role_of
+from imitbench.report.model import ANCHORS, CONTROLS, REFERENCES, role_of
 from imitbench.report.notes import GIVEN_AWAY
 from imitbench.report.palette import color_numbers
 from imitbench.report.tables import build_report
@@ -30,7 +31,13 @@ def controlled(rows, references, make_score):
     def make(returns, *, lengths=True, **algorithms):
         found = [
             make_score(
-                algo, "CartPole", seed, raw, mean_length=raw if lengths else 200.0, **TAUGHT_NOTHING
+                algo,
+                "CartPole",
+                seed,
+                raw,
+                mean_length=raw if lengths else 200.0,
+                uses_reward=algo in REFERENCES,
+                **TAUGHT_NOTHING,
             )
             for algo, values in {"constant_plus": returns, **algorithms}.items()
             for seed, raw in enumerate(values)
@@ -42,7 +49,8 @@ def controlled(rows, references, make_score):
 
 def test_names_follow_the_roles_on_the_cards():
     roles = {name: load_algorithm(name).role for name in algorithm_names()}
-    assert {name for name, role in roles.items() if role == "control"} == set(CONTROLS)
+    for role, names in (("control", CONTROLS), ("reference", REFERENCES)):
+        assert {name for name, own in roles.items() if own == role} == set(names)
     assert all(role_of(name) == role for name, role in roles.items())
     assert role_of("constant_plus[gamma=0.9]") == "control"
     assert role_of("constant_plus (someone [else])") == "control"
@@ -67,6 +75,24 @@ def test_every_format_marks_them(controlled):
     assert roles["bc"] == "method"
     assert roles["constant_plus"] == "control"
     assert roles["random"] == "anchor"
+
+
+def test_a_reference_stands_unranked_between_methods_and_controls(controlled):
+    """What uses the true reward is no contender, however well it scores."""
+    report = controlled([20.0] * 3, ppo_true_reward=[500.0] * 3)
+    (section,) = report.sections
+    names = [result.algorithm for result in section.algorithms]
+    assert names == ["bc", "gail", "ppo_true_reward", "constant_plus", *ANCHORS]
+    assert "| ppo_true_reward (reference, uses reward) |" in render_markdown(report)
+    marks = re.compile(
+        'reward</span> ?<span class="mark">reference</span> ?<span class="mark">uses'
+    )
+    assert marks.search(render_html(report))
+    assert compare_section(section, report.method).algorithms == ("bc", "gail")
+    assert set(color_numbers(report)) == {"bc", "gail"}
+    rows = csv.DictReader(io.StringIO(render_csv(report)))
+    roles = {row["algorithm"]: row["role"] for row in rows}
+    assert roles["ppo_true_reward"] == "reference"
 
 
 def test_they_take_part_in_no_comparison(controlled):

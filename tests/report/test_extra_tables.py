@@ -146,6 +146,8 @@ def test_failed_runs_count_as_random_when_asked(make_score, make_failure, report
     assert [before.algorithms[0].mean.point, after.algorithms[0].mean.point] == [1.0, 0.375]
     assert [cell.score for cell in before.algorithms[0].cells] == [1.0, None]
     assert [cell.score for cell in after.algorithms[0].cells] == [0.75, 0.0]
+    deterministic = [each.algorithms[0].cells[0].score_deterministic for each in (before, after)]
+    assert deterministic[1] == pytest.approx(0.75 * deterministic[0])
     assert after.algorithms[0].cells[0].raw_mean == 500.0
     assert "A failed run counts as the random reference" in render_markdown(counted)
     assert "Failed runs are left out" in render_markdown(left_out)

@@ -11,7 +11,6 @@ CHOICE = spaces.Discrete(4)
 
 @pytest.fixture(autouse=True)
 def _same_weights_every_time():
-    th.set_num_threads(1)
     th.manual_seed(0)
 
 

@@ -58,6 +58,11 @@ NETS = {
         CHANNELS_FIRST, CHOICE, use_state=False, use_next_state=True, hwc_format=False
     ),
     "of a discriminator": lambda: RewardNetFromDiscriminatorLogit(basic()),
+    "logit of a discriminator": lambda: RewardNetFromDiscriminatorLogit(basic(), "logit"),
+    "spectral norm": lambda: basic(spectral_norm=True, normalize_input_layer=RunningNorm),
+    "hidden entries": lambda: BasicShapedRewardNet(
+        VECTOR, CHOICE, hidden_entries=[0, 2], use_next_state=True, spectral_norm=True
+    ),
     "shaped": lambda: ShapedRewardNet(basic(), BasicPotentialMLP(VECTOR, [4]), 0.9),
     "shaped cnn": lambda: ShapedRewardNet(
         CnnRewardNet(IMAGE, CHOICE), BasicPotentialCNN(IMAGE, [4], kernel_size=1), 0.5

@@ -10,11 +10,6 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from imitbench.util.serial_vec_env import SerialVecEnv
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    th.set_num_threads(1)
-
-
 @pytest.fixture
 def make_policy():
     """Makes a policy for observations of five numbers, in any precision."""

@@ -51,6 +51,15 @@ def test_finished_runs_become_rows(tmp_path, finished):
     ]
 
 
+def test_the_name_of_a_new_database_is_on_the_disk_at_the_end(tmp_path, finished, flushed):
+    finished(make_spec())
+    flushed.clear()
+    collect(tmp_path)
+    folder, names = flushed[-1]
+    assert folder == tmp_path
+    assert [name for name in names if database.DATABASE_FILE in name] == [database.DATABASE_FILE]
+
+
 def test_further_measurements_become_rows_of_the_newest_run(tmp_path, finished):
     spec = make_spec()
     finished(spec, measures={"reward_correlation": 0.5, "transfer_score": 0.25})

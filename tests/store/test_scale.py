@@ -26,7 +26,7 @@ COLLECT = (
 
 @pytest.fixture(scope="module")
 def specs():
-    return plan_runs(2000)
+    return plan_runs(600)  # the collector takes 256 at a time
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +53,16 @@ def start_collecting(out):
     return process
 
 
-def test_two_thousand_runs_from_plan_to_report(results, specs):
+def test_hundreds_of_runs_from_plan_to_report(results, specs):
     ids = {spec.run_id for spec in specs}
-    assert len(ids) == 2000
-    assert total(survey(results)).counts["done"] == 1960
-    assert collect(results) == Collected(2000, 0)
+    assert len(ids) == 600
+    assert total(survey(results)).counts["done"] == 588
+    assert collect(results) == Collected(600, 0)
     assert collect(results) == Collected(0, 0)
     rows = content(results)
     assert {row[0] for row in rows["runs"]} | {row[0] for row in rows["failures"]} == ids
     assert [len(rows[table]) for table in ("runs", "failures", "episodes", "curves")] == [
-        1960, 40, 2 * 1960, 2 * 1960,
+        588, 12, 2 * 588, 2 * 588,
     ]  # fmt: skip
     answer = call_imitbench("report", "--out", results, "--format", "csv", cwd=results)
     assert answer.code == 0

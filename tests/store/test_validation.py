@@ -227,7 +227,7 @@ EDITS = {
         set_spec(BC, uses_reward=True), {"algorithm"}, "uses the environment's reward"),
     "an easier environment": (
         set_spec(BC, environment={"id": "Pendulum-v1", "kwargs": {"g": 1.0}}), {"suite"},
-        "module, kwargs or horizon"),
+        "module, kwargs, horizon"),
     "another protocol": (
         set_spec(BC, protocol={"episodes": 50, "environments": 1}), {"suite"}, "in 1 environments"),
     "other references": (set_references, {"references"}, "expert -300"),
@@ -321,7 +321,7 @@ def later_suite(monkeypatch):
     def load(name):
         return load_suite(name).model_copy(update={"version": "2"})
 
-    monkeypatch.setattr("imitbench.store.card_checks._suite", load)
+    monkeypatch.setattr("imitbench.store.bundled_cards._suite", load)
 
 
 @pytest.mark.usefixtures("later_suite")

@@ -28,11 +28,17 @@ from imitbench.algorithms.adversarial.expert_batches import (
     as_fields,
     endless_batches,
 )
+from imitbench.algorithms.adversarial.expert_start import ExpertStart, StartedPolicy
 from imitbench.algorithms.adversarial.generator import (
     experience_buffer,
     make_generator,
     timesteps_of_a_round,
     venv_with_rewards,
+)
+from imitbench.algorithms.adversarial.regularization import (
+    Regularization,
+    gradient_penalty,
+    with_noise,
 )
 from imitbench.algorithms.adversarial.summaries import Summaries
 from imitbench.algorithms.demonstration_fit import check_action_space
@@ -77,6 +83,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             to see whether it could learn at all.
         allow_variable_horizon: Whether episodes of different length are accepted.
         rng: Source of batches; by default seeded from torch's global generator.
+        regularization: What keeps the discriminator from being too sure; nothing by default.
+        start: What the generator's policy takes from the demonstrations; nothing by default.
 
     Attributes:
         venv: The environment that was given.
@@ -111,6 +119,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         debug_use_ground_truth: bool = False,
         allow_variable_horizon: bool = False,
         rng: np.random.Generator | None = None,
+        regularization: Regularization | None = None,
+        start: ExpertStart | None = None,
     ) -> None:
         if isinstance(venv.observation_space, spaces.Dict):
             raise ValueError("venv: dictionary observations are not supported by reward networks")
@@ -132,6 +142,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._rng = (
             rng if rng is not None else np.random.default_rng(int(th.randint(2**63 - 1, ())))
         )
+        self._regularization = regularization or Regularization()
+        self._start = StartedPolicy(start or ExpertStart(), gen_algo)
         self._expert: Iterator[dict[str, Array]] | None = None
         self._global_step = 0
         self._disc_step = 0
@@ -276,8 +288,12 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: Episodes have different lengths without leave.
         """
         steps = self.gen_train_timesteps if total_timesteps is None else total_timesteps
+        if self._global_step == 0:
+            self._start.begin(self._expert, self._rng)
+        self._start.before_round()
         with self.logger.accumulate_means("gen"):
             experience = self._generator.learn(steps, **(learn_kwargs or {}))
+        self._start.after_round(self._expert)
         self._global_step += 1
         self._check_fixed_horizon(experience.episode_lengths)
         self._gen_replay_buffer.store(experience.transitions, truncate_ok=True)
@@ -305,7 +321,13 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         expert, generated = self._samples(expert_samples, gen_samples)
         with self.logger.accumulate_means("disc"), training(self.reward_train):
             logits, labels, loss = update(
-                self._disc_opt, self._logits_of, expert, generated, self.demo_minibatch_size
+                self._disc_opt,
+                self._logits_of,
+                expert,
+                generated,
+                self.demo_minibatch_size,
+                self._regularization.label_smoothing,
+                self._penalty_of if self._regularization.gradient_penalty else None,
             )
             self._disc_step += 1
             stats = compute_train_stats(logits, labels, loss)
@@ -340,7 +362,18 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             obs, acts = (safe_to_tensor(batch[name], device=device) for name in ("obs", "acts"))
             log_probability = log_action_probability(self.policy, obs, acts)
         inputs = self.reward_train.preprocess(*(batch[name] for name in FIELDS))
+        if self._regularization.input_noise:
+            inputs = with_noise(inputs, self._regularization.input_noise, self._rng)
         return self.logits_expert_is_high(*inputs, log_probability)
+
+    def _penalty_of(self, expert: Mapping[str, Array], generated: Mapping[str, Array]) -> th.Tensor:
+        weight = self._regularization.gradient_penalty
+        return weight * gradient_penalty(self._penalized_net, expert, generated, self._rng)
+
+    @property
+    def _penalized_net(self) -> RewardNet:
+        """The part of the logits that is learnt."""
+        return self._reward_net
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on, at the end of a round, as a copy.

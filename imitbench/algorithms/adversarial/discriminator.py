@@ -23,6 +23,8 @@ def update(
     expert: Mapping[str, Array],
     generated: Mapping[str, Array],
     part_size: int,
+    label_smoothing: float = 0.0,
+    penalty_of: Callable[[Mapping[str, Array], Mapping[str, Array]], th.Tensor] | None = None,
 ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
     """Takes one step towards telling expert from generator.
 
@@ -34,22 +36,27 @@ def update(
         generated: As many of the generator.
         part_size: Samples of each kind in one pass through the network, a divisor of their
             number; gradients are accumulated over all.
+        label_smoothing: Probability that is left to the wrong label.
+        penalty_of: A further term of the loss, the mean over samples of the expert and as many of
+            the generator's.
 
     Returns:
         All logits, shape (2 * samples,); their labels, 1 for the expert and 0 for the generator;
-        and the mean cross-entropy, a single number.
+        and the mean cross-entropy, a single number, without the penalty.
     """
     size = len(expert["acts"])
     all_logits, all_labels, losses = [], [], []
     optimizer.zero_grad()
     for start in range(0, size, part_size):
         part = slice(start, start + part_size)
-        logits = logits_of(
-            {name: np.concatenate([expert[name][part], generated[name][part]]) for name in FIELDS}
-        )
+        sides = [{name: each[name][part] for name in FIELDS} for each in (expert, generated)]
+        logits = logits_of({name: np.concatenate([e[name] for e in sides]) for name in FIELDS})
         labels = th.cat([logits.new_ones(part_size), logits.new_zeros(part_size)])
-        loss = functional.binary_cross_entropy_with_logits(logits, labels) * (part_size / size)
-        loss.backward()  # type: ignore[no-untyped-call]
+        targets = labels.clamp(label_smoothing, 1 - label_smoothing) if label_smoothing else labels
+        share = part_size / size
+        loss = functional.binary_cross_entropy_with_logits(logits, targets) * share
+        whole = loss if penalty_of is None else loss + share * penalty_of(*sides)
+        whole.backward()  # type: ignore[no-untyped-call]
         all_logits.append(logits.detach())
         all_labels.append(labels)
         losses.append(loss.detach())

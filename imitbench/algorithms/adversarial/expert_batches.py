@@ -39,6 +39,18 @@ class ExpertBatches:
         self._rng = rng
         self._order: Array = np.empty(0, dtype=np.int64)
 
+    @property
+    def transitions(self) -> types.TransitionsMinimal:
+        """Observations and actions of all data."""
+        obs, acts = self._data["obs"], self._data["acts"]
+        return types.TransitionsMinimal(obs=obs, acts=acts, infos=np.array([{}] * len(acts)))
+
+    @property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance of each entry of the observations, flat, float64."""
+        flat = self._data["obs"].reshape(len(self._data["obs"]), -1).astype(np.float64)
+        return flat.mean(axis=0), flat.var(axis=0)
+
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return self
 

@@ -5,16 +5,18 @@ Source: Ho and Ermon 2016, "Generative Adversarial Imitation Learning", arXiv:16
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
+from torch import nn
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
-from imitbench.rewards.discriminator_reward import RewardNetFromDiscriminatorLogit
-from imitbench.rewards.reward_nets import RewardNet
+from imitbench.rewards.discriminator_reward import RewardForm, RewardNetFromDiscriminatorLogit
+from imitbench.rewards.reward_nets import NormalizedRewardNet, RewardNet
 
 __all__ = ["GAIL", "RewardNetFromDiscriminatorLogit"]
 
@@ -28,6 +30,9 @@ class GAIL(AdversarialTrainer):
         venv: Where the generator acts.
         gen_algo: The generator.
         reward_net: Network whose output is the discriminator's logit.
+        reward_form: How rewards follow from logits, see `RewardNetFromDiscriminatorLogit`.
+        normalize_reward: Layer that normalizes the generator's rewards, such as `RunningNorm`;
+            none by default.
         **kwargs: Passed on to `AdversarialTrainer`.
 
     Raises:
@@ -42,10 +47,17 @@ class GAIL(AdversarialTrainer):
         venv: VecEnv,
         gen_algo: BaseAlgorithm,
         reward_net: RewardNet,
+        reward_form: RewardForm = "softplus",
+        normalize_reward: Callable[[int], nn.Module] | None = None,
         **kwargs: Any,
     ) -> None:
         self._logit = reward_net
-        self._reward = RewardNetFromDiscriminatorLogit(self._logit)
+        self._reward = RewardNetFromDiscriminatorLogit(self._logit, reward_form)
+        self._reward_train: RewardNet = self._reward
+        if normalize_reward is not None:
+            # The layer goes around the logits, so that it is trained, kept and restored with them.
+            reward_net = NormalizedRewardNet(self._reward, normalize_reward)
+            self._reward_train = reward_net
         super().__init__(
             demonstrations=demonstrations,
             demo_batch_size=demo_batch_size,
@@ -68,11 +80,15 @@ class GAIL(AdversarialTrainer):
         return logits
 
     @property
+    def _penalized_net(self) -> RewardNet:
+        return self._logit
+
+    @property
     def reward_train(self) -> RewardNet:
-        """-log(1 - D)."""
-        return self._reward
+        """-log(1 - D), or what `reward_form` says, normalized where that was asked for."""
+        return self._reward_train
 
     @property
     def reward_test(self) -> RewardNet:
-        """-log(1 - D), the same as in training."""
+        """The same as in training, not normalized."""
         return self._reward

@@ -10,6 +10,7 @@ import torch as th
 
 from imitbench.algorithms.adversarial.expert_batches import FIELDS, Array
 from imitbench.rewards.reward_nets import RewardNet
+from imitbench.util.extras import import_extra
 from imitbench.util.util import AnyPath
 
 _INTERVAL = 20
@@ -24,6 +25,7 @@ class Summaries:
     """
 
     def __init__(self, log_dir: AnyPath, net: RewardNet | None) -> None:
+        import_extra("tensorboard", "tensorboard", "init_tensorboard=True")
         from torch.utils.tensorboard import SummaryWriter
 
         folder = Path(os.fsdecode(log_dir)) / "summary"

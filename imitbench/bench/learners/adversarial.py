@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
+from imitbench.algorithms.adversarial.expert_start import ExpertStart
 from imitbench.algorithms.adversarial.gail import GAIL
+from imitbench.algorithms.adversarial.regularization import Regularization
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.learner import Task
-from imitbench.bench.learners.reward_learner import RewardLearner
+from imitbench.bench.learners.reward_learner import RewardLearner, scaled_by_running_statistics
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.rewards.reward_nets import (
     BasicRewardNet,
@@ -49,12 +51,13 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
     ) -> AdversarialTrainer:
         options = self._options
         transitions = flatten_trajectories(demos)
+        decay = options["disc_weight_decay"]
         return self.algorithm(
             demonstrations=transitions,
             # A few demonstrations make smaller batches, not an error.
             demo_batch_size=min(options["demo_batch_size"], len(transitions)),
             n_disc_updates_per_round=options["n_disc_updates_per_round"],
-            disc_opt_kwargs={"lr": options["disc_learning_rate"]},
+            disc_opt_kwargs={"lr": options["disc_learning_rate"], "weight_decay": decay},
             venv=self._episodes,
             gen_algo=self._ppo,
             gen_replay_buffer_capacity=options["replay_rounds"]
@@ -64,7 +67,18 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
             allow_variable_horizon=task.environment.horizon == "variable",
             custom_logger=silent_logger(),
             rng=rng,
+            regularization=Regularization(
+                gradient_penalty=options["gradient_penalty"],
+                label_smoothing=options["disc_label_smoothing"],
+                input_noise=options["disc_input_noise"],
+            ),
+            start=_start(options),
+            **self._own_options(),
         )
+
+    def _own_options(self) -> dict[str, Any]:
+        """Arguments that one of the algorithms alone has."""
+        return {}
 
     def _train_round(self, steps: int) -> dict[str, float]:
         trainer = self._trainer
@@ -89,8 +103,15 @@ class GAILLearner(AdversarialLearner):
             task.observation_space,
             task.action_space,
             hid_sizes=[options["reward_hidden_size"]] * options["reward_hidden_layers"],
-            normalize_input_layer=RunningNorm,
+            **_layers(task),
         )
+
+    def _own_options(self) -> dict[str, Any]:
+        standardized = scaled_by_running_statistics(self._options)
+        return {
+            "reward_form": self._options["reward_form"],
+            "normalize_reward": RunningNorm if standardized else None,
+        }
 
 
 class AIRLLearner(AdversarialLearner):
@@ -108,11 +129,31 @@ class AIRLLearner(AdversarialLearner):
             potential_hid_sizes=sizes,
             use_action=options["reward_use_action"],
             discount_factor=options["gamma"],
-            normalize_input_layer=RunningNorm,
+            **_layers(task),
         )
-        if options["normalize_reward"]:
+        if scaled_by_running_statistics(options):
             net = NormalizedRewardNet(net, RunningNorm)
         return net
+
+
+def _layers(task: Task) -> dict[str, Any]:
+    """What the hyper-parameters say about the layers of a discriminator."""
+    norm = {"spectral_norm": True} if task.hyperparameters["disc_spectral_norm"] else {}
+    hidden = task.environment.hidden_positions or ()
+    return {"normalize_input_layer": RunningNorm, "hidden_entries": hidden, **norm}
+
+
+def _start(options: Mapping[str, Any]) -> ExpertStart:
+    """What the policy takes from the demonstrations; what does not apply is left out."""
+    warm = options["warm_start_batches"]
+    return ExpertStart(
+        normalizer_source=options["normalizer_source"]
+        if options["normalize_observations"]
+        else "agent",
+        log_std=options["log_std_source"] == "expert",
+        batches=warm,
+        critic_steps=options["warm_start_critic_steps"] if warm else 0,
+    )
 
 
 def _mean_of(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -14,10 +14,9 @@ from imitbench.bench.curve import silent_logger
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.reward_learner import RewardLearner
 from imitbench.rewards.reward_function import RewardFn
+from imitbench.rl.ppo import PPO
 
 if TYPE_CHECKING:
-    from stable_baselines3 import PPO
-
     from imitbench.data.types import TrajectoryWithRew
 
 

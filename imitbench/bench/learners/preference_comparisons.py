@@ -27,7 +27,11 @@ from imitbench.bench.environments import make_training_environments
 from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.preference_budget import Sampling, share_of_agent
-from imitbench.bench.learners.reward_learner import make_ppo, set_learning_rate
+from imitbench.bench.learners.reward_learner import (
+    make_ppo,
+    scaled_by_running_statistics,
+    set_learning_rate,
+)
 from imitbench.bench.reward_quality import agreement, held_out_trajectories
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.resumable_env import episode_states, restore_episodes
@@ -237,6 +241,7 @@ class PreferenceComparisonsLearner(Learner):
 
 def _make_reward_net(task: Task) -> RewardNet:
     options: dict[str, Any] = dict(task.hyperparameters)
+    standardized = scaled_by_running_statistics(options)
 
     def make() -> RewardNet:
         net: RewardNet = BasicRewardNet(
@@ -245,7 +250,7 @@ def _make_reward_net(task: Task) -> RewardNet:
             hid_sizes=[options["reward_hidden_size"]] * options["reward_hidden_layers"],
             normalize_input_layer=RunningNorm,
         )
-        return NormalizedRewardNet(net, RunningNorm) if options["normalize_reward"] else net
+        return NormalizedRewardNet(net, RunningNorm) if standardized else net
 
     if options["ensemble_size"] == 1:
         return make()

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from stable_baselines3 import PPO as SB3PPO
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
@@ -18,6 +17,7 @@ from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_chec
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.rl.ppo import PPO
+from imitbench.rl.return_scaling import ReturnScaling
 from imitbench.store.records import Budget
 from imitbench.util.networks import RunningNorm
 
@@ -119,36 +119,57 @@ class RewardLearner(Learner, Generic[TrainerT]):
         self._rounds = state["rounds"]
 
 
-def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -> SB3PPO:
+def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -> PPO:
     """Builds PPO from a card's hyper-parameters.
 
     Args:
         venv: Where it acts.
-        options: Those that it takes by the same name; `hidden_size`, `hidden_layers` and
-            `normalize_observations` of the policy; and `lean_ppo`.
+        options: Those that it takes by the same name; `hidden_size`, `hidden_layers`,
+            `normalize_observations` and `log_std_init` of the policy; `reward_scaling`, of which
+            `returns` is its business; and `lean_ppo`. Cards need not have `log_std_init`,
+            `target_kl` and `reward_scaling`.
         seed: Its seed.
         device: `cpu` or `cuda`.
     """
-    algorithm: type[SB3PPO] = PPO if options["lean_ppo"] else SB3PPO
     policy_kwargs: dict[str, Any] = {
-        "net_arch": [options["hidden_size"]] * options["hidden_layers"]
+        "net_arch": [options["hidden_size"]] * options["hidden_layers"],
+        "log_std_init": options.get("log_std_init", 0.0),
     }
     if options["normalize_observations"]:
         policy_kwargs |= {
             "features_extractor_class": NormalizeFeaturesExtractor,
             "features_extractor_kwargs": {"normalize_class": RunningNorm},
         }
-    return algorithm(
+    ppo = PPO(
         "MlpPolicy",
         venv,
         seed=seed,
         device=device,
         policy_kwargs=policy_kwargs,
+        target_kl=options.get("target_kl"),
+        lean=None if options["lean_ppo"] else False,
         **{name: options[name] for name in _ARGUMENTS},
     )
+    if options.get("reward_scaling") == "returns":
+        ppo.return_scaling = ReturnScaling(venv.num_envs, options["gamma"])
+    return ppo
 
 
-def set_learning_rate(algorithm: SB3PPO, options: Mapping[str, Any], spent: float) -> None:
+def scaled_by_running_statistics(options: Mapping[str, Any]) -> bool:
+    """Whether a card's hyper-parameters ask for rewards standardized by running statistics.
+
+    `reward_scaling: running` says so; where the card has the older `normalize_reward`, too, that
+    can still switch it off.
+
+    Args:
+        options: The hyper-parameters.
+    """
+    if "reward_scaling" not in options:
+        return bool(options.get("normalize_reward", False))
+    return options["reward_scaling"] == "running" and bool(options.get("normalize_reward", True))
+
+
+def set_learning_rate(algorithm: PPO, options: Mapping[str, Any], spent: float) -> None:
     """Sets PPO's step size for a round.
 
     PPO itself knows of one round only, so its own schedules do not reach over a whole budget.

@@ -20,6 +20,7 @@ from imitbench.report.leaderboard.index_page import (
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
 from imitbench.report.markup import Markup, join, named, tag
 from imitbench.report.model import Cell, Report
+from imitbench.store.bundled_cards import bundled_algorithm
 from imitbench.store.external import ExternalRun
 from imitbench.store.records import RunSpec
 
@@ -303,6 +304,12 @@ def _failures(row: BoardRow) -> Markup:
     return html_tables.table(columns, rows, label="Failed runs", caption=caption)
 
 
+def _hyperparameters(spec: RunSpec) -> Mapping[str, object]:
+    """Those of a run, with the ones that its record leaves out, as far as the card is known."""
+    card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
+    return card.completed(spec.hyperparameters) if card else spec.hyperparameters
+
+
 def _settings(specs: Sequence[RunSpec]) -> Markup:
     """Hyper-parameters and further settings, with the values that runs have."""
     values: dict[str, dict[str, None]] = {}
@@ -316,7 +323,7 @@ def _settings(specs: Sequence[RunSpec]) -> Markup:
             f"digest {demos.digest[:12]}" if demos else text.NOTHING,
             "expert": f"{spec.expert.repo}, digest {spec.expert.digest[:12]}"
             if spec.expert else text.NOTHING,
-            **spec.hyperparameters,
+            **_hyperparameters(spec),
         }  # fmt: skip
         for name, value in facts.items():
             values.setdefault(name, {})[str(value)] = None

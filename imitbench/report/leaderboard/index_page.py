@@ -53,7 +53,7 @@ def row_name(row: BoardRow) -> Markup:
     name = named(row.name, "spotted", "" if row.color is None else f"c{row.color}")
     marks = [
         (row.kind == "external", "external"),
-        (row.kind == "reference", "reference"),
+        (row.kind == "reference" or row.result.role == "reference", "reference"),
         (row.result.uses_reward, "uses reward"),
         (row.result.role == "control", "control"),
         (row.kind in ("run", "external") and row.result.partial, "partial"),

@@ -5,8 +5,10 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
+from imitbench.algorithms.adversarial.expert_batches import FIELDS
 from imitbench.algorithms.adversarial.gail import GAIL, RewardNetFromDiscriminatorLogit
 from imitbench.rewards.reward_nets import BasicRewardNet
+from imitbench.util.networks import RunningNorm
 
 from .conftest import make_trainer
 from .tabular import Chain, chain_venv
@@ -28,10 +30,34 @@ def test_the_reward_is_minus_the_log_of_being_found_out():
     np.testing.assert_allclose(got[:4], -np.log1p(-d), rtol=1e-5, atol=1e-12)
     assert got[4] == pytest.approx(40.0)  # where 1 - D is no number any more
 
+    forms = {form: RewardNetFromDiscriminatorLogit(net, form) for form in ("logit", "log_d")}
+    own, log_d = (each.predict(logits, zeros, logits, zeros > 0) for each in forms.values())
+    np.testing.assert_array_equal(own, logits[:, 0])
+    np.testing.assert_allclose(log_d[1:4], np.log(d[1:]), rtol=1e-5)
+    np.testing.assert_allclose(own[1:4], np.log(d[1:]) - np.log1p(-d[1:]), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="form must be one of softplus, logit, log_d, not 'odds'"):
+        RewardNetFromDiscriminatorLogit(net, "odds")
+
 
 def test_train_and_test_reward_are_one():
     trainer = make_trainer(GAIL)
     assert trainer.reward_test is trainer.reward_train
+
+
+def test_the_generator_may_be_given_normalized_rewards():
+    trainer = make_trainer(GAIL, normalize_reward=RunningNorm, reward_form="logit")
+    for _ in range(20):
+        trainer.train_gen()
+        trainer.train_disc()
+    rewards = trainer.gen_algo.last_rollout.rews
+    assert abs(rewards.mean()) < 1
+    assert 0.3 < rewards.std() < 3
+    state = trainer.state_dict()
+    other = make_trainer(GAIL, normalize_reward=RunningNorm, reward_form="logit")
+    other.load_state_dict(state)
+    batch = [trainer._gen_replay_buffer.sample(5)[name] for name in FIELDS]
+    found, due = (each.reward_train.predict_processed(*batch) for each in (other, trainer))
+    np.testing.assert_array_equal(found, due)
 
 
 def test_the_discriminator_reaches_the_log_odds_of_expert_and_generator():

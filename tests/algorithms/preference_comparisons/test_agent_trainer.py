@@ -353,8 +353,16 @@ def without_infos(trajectory):
     return TrajectoryWithRew(**{**dataclass_quick_asdict(trajectory), "infos": None})
 
 
-@pytest.mark.parametrize("interrupted", ["after training", "after acting", "after collecting"])
-@pytest.mark.parametrize("kind", ["lean", "sb3", "sac"])
+@pytest.mark.parametrize(
+    ("kind", "interrupted"),
+    [
+        ("lean", "after training"),
+        ("lean", "after acting"),
+        ("lean", "after collecting"),
+        ("sb3", "after acting"),
+        ("sac", "after collecting"),
+    ],
+)
 def test_a_resumed_trainer_is_bit_identical(kind, interrupted, tmp_path):
     wanted = {"after training": 0, "after acting": 1000, "after collecting": 200}[interrupted]
 

@@ -261,6 +261,13 @@ class TestAnswerFile:
             again.record("b", self.TIE)
             assert path.read_bytes() == content
 
+    def test_each_answer_is_on_the_disk_once_it_is_recorded(self, tmp_path, flushed):
+        file = AnswerFile(tmp_path / "answers")
+        file.record("a", self.LEFT)
+        assert [path for path, _ in flushed] == [file.path, tmp_path]
+        file.record("b", self.TIE)
+        assert [path for path, _ in flushed[2:]] == [file.path]
+
     def test_zeros_of_a_power_cut_do_not_count(self, tmp_path):
         path = tmp_path / "answers"
         AnswerFile(path).record("a", self.LEFT)

@@ -30,8 +30,9 @@ def demos_of():
 def set_up(demos_of):
     """Makes a learner by the name of its card."""
 
-    def make(name, env="Pendulum-v1", demos=None, expert=None, **overrides):
+    def make(name, env="Pendulum-v1", demos=None, expert=None, hidden=None, **overrides):
         card, environment = load_algorithm(name), find_environment(env)
+        environment = environment.model_copy(update={"hidden_positions": hidden})
         th.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002 (Stable-Baselines3 draws from the global generator)
         with Evaluator(environment, 1) as evaluator:

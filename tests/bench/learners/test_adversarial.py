@@ -5,12 +5,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-import stable_baselines3
 import torch as th
 
-from imitbench.rewards.reward_nets import BasicRewardNet, ShapedRewardNet
+from imitbench.rewards.reward_nets import BasicRewardNet, NormalizedRewardNet, ShapedRewardNet
 from imitbench.rewards.storage import load_reward_net, save_reward
-from imitbench.rl.ppo import PPO
 
 SMALL = {"n_envs": "2", "n_steps": "100", "hidden_size": "8", "demo_batch_size": "64"}
 
@@ -55,10 +53,10 @@ def test_the_curve_shows_policy_and_discriminator(set_up, train, name):
         assert metrics["rollout/termination_rate"] == 0
 
 
-@pytest.mark.parametrize(("lean", "kind"), [("true", PPO), ("false", stable_baselines3.PPO)])
-def test_ppo_is_a_matter_of_choice(set_up, train, name, lean, kind):
+@pytest.mark.parametrize(("lean", "due"), [("true", True), ("false", False)])
+def test_ppo_is_a_matter_of_choice(set_up, train, name, lean, due):
     learner = set_up(name, lean_ppo=lean)
-    assert type(learner._ppo) is kind
+    assert learner._ppo.lean is due
     assert train(learner, 200)[0] == 200
 
 
@@ -99,3 +97,50 @@ def test_rewards_are_not_peeked_at(set_up, train, demos, name):
         train(learner, 400)
         results.append(learner.policy().action_net.weight.detach().clone())
     assert th.equal(*results)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "due"),
+    [
+        ("gail", {}, False),
+        ("gail", {"reward_scaling": "running"}, True),
+        ("gail", {"reward_scaling": "returns"}, False),
+        ("airl", {}, True),
+        ("airl", {"normalize_reward": "false"}, False),
+        ("airl", {"reward_scaling": "none"}, False),
+        ("airl", {"reward_scaling": "returns"}, False),
+    ],
+)
+def test_rewards_are_scaled_in_one_way_at_most(set_up, train, name, options, due):
+    learner = set_up(name, **options)
+    train(learner, 200)
+    assert isinstance(learner._trainer.reward_train, NormalizedRewardNet) is due
+    assert (learner._ppo.return_scaling is not None) == ("returns" in options.values())
+    assert not isinstance(learner.reward(), NormalizedRewardNet)
+
+
+def test_what_the_discriminator_does_not_see_changes_no_reward(
+    demos_of, set_up, train, name, tmp_path
+):
+    """Here the entry is the first of Pendulum's; the saved network takes whole observations."""
+    learner = set_up(name, disc_absolute_positions="hide", hidden=[0])
+    train(learner, 400)
+    save_reward(learner.reward(), tmp_path)
+    net = load_reward_net(tmp_path)
+    demo = demos_of["Pendulum-v1"][0]
+    ends = np.zeros(200, bool)
+    seen = net.predict(demo.obs[:-1], demo.acts, demo.obs[1:], ends)
+    for entry, same in ((0, True), (1, False)):
+        obs = demo.obs.copy()
+        obs[:, entry] += 1.0
+        found = net.predict(obs[:-1], demo.acts, obs[1:], ends)
+        assert np.array_equal(found, seen) is same
+
+
+@pytest.mark.parametrize("option", ["log_std_init", "target_kl"])
+def test_ppo_is_given_its_options(set_up, name, option):
+    learner = set_up(name, **{option: "-1.5" if option == "log_std_init" else "0.02"})
+    if option == "target_kl":
+        assert learner._ppo.target_kl == 0.02
+    else:
+        np.testing.assert_array_equal(learner.policy().log_std.detach(), -1.5)

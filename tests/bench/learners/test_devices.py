@@ -6,6 +6,7 @@ import torch as th
 from support.other_device import other_device
 
 from imitbench.bench import artifacts
+from imitbench.bench.implementation import hyperparameters_of
 from imitbench.bench.learner import Task
 from imitbench.bench.plan import make_plan
 from imitbench.bench.protocol import Evaluator
@@ -14,11 +15,11 @@ from imitbench.bench.worker import make_learner
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.policies.expert import Surroundings
 
-# Small enough for a few rounds within the budget.
+# Small enough for a round within the budget.
 SETTINGS = {
     "n_steps": "64",
     "n_envs": "2",
-    "n_epochs": "2",
+    "n_epochs": "1",
     "demo_batch_size": "64",
     "hidden_size": "8",
     "rollout_round_min_episodes": "2",
@@ -28,7 +29,7 @@ SETTINGS = {
     "fragment_length": "10",
     "reward_epochs": "1",
 }
-BUDGETS = {"env_steps": 260, "batches": 20}
+BUDGETS = {"env_steps": 130, "batches": 3}
 MORE = {"preference_comparisons": 2300}
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
 
@@ -60,7 +61,7 @@ def set_up(name, device):
             environment=spec.environment,
             observation_space=evaluator.observation_space,
             action_space=evaluator.action_space,
-            hyperparameters=spec.hyperparameters,
+            hyperparameters=hyperparameters_of(spec),
             seed=0,
             expert=expert,
         )

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch as th
 
 from imitbench.bench.conformance.subject import Subject, practice_arena
 from imitbench.bench.learners.sb3_learner import SB3Learner, find_rl_algorithm
@@ -56,7 +55,6 @@ def subject(tmp_path):
         card = CARD.format(algorithm=algorithm, space=space, further="\n".join(lines))
         (tmp_path / "card.yaml").write_text(card)
         found = find_algorithm(str(tmp_path))
-        th.set_num_threads(1)
         return Subject(found, found.resolve({}), amount), practice_arena(space)
 
     return make

@@ -1,0 +1,164 @@
+"""Keys that a card got after runs had been published: their ids and their meaning stay."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from imitbench.bench.implementation import hyperparameters_of
+from imitbench.bench.reproduction import draw_runs
+from imitbench.bench.spec import Settings, make_spec
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.catalog import load_algorithm, load_suite
+from imitbench.cards.plugin import find_algorithm
+from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.errors import InputError
+from imitbench.store.card_checks import check_against_cards
+from imitbench.store.findings import Findings
+from imitbench.store.records import ReferenceScores, RunFailure, RunSpec
+from imitbench.store.results_folder import PublishedRun
+from imitbench.store.submission import LocatedRun
+from imitbench.util.source_import import register
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+LEARNT = ("gail", "airl", "density", "preference_comparisons", "zero_reward", "constant_plus",
+          "constant_minus")  # fmt: skip
+
+CARD = """\
+schema_version: 1
+name: mine
+title: Mine
+summary: A method.
+implementation: imitbench.bench.learners.anchors:RandomLearner
+needs:
+  demos: false
+  action_spaces: [box]
+budget_unit: none
+seconds_per_1000: 1.0
+hyperparameters:
+  rate: {type: float, default: 0.5, help: A.}
+  noise: {type: float, default: 0.1, absent: 0, help: B.}
+  limit: {type: float, default: 2.0, optional: true, absent: null, help: C.}
+"""
+
+
+def published():
+    """A specification of each algorithm and environment in the published results."""
+    found = {}
+    for path in sorted(RESULTS.glob("imitbench-*/runs/*.jsonl")):
+        for line in path.read_text().splitlines():
+            document = json.loads(line)
+            spec = document["spec"]
+            if spec["algo"] in LEARNT:
+                key = spec["algo"], spec["environment"]["id"], spec["budget"]["name"]
+                found.setdefault(key, (document["run_id"], spec))
+    return list(found.values())
+
+
+def write_card(folder, text=CARD):
+    (folder / "card.yaml").write_text(text)
+    return read_yaml_model(folder / "card.yaml", AlgorithmCard)
+
+
+def test_a_record_leaves_out_what_it_would_have_had_anyway(tmp_path):
+    card = write_card(tmp_path)
+    assert card.recorded(card.resolve({})) == {"rate": 0.5, "noise": 0.1, "limit": 2.0}
+    plain = card.resolve({"noise": "0", "limit": "null"})
+    assert card.recorded(plain) == {"rate": 0.5}
+    assert card.completed({"rate": 0.5}) == plain
+    assert card.completed({"limit": 1.0, "rate": 0.1}) == {"rate": 0.1, "noise": 0.0, "limit": 1.0}
+    assert card.completed({"trick": 1}) == {"noise": 0.0, "limit": None, "trick": 1}
+
+
+def test_the_value_must_be_one_that_the_card_accepts(tmp_path):
+    with pytest.raises(InputError, match=r"hyperparameters.noise.absent must be float, not 'no'"):
+        write_card(tmp_path, CARD.replace("absent: 0", "absent: 'no'"))
+    with pytest.raises(InputError, match=r"rate.absent must be float, not null"):
+        write_card(tmp_path, CARD.replace("default: 0.5", "default: 0.5, absent: null"))
+
+
+def test_a_worker_completes_what_a_record_leaves_out(tmp_path):
+    write_card(tmp_path)
+    card = find_algorithm(str(tmp_path))
+    register(card.origin.digest, card.origin.place)
+    plain = card.resolve({"noise": "0", "limit": "null"})
+    spec = make_spec(load_suite("classic"), "Pendulum-v1", card, plain, 0, Settings())
+    assert spec.hyperparameters == {"rate": 0.5}
+    assert spec.variant == "noise=0.0,limit=None"
+    assert hyperparameters_of(spec) == plain
+
+
+@pytest.mark.parametrize(
+    ("run_id", "document"), published(), ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_published_runs_keep_their_ids_and_can_be_planned_here(run_id, document):
+    spec = RunSpec.model_validate_json(json.dumps(document))
+    card = load_algorithm(spec.algo)
+    values = card.completed(spec.hyperparameters)
+    assert values.keys() == card.hyperparameters.keys()
+    settings = Settings(budget=spec.budget.name, n_demos=spec.demos and spec.demos.count)
+    suite, env_id = load_suite(spec.suite), spec.environment.id
+    budget = spec.budget
+    then = suite.environments[env_id].with_amount(budget.name, budget.unit, budget.amount)
+    suite = suite.model_copy(update={"environments": {env_id: then}})
+    planned = make_spec(suite, env_id, card, values, spec.seed, settings)
+    assert planned.run_id == run_id == spec.run_id
+    drawn = draw_runs([PublishedRun(spec, object(), None, None)], 1, seed=0)
+    assert [each.run_id for each in drawn.plans[0]] == [run_id]
+
+
+def hidden(env_id, suite="seals", value="hide"):
+    card = load_algorithm("gail")
+    values = card.resolve({"disc_absolute_positions": value})
+    return make_spec(load_suite(suite), env_id, card, values, 0, Settings())
+
+
+def test_hidden_positions_are_a_part_of_what_a_run_is():
+    shown, ant = hidden("seals/Ant-v1", value="show"), hidden("seals/Ant-v1")
+    assert "hidden_positions" not in shown.model_dump(mode="json")["environment"]
+    assert "disc_absolute_positions" not in shown.hyperparameters
+    assert ant.environment.hidden_positions == [0, 1]
+    assert ant.variant == "disc_absolute_positions=hide"
+    other = ant.environment.model_copy(update={"hidden_positions": [0]})
+    assert (
+        len({shown.run_id, ant.run_id, ant.model_copy(update={"environment": other}).run_id}) == 3
+    )
+    assert hidden("Pendulum-v1", "classic").environment.hidden_positions is None
+    assert RunSpec.model_validate_json(ant.model_dump_json()) == ant
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({}, None),
+        ({"environment": {"hidden_positions": [1]}}, "hidden positions are not"),
+        ({"environment": {"hidden_positions": None}}, "hidden positions are not"),
+        ({"hyperparameters": {"log_std_init": 0.0}}, "names log_std_init, which records leave out"),
+    ],
+)
+def test_published_records_must_be_as_the_cards_have_them(changes, what):
+    spec = hidden("seals/Ant-v1")
+    document = spec.model_dump()
+    for name, change in changes.items():
+        document[name] |= change
+    changed = RunSpec.model_validate(document)
+    references = ReferenceScores(random=0.0, expert=1.0, version="1")
+    failure = RunFailure.model_construct(references=references)
+    run = PublishedRun(changed, None, failure, None)
+    findings = Findings()
+    check_against_cards([LocatedRun("here", run)], findings)
+    told = [each.what for each in findings.problems if each.check in ("suite", "algorithm")]
+    assert [what in each for each in told] == [True] * (what is not None)
+
+
+def test_defaults_of_before_are_checked_against_the_card(tmp_path):
+    card = write_card(tmp_path, CARD + "earlier_defaults:\n- {noise: 0, rate: 1}\n- {rate: 2.0}\n")
+    before, between = card.earlier_values()
+    assert before == {"rate": 1.0, "noise": 0.0, "limit": 2.0}
+    assert between == {"rate": 2.0, "noise": 0.1, "limit": 2.0}
+    for wrong, message in (
+        ("{trick: 1}", "0.trick: there is no such"),
+        ("{rate: x}", "0.rate must"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write_card(tmp_path, f"{CARD}earlier_defaults:\n- {wrong}\n")
