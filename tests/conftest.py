@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+# Several tests run at once, one to a core, and networks as small as these gain nothing from more
+# threads. Said before torch and NumPy are imported, and to all processes that tests start.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_litter(tmp_path_factory):
@@ -26,3 +31,19 @@ def shared_dir():
     if not folder.is_dir():
         pytest.skip(f"no fixtures at {folder}: set IMITBENCH_SHARED to their folder")
     return folder
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    """What was flushed to the disk so far: each path, with the names beside or in it just then."""
+    found = []
+    flush = os.fsync
+
+    def note(descriptor):
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        folder = path if path.is_dir() else path.parent
+        found.append((path, {each.name for each in folder.iterdir()}))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return found

@@ -4,13 +4,13 @@ import csv
 import io
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from support.command import call_imitbench
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +39,7 @@ def uninterrupted(tmp_path_factory):
 def test_behavioral_cloning_reaches_the_expert_on_classic(uninterrupted):
     folder, document = uninterrupted
     assert document["done"] == 9
-    table = subprocess.run(
-        [sys.executable, "-m", "imitbench", "report", "--format", "csv"],
-        cwd=folder, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    table = call_imitbench("report", "--format", "csv", cwd=folder).out
     [row] = [
         row
         for row in csv.DictReader(io.StringIO(table))
@@ -58,15 +55,13 @@ def test_doing_it_again_does_nothing(uninterrupted):
     assert numbers(again) == numbers(document)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_killed_at_a_random_moment_it_completes_with_the_same_numbers(
-    tmp_path, uninterrupted, seed
-):
-    moment = random.Random(seed).uniform(0.5, 15)
+def test_killed_half_way_it_completes_with_the_same_numbers(tmp_path, uninterrupted):
     victim = subprocess.Popen(
         COMMAND, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
     )
-    time.sleep(moment)
+    while len(list(tmp_path.glob("runs/*/*/*/*/result.json"))) < 4:
+        assert victim.poll() is None, "it was over before it could be killed"
+        time.sleep(0.01)
     os.kill(victim.pid, signal.SIGKILL)
     victim.wait()
     document = run(tmp_path)
@@ -78,31 +73,24 @@ def test_killed_at_a_random_moment_it_completes_with_the_same_numbers(
 def test_adversarial_training_reaches_the_expert_on_cartpole(tmp_path):
     command = [
         *COMMAND[:4], "--algo", "gail", "--algo", "airl", "--env", "seals/CartPole-v0",
-        "--seeds", "3", "--jobs", "2", "--json", "--quiet",
+        "--seeds", "1", "--jobs", "2", "--json", "--quiet",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    scores = {"gail": [], "airl": []}
-    for row in json.loads(done.stdout)["scores"]:
-        scores[row["algo"]].append(row["score"])
-    for name, values in scores.items():
-        assert len(values) == 3
-        assert sum(values) / 3 >= 0.9, (name, values)
+    scores = {row["algo"]: row["score"] for row in json.loads(done.stdout)["scores"]}
+    assert scores.keys() == {"gail", "airl"}
+    assert min(scores.values()) >= 0.9
 
 
 @pytest.mark.parametrize("env", ["seals/CartPole-v0", "Pendulum-v1"])
 def test_preferences_reach_the_expert_and_explain_the_reward(tmp_path, env):
     command = [
         *COMMAND[:4], "--algo", "preference_comparisons", "--env", env,
-        "--seeds", "2", "--jobs", "2", "--json", "--quiet",
+        "--seeds", "1", "--json", "--quiet",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    scores = [row["score"] for row in json.loads(done.stdout)["scores"]]
-    assert len(scores) == 2
-    assert min(scores) >= 0.8
-    table = subprocess.run(
-        [sys.executable, "-m", "imitbench", "report", "--format", "csv"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    [score] = [row["score"] for row in json.loads(done.stdout)["scores"]]
+    assert score >= 0.8
+    table = call_imitbench("report", "--format", "csv", cwd=tmp_path).out
     measured = {
         row["measure"]: float(row["measure_mean"])
         for row in csv.DictReader(io.StringIO(table))
@@ -111,7 +99,7 @@ def test_preferences_reach_the_expert_and_explain_the_reward(tmp_path, env):
     assert measured["reward_correlation"] >= 0.8
     assert measured["preference_accuracy"] >= 0.9
     assert -0.5 < measured["transfer_score"] < 1.5
-    assert len(list(tmp_path.glob("runs/*/*/*/*/reward/*"))) >= 2
+    assert len(list(tmp_path.glob("runs/*/*/*/*/reward/*"))) >= 1
 
 
 def test_a_killed_training_goes_on_from_its_checkpoint_with_the_same_numbers(tmp_path):

@@ -251,9 +251,7 @@ def test_a_value_function_as_potential():
 
 @pytest.fixture
 def run_example(tmp_path, monkeypatch):
-    """Runs a program in an empty folder, on one thread; gives its names."""
-    before = th.get_num_threads()
-    th.set_num_threads(1)
+    """Runs a program in an empty folder; gives its names."""
     monkeypatch.chdir(tmp_path)
 
     def run(program):
@@ -261,8 +259,7 @@ def run_example(tmp_path, monkeypatch):
         exec(compile(program, "example", "exec"), namespace)
         return namespace
 
-    yield run
-    th.set_num_threads(before)
+    return run
 
 
 def check_comparisons(names, expected):

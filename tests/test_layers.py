@@ -1,6 +1,7 @@
 """Dependencies flow one way, and no module opens a pickle."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,17 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
 def part_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -91,6 +97,8 @@ def executing_calls(tree):
         called = ast.unparse(node.func)
         receiver, _, method = called.rpartition(".")
         given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+        if called == "import_extra" and (name := ast.unparse(node.args[0])[1:-1]) in PICKLES:
+            yield f"import {name}"
         if called in ("eval", "exec", "compile", "__import__", "th.jit.load", "torch.jit.load"):
             yield called
         if receiver == "yaml" and method in ("load", "load_all", "unsafe_load", "full_load"):
@@ -107,15 +115,14 @@ def executing_calls(tree):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_nothing_executes_what_it_reads(path):
-    found = set(executing_calls(ast.parse(path.read_text())))
+    found = set(executing_calls(parsed(path)))
     assert found == EXECUTING.get(path.relative_to(PACKAGE).as_posix(), set())
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_modules_and_functions_stay_short(path):
-    text = path.read_text()
-    assert len(text.splitlines()) <= 600
-    for node in ast.walk(ast.parse(text)):
+    assert len(path.read_text().splitlines()) <= 600
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 80, node.name
 

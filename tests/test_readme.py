@@ -1,13 +1,13 @@
 """The README is a promise: every command in it, and in pages like it, runs; so does its Python."""
 
-import os
 import shlex
 import subprocess
 import sys
 
 import pytest
+from support.command import call_imitbench
 from support.hub import serve_hub
-from support.readme import PAGES, README, ROOT, blocks, commands, is_long
+from support.readme import PAGES, README, ROOT, blocks, commands
 
 from imitbench.cards.catalog import load_suite, suite_directory
 
@@ -28,7 +28,7 @@ def surroundings(tmp_path_factory):
             if card.expert.hub is not None and card.demos.hub is not None:
                 hub.add_folder("model", card.expert.hub.repo, root / "experts" / card.expert.repo)
                 hub.add_folder("dataset", card.demos.hub.repo, root / "demos" / card.demos.repo)
-        yield {**os.environ, **hub.environment(tmp_path_factory.mktemp("home"))}
+        yield hub.environment(tmp_path_factory.mktemp("home"))
 
 
 class Reader:
@@ -42,14 +42,9 @@ class Reader:
         self.typed = set()
 
     def type_up_to(self, place):
-        """Types a command, and first those before it that another process may have had to type.
-
-        What takes long is typed for its own sake only: nothing depends on it, but on pages where
-        everything counts as such.
-        """
+        """Types a command, and first those before it, if it is asked for by itself."""
         for before in range(place):
-            if self.page != README or not is_long(self.page, self.commands[before]):
-                self._type(before)
+            self._type(before)
         return self._type(place)
 
     def _type(self, place):
@@ -58,13 +53,7 @@ class Reader:
         program, *arguments = shlex.split(self.commands[place])
         assert program == "imitbench"
         self.typed.add(place)
-        return subprocess.run(
-            [sys.executable, "-m", "imitbench", *arguments],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            env=self.environment,
-        )
+        return call_imitbench(*arguments, cwd=self.folder, env=self.environment)
 
 
 def runnable(page):
@@ -76,6 +65,7 @@ def readers(tmp_path_factory, surroundings):
     return {page: Reader(page, tmp_path_factory.mktemp("page"), surroundings) for page in PAGES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "place"),
     [
@@ -83,7 +73,7 @@ def readers(tmp_path_factory, surroundings):
             page,
             place,
             id=f"{page}-{command}",
-            marks=[pytest.mark.slow] if is_long(page, command) else [],
+            marks=pytest.mark.xdist_group(page),
         )
         for page in PAGES
         for place, command in enumerate(runnable(page))
@@ -91,8 +81,8 @@ def readers(tmp_path_factory, surroundings):
 )
 def test_commands_run_in_the_order_of_their_page(readers, page, place):
     done = readers[page].type_up_to(place)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout or done.stderr
+    assert done.code == 0, done.err
+    assert done.out or done.err
 
 
 def test_the_example_of_the_library_runs(tmp_path):
@@ -102,6 +92,5 @@ def test_the_example_of_the_library_runs(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from support.command import call_imitbench
 from support.sacred_folders import write_sacred
 
 from imitbench.algorithms.preference_comparisons import PreferenceDataset
@@ -118,7 +119,7 @@ def run(arguments, folder, **kwargs):
         cwd=folder,
         capture_output=True,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "SDL_VIDEODRIVER": "dummy"},
+        env={**os.environ, "SDL_VIDEODRIVER": "dummy"},
         **kwargs,
     )
     assert done.returncode == 0, done.stderr
@@ -222,7 +223,9 @@ def test_all_commands_of_a_tutorial_run(tmp_path, name):
         assert program == "imitbench"
         if arguments[0] == "run":
             arguments += SMALL_RUN.get(name, [])
-        printed = run(["-m", "imitbench", *arguments], tmp_path)
+        done = call_imitbench(*arguments, cwd=tmp_path, env={"SDL_VIDEODRIVER": "dummy"})
+        assert done.code == 0, done.err
+        printed = done.out
         if name == "learnt_reward" and arguments[0] == "report":
             text = (FOLDER / f"{name}.md").read_text()
             for measure in re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE):

@@ -8,6 +8,7 @@ from imitbench.cards.suite import EnvironmentCard, Measurement, SuiteCard
 
 ROLES = {
     "method": "",
+    "reference": "A reference: it uses the true reward; methods could reach as much at best.",
     "control": "A control: it is taught nothing, and shows what an environment gives away.",
     "anchor": "An anchor: it shows what the scores 0 and 1 look like.",
 }

@@ -6,7 +6,10 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imitbench.cards.plugin import inner_module
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.catalog import algorithm_names, load_algorithm
+from imitbench.cards.plugin import ALGORITHM_CARD, inner_module
+from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError
 from imitbench.util.source_import import import_source, place_of_source
 
@@ -69,3 +72,19 @@ def folder_of(spec: RunSpec) -> Path | None:
     if spec.implementation_digest is None:
         return None
     return place_of_source(spec.implementation_digest, f"algorithm {spec.algo}").folder
+
+
+def hyperparameters_of(spec: RunSpec) -> dict[str, Scalar]:
+    """Every hyper-parameter of a run, those included that its record leaves out.
+
+    Raises:
+        InputError: As `folder_of`, or the card there is malformed.
+    """
+    folder = folder_of(spec)
+    if folder is not None:
+        card = read_yaml_model(folder / ALGORITHM_CARD, AlgorithmCard)
+    elif spec.algo in algorithm_names():
+        card = load_algorithm(spec.algo)
+    else:  # a learner that was handed over, without a card
+        return dict(spec.hyperparameters)
+    return card.completed(spec.hyperparameters)

@@ -247,7 +247,11 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
 def _named(
     names: Sequence[str | AlgorithmCard], suite: SuiteCard, folder: Path
 ) -> list[AlgorithmCard]:
-    """The algorithms meant; what is named beside `all` may be a control of another suite."""
+    """The algorithms meant.
+
+    `all` stands for methods, anchors and the suite's controls; other controls, and references, are
+    named beside it.
+    """
     named = find_algorithms([name for name in names if name != "all"], folder)
     if "all" not in names:
         return named
@@ -255,7 +259,7 @@ def _named(
     wanted = {card.name for card in named} | set(suite.controls)
     for name in wanted - {card.name for card in [*cards, *named]}:
         load_algorithm(name)  # says what is wrong
-    chosen = [card for card in cards if card.role != "control" or card.name in wanted]
+    chosen = [card for card in cards if card.role in ("method", "anchor") or card.name in wanted]
     return [*chosen, *(card for card in named if card.origin.place is not None)]
 
 

@@ -254,6 +254,10 @@ def _plan(spec: RunSpec, plugins: PlugIns, tell: Tell) -> Plan:
     budget = next((name for name in BUDGET_NAMES if name == spec.budget.name), None)
     if budget is None:
         raise InputError(f"this package has no budget {one_line(spec.budget.name, 40)!r}")
+    env_id, unit, amount = spec.environment.id, spec.budget.unit, spec.budget.amount
+    if env_id in suite.environments:
+        then = suite.environments[env_id].with_amount(budget, unit, amount)
+        suite = suite.model_copy(update={"environments": {**suite.environments, env_id: then}})
     source = spec.source or "bundled"
     if source not in ("bundled", HUB):
         raise InputError(f"its experts or demonstrations are of {one_line(source, 80)}, not ours")
@@ -269,7 +273,9 @@ def _plan(spec: RunSpec, plugins: PlugIns, tell: Tell) -> Plan:
             source=source,
             budget=budget,
             n_demos=demos.count if demos and demos.count != demos.available else None,
-            overrides={name: _text(value) for name, value in spec.hyperparameters.items()},
+            overrides={
+                name: _text(value) for name, value in card.completed(spec.hyperparameters).items()
+            },
             device=spec.device,
         ),
         tell=tell,
@@ -305,7 +311,12 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
         own = plan.settings
         # Commits of a hub's repositories were looked up for each plan apart.
         apart = place if own.source == HUB else None
-        key = (plan.suite.name, own.source, own.budget, own.n_demos, own.device, apart)
+        amounts = tuple(
+            each.env_steps
+            for card in plan.suite.environments.values()
+            for each in card.budgets.values()
+        )
+        key = (plan.suite.name, own.source, own.budget, own.n_demos, own.device, apart, amounts)
         before = merged.get(key)
         if before is not None:
             algorithms = [*before.algorithms]
@@ -324,7 +335,7 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
 def _cell(spec: RunSpec) -> tuple[object, ...]:
     demos = spec.demos.count if spec.demos else None
     env = spec.environment.id
-    return spec.suite, spec.algo_label, env, spec.budget.name, demos, spec.source
+    return spec.suite, spec.algo_label, env, spec.budget, demos, spec.source
 
 
 def _returns(episodes: EpisodeTable, deterministic: bool) -> npt.NDArray[np.float64]:

@@ -88,7 +88,7 @@ class Training:
             "format": FORMAT,
             "version": 1,
             "algo": self.card.name,
-            "hyperparameters": self.hyperparameters,
+            "hyperparameters": self.card.recorded(self.hyperparameters),
             "environment": self.environment.model_dump(mode="json"),
             "budget": {"unit": self.budget.unit, "amount": self.budget.amount},
             "seed": self.seed,

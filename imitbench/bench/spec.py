@@ -83,8 +83,8 @@ def make_spec(
         algo=algorithm.name,
         implementation=algorithm.implementation,
         implementation_digest=algorithm.origin.digest,
-        hyperparameters=hyperparameters,
-        environment=environment_spec(env_id, environment),
+        hyperparameters=algorithm.recorded(hyperparameters),
+        environment=environment_spec(env_id, environment, hyperparameters),
         demos=_pin_demos(place("demos"), settings, environment, seed) if needs.demos else None,
         expert=_pin_expert(place("experts")) if needs.expert else None,
         seed=seed,
@@ -98,9 +98,11 @@ def make_spec(
     )
 
 
-def environment_spec(env_id: str, card: EnvironmentCard) -> EnvironmentSpec:
-    """What a run's record says about an environment of a suite."""
-    return EnvironmentSpec.of_card(env_id, card)
+def environment_spec(
+    env_id: str, card: EnvironmentCard, hyperparameters: Mapping[str, Scalar] | None = None
+) -> EnvironmentSpec:
+    """What a run's record says about an environment of a suite; as `EnvironmentSpec.of_card`."""
+    return EnvironmentSpec.of_card(env_id, card, hyperparameters)
 
 
 def reference_scores(

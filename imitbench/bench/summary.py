@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from imitbench.bench.sweep import Outcome
 from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
+from imitbench.util.extras import import_extra
 
 if TYPE_CHECKING:
     import pandas
@@ -47,11 +48,11 @@ class Summary:
 
     def to_frame(self) -> pandas.DataFrame:
         """The completed runs as a table, one line each."""
-        import pandas as pd
-
-        return pd.DataFrame(
+        pd = import_extra("pandas", "pandas", "a table of results in Python")
+        frame: pandas.DataFrame = pd.DataFrame(
             [row.model_dump() for row in self.scores], columns=list(ScoreRow.model_fields)
         )
+        return frame
 
     def as_document(self) -> dict[str, Any]:
         """What `--json` prints."""

@@ -32,7 +32,7 @@ from imitbench.bench.artifacts import demos_of, expert_of
 from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.deaths import after_death, attempt_of, is_settled
 from imitbench.bench.devices import require_device
-from imitbench.bench.implementation import folder_of, make_learner
+from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
@@ -303,7 +303,7 @@ class _Run:
             environment=self.spec.environment,
             observation_space=spaces[0],
             action_space=spaces[1],
-            hyperparameters=self.spec.hyperparameters,
+            hyperparameters=hyperparameters_of(self.spec),
             seed=derive_seed(self.spec.seed, "training"),
             expert=expert,
             folder=folder_of(self.spec),

@@ -12,7 +12,7 @@ import typer
 from imitbench.cli import completion, options, run_options
 
 LOG_FORMATS = ("tensorboard", "csv", "json", "log", "stdout", "wandb")
-DEFAULT_FORMATS = "tensorboard,csv"
+DEFAULT_FORMATS = "csv"
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +10,7 @@ from seals.atari import SCORE_REGIONS as SEALS_REGIONS
 from seals.util import AutoResetWrapper, BoxRegion, MaskScoreWrapper
 
 from imitbench.errors import InputError
+from imitbench.util.extras import import_extra
 
 SCORE_REGIONS: dict[str, list[BoxRegion]] = {
     **SEALS_REGIONS,
@@ -26,9 +26,10 @@ def register_atari() -> bool:
     Returns:
         Whether they are installed.
     """
-    if importlib.util.find_spec("ale_py") is None:
+    try:
+        gym.register_envs(importlib.import_module("ale_py"))
+    except ImportError:
         return False
-    gym.register_envs(importlib.import_module("ale_py"))
     return True
 
 
@@ -71,8 +72,9 @@ def make_fixed_length_atari(
     Raises:
         InputError: Atari is not installed, or it is not known where the game shows its score.
     """
-    if not register_atari() or importlib.util.find_spec("cv2") is None:
-        raise InputError("Atari games need ale-py and OpenCV: pip install 'imitbench[atari]'")
+    for module in ("ale_py", "cv2"):
+        import_extra(module, "atari", "an Atari game")
+    register_atari()
     from stable_baselines3.common.atari_wrappers import AtariWrapper
 
     env: gym.Env[Any, Any] = gym.make(env_id, **kwargs)

@@ -9,6 +9,7 @@ from imitbench.data.arrow_table import check_columns, table_to_trajectories, tra
 from imitbench.data.infos import encode_infos
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
+from imitbench.util.extras import import_extra
 
 if TYPE_CHECKING:
     import datasets
@@ -102,7 +103,7 @@ def trajectories_to_dataset(
     """
     if isinstance(trajectories, TrajectoryDatasetSequence):
         return trajectories.dataset
-    import datasets
-    from datasets.table import InMemoryTable
-
-    return datasets.Dataset(InMemoryTable(trajectories_to_table(trajectories)), info=info)
+    package = import_extra("datasets", "datasets", "writing a data set of Hugging Face")
+    table = package.table.InMemoryTable(trajectories_to_table(trajectories))
+    made: datasets.Dataset = package.Dataset(table, info=info)
+    return made

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trajectory_source import Chunk, TrajectorySource, chunks_of
 from imitbench.errors import InputError, did_you_mean
+from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
@@ -166,14 +167,7 @@ def _load(name: str) -> minari.MinariDataset:
 
 
 def _import_minari() -> Any:
-    try:
-        import minari
-    except ImportError as error:
-        raise InputError(
-            f"sets of Minari need its package ({one_line(error, 60)}): "
-            "pip install 'imitbench[minari]'"
-        ) from error
-    return minari
+    return import_extra("minari", "minari", "a Minari data set")
 
 
 def _missing(name: str, root: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import tempfile
 from pathlib import Path
 from typing import Any, SupportsFloat
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.errors import InputError
+from imitbench.util.extras import import_extra
 
 Frame = npt.NDArray[np.uint8]
 
@@ -133,8 +133,5 @@ def _as_frame(value: Any, what: str) -> Frame:
 
 
 def _import_pillow() -> Any:
-    try:
-        # It takes a while to load, and only those who keep frames need it.
-        return importlib.import_module("PIL.Image")
-    except ImportError:
-        raise InputError("storing frames needs Pillow: pip install 'imitbench[video]'") from None
+    # It takes a while to load, and only those who keep frames need it.
+    return import_extra("PIL.Image", "video", "storing frames")

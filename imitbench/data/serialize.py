@@ -13,6 +13,7 @@ from imitbench.data.sources import open_trajectories
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trusted import decode_objects
 from imitbench.errors import InputError
+from imitbench.util.extras import import_extra
 
 if TYPE_CHECKING:
     from imitbench.data.types import AnyPath
@@ -73,8 +74,7 @@ def load_with_rewards(path: AnyPath, *, trust: bool = False) -> Sequence[Traject
 
 def _load_dataset_folder(folder: Path) -> TrajectoryDatasetSequence:
     validate_folder(folder)
-    import datasets
-
+    datasets = import_extra("datasets", "datasets", f"{folder}: a data set of Hugging Face")
     try:
         dataset = datasets.load_from_disk(str(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -20,6 +20,7 @@ from imitbench.data.infos import OPAQUE
 from imitbench.data.observations import DictObs
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.errors import InputError
+from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
 
 
@@ -32,13 +33,7 @@ def decode_objects(trajectory: Trajectory) -> Trajectory:
     infos = trajectory.infos
     if infos is None or not any(OPAQUE in info for info in infos):
         return trajectory
-    try:
-        import jsonpickle
-    except ModuleNotFoundError as error:
-        raise InputError(
-            "trust=True: infos were written by jsonpickle, which is not installed; "
-            "pip install jsonpickle"
-        ) from error
+    jsonpickle = import_extra("jsonpickle", "jsonpickle", "trust=True: decoding these infos")
     decoded = np.empty(len(infos), dtype=object)
     for step, info in enumerate(infos):
         decoded[step] = info

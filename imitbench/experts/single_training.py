@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from imitbench.bench.devices import choose_device
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single import Training
 from imitbench.bench.spec import environment_spec
-from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import load_algorithm
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
@@ -91,7 +91,7 @@ def prepare(wish: Wish, tell: Tell) -> Training:
     values = card.resolve(wish.overrides)
     device = choose_device(wish.device).device
     listed = find_listed(wish.env.rpartition(":")[2], wish.suite)
-    spec = _environment(wish, card, listed)
+    spec = _environment(wish, card, listed, values)
     around = surroundings_of(spec)
     origins: dict[str, Any] = {}
     expert = demos = None
@@ -119,16 +119,20 @@ def prepare(wish: Wish, tell: Tell) -> Training:
     )
 
 
-def _environment(wish: Wish, card: AlgorithmCard, listed: Listed | None) -> EnvironmentSpec:
+def _environment(
+    wish: Wish, card: AlgorithmCard, listed: Listed | None, values: Mapping[str, Scalar]
+) -> EnvironmentSpec:
     module, _, env_id = wish.env.rpartition(":")
-    spec = find_environment(env_id) if listed is None else environment_spec(env_id, listed.card)
     if listed is None:
+        spec = find_environment(env_id)
         # Learners that look at the reward alone, or at actions alone, lose nothing by it.
         harmless = not (card.needs.demos or card.needs.fixed_horizon) or card.name == "bc"
         horizon = "variable" if wish.variable_horizon or harmless else "fixed"
         spec = spec.model_copy(update={"module": module or spec.module, "horizon": horizon})
-    elif wish.variable_horizon:
-        spec = spec.model_copy(update={"horizon": "variable"})
+    else:
+        spec = environment_spec(env_id, listed.card, values)
+        if wish.variable_horizon:
+            spec = spec.model_copy(update={"horizon": "variable"})
     if card.needs.tabular and (listed is None or not listed.card.tabular):
         raise InputError(
             f"--env {wish.env}: {card.name} plans with the model of a tabular environment; see "

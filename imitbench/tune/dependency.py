@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from imitbench.errors import InputError
+from imitbench.util.extras import import_extra
 
 
 def require_optuna() -> None:
@@ -13,8 +11,5 @@ def require_optuna() -> None:
     Raises:
         InputError: It is not installed.
     """
-    if find_spec("optuna") is None:
-        raise InputError("tuning needs Optuna: pip install 'imitbench[tune]'")
-    import optuna
-
+    optuna = import_extra("optuna", "tune", "tuning")
     optuna.logging.set_verbosity(optuna.logging.ERROR)

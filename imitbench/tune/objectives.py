@@ -28,7 +28,10 @@ ObjectiveName = Literal["return", "demo-likelihood", "discriminator", "episode-l
 
 _HELD_OUT_SHARE = 0.2
 _ACCURACY = "discriminator/accuracy"
-_JUDGE = ("disc_", "n_disc_", "reward_", "normalize_reward", "demo_batch_size", "replay_rounds")
+_JUDGE = (
+    "disc_", "n_disc_", "gradient_penalty", "reward_hidden_", "reward_use_", "normalize_reward",
+    "demo_batch_size", "replay_rounds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from stable_baselines3.common import logger as sb_logger
 
+from imitbench.util.extras import import_extra
 from imitbench.util.util import AnyPath, parse_path
 
 DEFAULT_FORMATS = ("stdout", "log", "csv")
@@ -35,7 +36,7 @@ def make_output_format(
 
     Raises:
         ModuleNotFoundError: `wandb` is asked for but not installed.
-        ValueError: Unknown format.
+        ValueError: Unknown format, or `tensorboard` is asked for but not installed.
     """
     Path(log_dir).mkdir(parents=True, exist_ok=True)
     if _format == "wandb":
@@ -45,6 +46,8 @@ def make_output_format(
         return sb_logger.HumanOutputFormat(file, max_length=max_length)
     if _format == "stdout":
         return sb_logger.HumanOutputFormat(sys.stdout, max_length=max_length)
+    if _format == "tensorboard":
+        import_extra("tensorboard", "tensorboard", "logging to TensorBoard")
     return sb_logger.make_output_format(_format, log_dir, log_suffix)
 
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import torch as th
 from torch import nn
+from torch.nn.utils import parametrizations
 
 
 @contextmanager
@@ -68,6 +69,9 @@ class BaseNorm(nn.Module, ABC):
     Args:
         num_features: Length of the last dimension.
         eps: Added to the variance.
+
+    Attributes:
+        fixed: Whether statistics stay as they are in training mode, too. It is not saved.
     """
 
     running_mean: th.Tensor
@@ -77,6 +81,7 @@ class BaseNorm(nn.Module, ABC):
     def __init__(self, num_features: int, eps: float = 1e-5) -> None:
         super().__init__()
         self.eps = eps
+        self.fixed = False
         self.register_buffer("running_mean", th.zeros(num_features))
         self.register_buffer("running_var", th.ones(num_features))
         self.register_buffer("count", th.zeros((), dtype=th.int))
@@ -96,7 +101,8 @@ class BaseNorm(nn.Module, ABC):
         Returns:
             The same shape.
         """
-        if self.training and len(x) > 0:  # an empty batch has no variance
+        # An empty batch has no variance.
+        if self.training and not self.fixed and len(x) > 0:
             with th.no_grad():
                 self.update_stats(x)
         return (x - self.running_mean) * th.rsqrt(self.running_var + self.eps)
@@ -121,8 +127,18 @@ class RunningNorm(BaseNorm):
 
     def update_stats(self, batch: th.Tensor) -> None:
         """Takes a batch into the statistics; exact for any split of the data into batches."""
-        number = batch.shape[0]
-        batch_mean, batch_var = _moments(batch)
+        self.merge(*_moments(batch), batch.shape[0])
+
+    def merge(self, batch_mean: th.Tensor, batch_var: th.Tensor, number: int) -> None:
+        """Takes samples into the statistics of which only the moments are known.
+
+        Args:
+            batch_mean: Their mean, shape (num_features,).
+            batch_var: Their variance, shape (num_features,).
+            number: How many there are.
+        """
+        if number == 0:
+            return
         delta = batch_mean - self.running_mean
         total = self.count + number
         share = number / total
@@ -196,6 +212,7 @@ def build_mlp(
     squeeze_output: bool = False,
     flatten_input: bool = False,
     normalize_input_layer: type[nn.Module] | None = None,
+    spectral_norm: bool = False,
 ) -> nn.Sequential:
     """Builds a multi-layer perceptron.
 
@@ -209,6 +226,8 @@ def build_mlp(
         squeeze_output: Whether a single output loses its dimension.
         flatten_input: Whether inputs of several dimensions are flattened first.
         normalize_input_layer: Layer class applied to the input, built from `in_size`.
+        spectral_norm: Whether weights are divided by their largest singular value (Miyato et al.
+            2018, "Spectral Normalization for Generative Adversarial Networks").
 
     Raises:
         ValueError: `squeeze_output` with more than one output.
@@ -216,6 +235,11 @@ def build_mlp(
     if squeeze_output and out_size != 1:
         raise ValueError(f"squeeze_output needs out_size 1, not {out_size}")
     prefix = f"{name}_" if name is not None else ""
+
+    def linear(inputs: int, outputs: int) -> nn.Module:
+        layer = nn.Linear(inputs, outputs)
+        return parametrizations.spectral_norm(layer) if spectral_norm else layer
+
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     if flatten_input:
         layers[f"{prefix}flatten"] = nn.Flatten()
@@ -223,12 +247,12 @@ def build_mlp(
         layers[f"{prefix}normalize_input"] = normalize_input_layer(in_size)
     width = in_size
     for index, size in enumerate(hid_sizes):
-        layers[f"{prefix}dense{index}"] = nn.Linear(width, size)
+        layers[f"{prefix}dense{index}"] = linear(width, size)
         layers[f"{prefix}act{index}"] = activation()
         if dropout_prob > 0.0:
             layers[f"{prefix}dropout{index}"] = nn.Dropout(dropout_prob)
         width = size
-    layers[f"{prefix}dense_final"] = nn.Linear(width, out_size)
+    layers[f"{prefix}dense_final"] = linear(width, out_size)
     if squeeze_output:
         layers[f"{prefix}squeeze"] = SqueezeLayer()
     return nn.Sequential(layers)

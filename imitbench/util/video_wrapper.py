@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any, SupportsFloat
@@ -11,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.errors import InputError
+from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
 
 _DEFAULT_FPS = 30
@@ -136,9 +135,6 @@ def import_encoder(purpose: str = "recording videos") -> Any:
     Raises:
         InputError: It is not installed.
     """
-    try:
-        # It takes a while to load, and few people need it.
-        importlib.import_module("imageio_ffmpeg")
-        return importlib.import_module("imageio")
-    except ImportError:
-        raise InputError(f"{purpose} needs imageio: pip install 'imitbench[video]'") from None
+    # It takes a while to load, and few people need it.
+    import_extra("imageio_ffmpeg", "video", purpose)
+    return import_extra("imageio", "video", purpose)

@@ -1,22 +1,12 @@
 """Plans and sweeps over a small budget."""
 
 import pytest
-import torch as th
 from support.observer import Recorder
 
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
 from imitbench.bench.sweep import WORKER, run_sweep
 from imitbench.executors.registry import make_executor
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As workers have it; more are many times slower for networks of this size."""
-    before = th.get_num_threads()
-    th.set_num_threads(1)
-    yield
-    th.set_num_threads(before)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ train = worker._Run._train
 def act(run, learner):
     seed, attempt = run.spec.seed, run.attempt
     print("in training", flush=True)
+    os.write(1, b"a library in C prints\\n")
     exec({program!r}, {{**globals(), **locals()}})
     return train(run, learner)
 

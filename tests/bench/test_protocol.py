@@ -54,6 +54,21 @@ def test_the_same_seed_gives_the_same_episodes():
     assert not np.array_equal(first.returns, evaluate(PENDULUM, seed=1).returns)
 
 
+def test_the_seeds_of_episodes_stay_what_they_are():
+    """Results on record were evaluated on these: others would give a run id another meaning."""
+    seeds = []
+
+    class Noting(gym.Wrapper):
+        def reset(self, *, seed=None, options=None):
+            seeds.append(seed)
+            return super().reset(seed=seed, options=options)
+
+    with Evaluator(PENDULUM, 2, wrap=Noting) as evaluator:
+        policy = RandomPolicy(evaluator.observation_space, evaluator.action_space)
+        evaluator.evaluate(policy, episodes=3, seed=0, deterministic=False)
+    assert seeds == [1043757210, 3434346072, 1345614812]
+
+
 def test_a_second_evaluation_does_not_depend_on_the_first():
     with Evaluator(PENDULUM, 4) as evaluator:
         policy = RandomPolicy(evaluator.observation_space, evaluator.action_space)

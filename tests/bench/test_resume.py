@@ -17,7 +17,9 @@ from imitbench.policies.expert import Surroundings
 from imitbench.store.records import Budget
 from imitbench.util.state_file import load_state, save_state
 
-BUDGETS = {"env_steps": 2400, "batches": 60, "none": 0}
+BUDGETS = {"env_steps": 1200, "batches": 30, "none": 0}
+# Their rounds are longer.
+MORE = {"dagger": 2400, "preference_comparisons": 2400}
 # Small enough for several rounds within the budget.
 SETTINGS = {
     "n_steps": "75",
@@ -31,6 +33,8 @@ SETTINGS = {
     "fragment_length": "10",
     "reward_epochs": "2",
 }
+# Of environments with the same kind of action, one says it all.
+SIMILAR = {"seals/MountainCar-v0"}
 CELLS = [
     (run.algo, run.suite, run.environment.id)
     for name in algorithm_names()
@@ -41,6 +45,7 @@ CELLS = [
         seeds=[0],
         settings=Settings(),
     )
+    if run.environment.id not in SIMILAR
 ]
 
 
@@ -48,10 +53,39 @@ class StoppedError(Exception):
     """Stops a training where a checkpoint is offered."""
 
 
-def set_up(name, suite, env_id):
+# All that keeps a state of its own, or draws random numbers, at once.
+OPTIONS = {
+    "reward_scaling": "returns",
+    "log_std_source": "expert",
+    "log_std_init": "-0.5",
+    "target_kl": "0.05",
+    "normalizer_source": "both",
+    "warm_start_batches": "20",
+    "warm_start_critic_steps": "600",
+    "gradient_penalty": "1.0",
+    "disc_weight_decay": "0.01",
+    "disc_label_smoothing": "0.1",
+    "disc_input_noise": "0.1",
+    "disc_spectral_norm": "true",
+    "disc_absolute_positions": "hide",
+    "reward_form": "logit",
+}
+VARIANTS = [
+    ("gail", OPTIONS),
+    ("gail", {"reward_scaling": "running", "normalizer_source": "expert", "reward_form": "log_d"}),
+    ("gail", {"reward_scaling": "returns", "lean_ppo": "false", "warm_start_batches": "20",
+              "warm_start_critic_steps": "600", "normalizer_source": "both"}),
+    ("airl", OPTIONS),
+    ("density", OPTIONS),
+    ("preference_comparisons", OPTIONS),
+]  # fmt: skip
+
+
+def set_up(name, suite, env_id, options=()):
     """A learner ready to train, as the worker makes it."""
     card = load_algorithm(name)
-    values = card.resolve({k: v for k, v in SETTINGS.items() if k in card.hyperparameters})
+    wanted = {**SETTINGS, **dict(options)}
+    values = card.resolve({k: v for k, v in wanted.items() if k in card.hyperparameters})
     spec = make_spec(
         load_suite(suite), env_id, card, values, 0, Settings(budget="quick", n_demos=4)
     )
@@ -83,12 +117,23 @@ def set_up(name, suite, env_id):
             expert=expert,
         )
     learner.setup(task, demos, np.random.default_rng(6), "cpu")
-    return learner, Budget(name="quick", unit=card.budget_unit, amount=BUDGETS[card.budget_unit])
+    return learner, Budget(
+        name="quick", unit=card.budget_unit, amount=MORE.get(name, BUDGETS[card.budget_unit])
+    )
 
 
 @pytest.mark.parametrize(("name", "suite", "env_id"), CELLS)
 def test_resumed_training_equals_uninterrupted_training(name, suite, env_id, tmp_path):
-    learner, budget = set_up(name, suite, env_id)
+    check_resumption(name, suite, env_id, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_so_it_does_with_other_hyperparameters(name, options, tmp_path):
+    check_resumption(name, "classic", "Pendulum-v1", tmp_path, options)
+
+
+def check_resumption(name, suite, env_id, tmp_path, options=()):
+    learner, budget = set_up(name, suite, env_id, options)
     whole: list = []
     offers: list = []
     steps = learner.train(budget, lambda *point: whole.append(point), lambda: offers.append(0))
@@ -98,7 +143,7 @@ def test_resumed_training_equals_uninterrupted_training(name, suite, env_id, tmp
         return
     assert len(offers) >= 2
 
-    stopped, _ = set_up(name, suite, env_id)
+    stopped, _ = set_up(name, suite, env_id, options)
     first: list = []
     left = iter(range(len(offers) // 2))
 
@@ -111,7 +156,7 @@ def test_resumed_training_equals_uninterrupted_training(name, suite, env_id, tmp
     with pytest.raises(StoppedError):
         stopped.train(budget, lambda *point: first.append(point), stop)
 
-    resumed, _ = set_up(name, suite, env_id)
+    resumed, _ = set_up(name, suite, env_id, options)
     state = load_state(tmp_path / "a.state")
     resumed.load_state_dict(state["learner"])
     restore_generators(state["generators"])

@@ -5,7 +5,6 @@ import json
 import signal
 
 import pytest
-import torch as th
 
 import imitbench
 from imitbench.bench.single import train
@@ -24,15 +23,6 @@ def logger(folder):
 
 def do(wish, folder, **options):
     return train(prepare(wish, silent), folder, make_logger=logger, command="test", **options)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """As in every worker; several may add up numbers in another order."""
-    before = th.get_num_threads()
-    th.set_num_threads(1)
-    yield
-    th.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

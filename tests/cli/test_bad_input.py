@@ -122,7 +122,7 @@ def test_failed_runs_are_named_with_exit_code_1(imitbench, source):
     )
     answer = imitbench(
         "run", "--algo", "bc", "--algo", "random", "--env", "Pendulum-v1", "--seeds", 1,
-        "--budget", "quick", "--source", f"path:{source}",
+        "--budget", "quick", "--source", f"path:{source}", "--executor", "inline",
     )  # fmt: skip
     assert answer.code == 1
     assert "failed: bc on Pendulum-v1, seed 0 (setup): InputError:" in answer.err

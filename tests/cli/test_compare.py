@@ -116,6 +116,12 @@ def test_the_exit_code_is_what_was_asked_for(compare, algorithm, baseline, condi
     assert answer.exit_code == code, answer.stdout
 
 
+def test_one_baseline_that_is_beaten_does_not_hide_another_that_is_not(compare, results):
+    both = ("--baseline", "bc", "--baseline", "dagger", "--against", str(results))
+    assert compare("dagger", *both, "--fail-if", "not-better").exit_code == 1
+    assert compare("dagger", *both, "--fail-if", "worse").exit_code == 0
+
+
 def test_all_others_are_the_default_baselines(compare):
     stdout = compare("dagger").stdout
     assert [line for line in stdout.splitlines() if " against " in line] == [

@@ -1,10 +1,9 @@
 """`imitbench leaderboard` and `results export` as people type them, on real runs."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from support.command import call_imitbench
 from support.published import change, edit_line, sign
 
 RUNS = "runs/classic.jsonl"
@@ -16,13 +15,10 @@ def workplace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workplace")
     for command in (
         ["run", "--algo", "bc", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick",
-         "--seeds", "2", "--jobs", "2", "--quiet"],
+         "--seeds", "2", "--executor", "inline", "--quiet"],
         ["results", "export", "submission"],
     ):  # fmt: skip
-        subprocess.run(
-            [sys.executable, "-m", "imitbench", *command],
-            cwd=folder, check=True, capture_output=True,
-        )  # fmt: skip
+        assert call_imitbench(*command, cwd=folder).code == 0
     return folder
 
 

@@ -7,10 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from support.command import call_imitbench
 from support.runs import make_spec
 from support.synthetic_runs import write_failed, write_finished
 
-RANDOM = ("run", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick", "--seeds", 3)
+HERE = ("--executor", "inline")
+RANDOM = (
+    "run", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick", "--seeds", 3, *HERE
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -29,8 +33,7 @@ def failures(tmp_path):
 def completed(tmp_path_factory):
     """A results folder of three runs, made by `imitbench run`."""
     folder = tmp_path_factory.mktemp("completed")
-    command = [sys.executable, "-m", "imitbench", *map(str, RANDOM), "--quiet"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    assert call_imitbench(*RANDOM, "--quiet", cwd=folder).code == 0
     return folder / "runs"
 
 
@@ -45,6 +48,7 @@ def test_logs_of_a_run(imitbench, failures):
     run_id = make_spec(seed=7).run_id
     answer = imitbench("logs", run_id[:8], "--tail", 2)
     assert (answer.code, answer.out, answer.err) == (0, "line 3\nline 4\n", "")
+    assert imitbench("logs", run_id, "--tail", 0).out.strip() == ""
     document = json.loads(imitbench("logs", run_id, "--json").out)
     assert document["logs"] == {"log.txt": [f"line {number}" for number in range(5)]}
     assert (document["run_id"], document["error"]) == (run_id, None)
@@ -104,7 +108,7 @@ def test_resume_does_what_is_missing_and_nothing_else(imitbench, completed, tmp_
     before = (kept / "result.json").stat().st_mtime_ns
     planned = json.loads(imitbench("resume", "--dry-run", "--json").out)
     assert [(cell["runs"], cell["done"]) for cell in planned["cells"]] == [(3, 2)]
-    document = json.loads(imitbench("resume", "--json", "--quiet").out)
+    document = json.loads(imitbench("resume", "--json", "--quiet", *HERE).out)
     assert (document["already_done"], document["done"], document["failed"]) == (2, 1, [])
     assert len(document["scores"]) == 3
     assert (gone / "result.json").exists()

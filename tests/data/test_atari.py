@@ -1,11 +1,12 @@
 """Atari games of fixed length, on whose screens the score cannot be read."""
 
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
 from seals.util import MaskScoreWrapper
 
-from imitbench.data import atari
 from imitbench.data.atari import make_fixed_length_atari, register_atari, score_regions
 from imitbench.errors import InputError
 
@@ -95,7 +96,7 @@ def test_an_unknown_game_is_an_error_unless_the_score_may_be_seen():
 
 
 def test_without_atari_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(atari.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "ale_py", None)
     assert not register_atari()
     with pytest.raises(InputError, match=r"imitbench\[atari\]"):
         make_fixed_length_atari("BreakoutNoFrameskip-v4", 10)

@@ -81,6 +81,19 @@ def test_large_sets_become_shards_of_whole_trajectories(tmp_path, trajectories, 
     assert len(done) >= 10
 
 
+def test_every_file_and_its_name_are_on_the_disk_at_the_end(
+    tmp_path, trajectories, monkeypatch, flushed
+):
+    monkeypatch.setattr(trajectory_source, "CHUNK_BYTES", 400)
+    convert_demonstrations(source(trajectories() * 20), tmp_path / "out", shard_bytes=2000)
+    shards = {path.name for path in (tmp_path / "out" / "data").iterdir()}
+    assert len(shards) > 3
+    assert sum(path.suffix == ".part" for path, _ in flushed) == len(shards)
+    assert [names for path, names in flushed if path.name == "data"] == [shards]
+    folder, names = flushed[-1]
+    assert (folder, "out" in names) == (tmp_path, True)
+
+
 def test_the_same_set_gives_the_same_bytes(tmp_path, trajectories):
     for name in ("a", "b"):
         convert_demonstrations(source(trajectories()), tmp_path / name)

@@ -36,23 +36,16 @@ def check_all(records, least):
     assert any(record["code"] == 2 or record["failures"] for record in records)
 
 
+@pytest.mark.parametrize(("error", "mode"), [("EIO", "once"), ("ENOSPC", "stays")])
 @pytest.mark.parametrize(
-    ("work", "error", "mode", "first", "step"),
+    ("work", "step"),
     [
-        pytest.param("worker", "EIO", "once", 1, 15, marks=pytest.mark.slow),
-        ("sweep", "ENOSPC", "stays", 4, 36),
-        ("collection", "EIO", "once", 2, 8),
+        pytest.param("worker", 5, marks=pytest.mark.slow),
+        pytest.param("sweep", 15, marks=pytest.mark.slow),
+        ("collection", 8),
     ],
 )
-def test_whichever_call_fails_going_on_gives_the_same(trials, work, error, mode, first, step):
-    check_all(trials(work, error, mode, first=first, step=step), CALLS[work] // step)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["once", "stays"])
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
-@pytest.mark.parametrize(("work", "step"), [("worker", 5), ("sweep", 15), ("collection", 4)])
-def test_whichever_of_many_calls_fails_going_on_gives_the_same(trials, work, step, error, mode):
+def test_whichever_call_fails_going_on_gives_the_same(trials, work, step, error, mode):
     check_all(trials(work, error, mode, first=1, step=step), CALLS[work] // step)
 
 

@@ -69,18 +69,6 @@ def chaos():
 
 
 @pytest.mark.slow
-def test_a_few_kills_change_nothing(tmp_path, chaos):
-    whole = sweep("0-2", "Pendulum-v1")
-    expected = undisturbed_twin(tmp_path / "twin", whole)
-    parts = [[*sweep(seeds, "Pendulum-v1"), "--jobs", 2] for seeds in ("0-1", "1-2")]
-    disturbed = chaos(tmp_path / "out", [part[1:] for part in parts], seed=0, pause_s=0.6)
-    assert disturbed.kill(8) >= 4
-    disturbed.let_finish()
-    assert disturbed.complaints == []
-    check(tmp_path / "out", whole, expected)
-
-
-@pytest.mark.slow
 def test_a_hundred_kills_change_nothing(tmp_path, chaos):
     algorithms = ("bc", "random")
     whole = sweep("0-7", "*", algorithms)

@@ -1,9 +1,13 @@
 """The real command in a real process."""
 
+import atexit
+import functools
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
+
+from support.warm_start import WarmStart
 
 
 @dataclass
@@ -13,6 +17,13 @@ class Answer:
     err: str
 
 
+@functools.cache
+def _warm_start():
+    server = WarmStart()
+    atexit.register(server.close)
+    return server
+
+
 def call_imitbench(*arguments, cwd, env=None):
     """Runs `imitbench ARGUMENTS…`, which must not show a traceback.
 
@@ -20,15 +31,22 @@ def call_imitbench(*arguments, cwd, env=None):
         cwd: Folder to run it in.
         env: Variables in addition to those of this process.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "imitbench", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return Answer(done.returncode, done.stdout, done.stderr)
+    words = [str(argument) for argument in arguments]
+    environment = {**os.environ, **(env or {})}
+    server = _warm_start()
+    if server.can_run(environment):
+        answer = Answer(*server.run("imitbench", words, cwd, environment))
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "imitbench", *words],
+            capture_output=True,
+            text=True,
+            cwd=cwd,
+            env=environment,
+        )
+        answer = Answer(done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in answer.err, answer.err
+    return answer
 
 
 def refusal(answer):

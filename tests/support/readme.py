@@ -6,22 +6,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 README = "README.md"
 PAGES = (README, "docs/commands.md", "docs/hub.md")
-LONG = (
-    "imitbench check-algo ",
-    "imitbench leaderboard verify ",
-    "imitbench tune ",
-    "imitbench verify-resume ",
-)
 
 
 def blocks(page, language):
     text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
-
-
-def is_long(page, command):
-    """Whether a command takes long, or its page repeats what other tests try."""
-    return page != README or command.startswith(LONG)
 
 
 def commands(page=README):

@@ -129,7 +129,7 @@ def test_a_discriminator_that_judges_is_not_tuned(make_request):
     judged = set(make_request("gail", objective="discriminator").space)
     assert usual - judged == {
         "demo_batch_size", "n_disc_updates_per_round", "disc_learning_rate", "replay_rounds",
-        "reward_hidden_size",
+        "reward_hidden_size", "disc_absolute_positions", "gradient_penalty",
     }  # fmt: skip
     assert "ent_coef" in judged
 

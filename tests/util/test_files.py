@@ -31,6 +31,13 @@ def test_a_failed_write_keeps_the_old_content(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_content_is_on_the_disk_before_its_name_and_the_name_at_the_end(tmp_path, flushed):
+    files.atomic_write_text(tmp_path / "file", "new")
+    [(content, names), (folder, names_then)] = flushed
+    assert names == {content.name} != {"file"}
+    assert (folder, names_then) == (tmp_path, {"file"})
+
+
 def test_a_digest_depends_on_names_and_content_only(tmp_path):
     first, second = tmp_path / "a", tmp_path / "b"
     for root in (first, second):
@@ -38,6 +45,8 @@ def test_a_digest_depends_on_names_and_content_only(tmp_path):
         files.atomic_write_text(root / "y", "2")
     digest = files.digest_files(first, [first / "x", first / "y"])
     assert digest == files.digest_files(second, [second / "y", second / "x"])
+    (second / "y").rename(second / "z")
+    assert digest != files.digest_files(second, [second / "x", second / "z"])
     files.atomic_write_text(second / "y", "3")
     assert digest != files.digest_files(second, [second / "x", second / "y"])
 

@@ -22,6 +22,17 @@ def test_a_folder_appears_when_it_is_whole(tmp_path, there):
     assert place.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_the_name_of_a_folder_is_on_the_disk_at_the_end(tmp_path, flushed, there):
+    if there:
+        (tmp_path / "a" / "old").mkdir(parents=True)
+    with new_folder(tmp_path / "a", lambda _: None) as draft:
+        (draft / "x").write_text("1")
+    [(inner, names), (folder, names_then)] = flushed
+    assert (inner, names) == (draft, {"x"})
+    assert (folder, names_then) == (tmp_path, {"a"})
+
+
 def test_what_is_there_is_refused_unless_it_may_be_replaced(tmp_path):
     place = tmp_path / "a"
     place.mkdir()

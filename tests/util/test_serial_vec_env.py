@@ -15,6 +15,7 @@ MAKERS = {
     "CartPole": lambda: gym.make("CartPole-v1"),
     "Pendulum": lambda: gym.make("Pendulum-v1", max_episode_steps=20),
     "cut off": lambda: RolloutInfoWrapper(Counter((2, 3), truncate=True)),
+    "ends at the limit": lambda: gym.wrappers.TimeLimit(Counter((3,)), 3),
     "dictionaries": lambda: DictCounter(Counter((3,))),
 }
 

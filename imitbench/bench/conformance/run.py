@@ -76,7 +76,7 @@ def check_method(
 
     env_card = plan.environments[spec.environment.id]
     return Checker(
-        Subject(card, spec.hyperparameters, spec.budget.amount),
+        Subject(card, card.completed(spec.hyperparameters), spec.budget.amount),
         suite_arena(spec, root),
         default_amount=env_card.amount("default", card.budget_unit),
         verify=verify,

@@ -25,6 +25,7 @@ from imitbench.executors.slurm.submission import (
     read_submissions,
 )
 from imitbench.executors.slurm.task import SlurmTask
+from imitbench.util.extras import import_extra
 
 _Job = TypeVar("_Job")
 _QUEUE_S = 3.0
@@ -74,7 +75,7 @@ class SlurmExecutor(Executor):
         wait: Whether somebody is going to poll until the end.
 
     Raises:
-        InputError: There is no cluster to talk to.
+        InputError: There is no cluster to talk to, or submitit is not installed.
     """
 
     outlives = True
@@ -82,6 +83,7 @@ class SlurmExecutor(Executor):
 
     def __init__(self, entry: str, out: Path, request: ArrayRequest, *, wait: bool) -> None:
         super().__init__(entry)
+        self._submitit = import_extra("submitit", "slurm", "--executor slurm")
         require_slurm()
         self._out = out.resolve()
         self._request = request
@@ -130,10 +132,10 @@ class SlurmExecutor(Executor):
         return jobs
 
     def _submit_array(self, array: TaskArray, folder: Path) -> None:
-        import submitit
-
         profile = self._request.profile
-        executor = submitit.SlurmExecutor(folder=folder, python=profile.python(sys.executable))
+        executor = self._submitit.SlurmExecutor(
+            folder=folder, python=profile.python(sys.executable)
+        )
         executor.update_parameters(job_name=array.name, **profile.parameters())
         # What sbatch complains of comes with the error, and is told once.
         with redirect_stderr(io.StringIO()), executor.batch():

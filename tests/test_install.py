@@ -1,0 +1,153 @@
+"""The installer: nothing twice, half-made environments mended, one line for what goes wrong."""
+
+import ast
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "install.py"
+
+
+@pytest.fixture
+def installer():
+    spec = importlib.util.spec_from_file_location("installer", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def project(installer, tmp_path, monkeypatch):
+    """A project of its own, whose pip only notes what it is asked for."""
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("lint = []\ndocs = []\n")
+    (root / "constraints.txt").write_text("numpy==2\n")
+    monkeypatch.setattr(installer, "ROOT", root)
+    return root
+
+
+@pytest.fixture
+def pip(installer, monkeypatch):
+    asked = []
+    monkeypatch.setattr(installer, "_run_pip", lambda _, extras: asked.append(extras))
+    return asked
+
+
+def stand_in(venv, script):
+    """Something that is started as the environment's Python."""
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").touch()
+    python = venv / "bin" / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+
+
+def test_what_is_installed_is_not_installed_again(installer, project, pip):
+    venv = project / ".venv"
+    stand_in(venv, "exit 0")
+    for extras in (set(), {"lint"}, set(), {"lint"}, {"docs"}):
+        installer.install(venv, extras)
+    assert pip == [[], ["lint"], ["docs", "lint"]]
+    (project / "constraints.txt").write_text("numpy==2.1\n")
+    installer.install(venv, set())
+    installer.install(venv, set())
+    assert pip[3:] == [["docs", "lint"]]
+
+
+def test_an_interrupted_installation_is_taken_up_again(installer, project, monkeypatch):
+    venv = project / ".venv"
+    stand_in(venv, "exit 0")
+
+    def interrupted(venv, extras):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["install.py", "--venv", str(venv), "lint"])
+    with monkeypatch.context() as context:
+        context.setattr(installer, "_run_pip", interrupted)
+        assert installer.main() == 130
+    again = []
+    monkeypatch.setattr(installer, "_run_pip", lambda _, extras: again.append(extras))
+    assert installer.main() == 0
+    assert again == [["lint"]]
+
+
+def test_packages_that_were_cut_off_are_installed_again(installer, tmp_path):
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    for name, complete in (("whole-1.0", True), ("half-1.0", False)):
+        (packages / f"{name}.dist-info").mkdir(parents=True)
+        (packages / f"{name}.dist-info" / "METADATA").touch()
+        if complete:
+            (packages / f"{name}.dist-info" / "INSTALLER").touch()
+    installer._remove_half_installed(tmp_path)
+    assert [path.name for path in packages.iterdir()] == ["whole-1.0.dist-info"]
+
+
+@pytest.mark.parametrize("left", ["no Python", "a Python without pip"])
+def test_a_half_made_environment_is_made_anew(installer, project, pip, left):
+    venv = project / ".venv"
+    stand_in(venv, "exit 1")
+    if left == "no Python":
+        (venv / "bin" / "python").unlink()
+    installer.install(venv, set())
+    assert installer._usable(venv)
+    assert pip == [[]]
+
+
+def refusal(installer, monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["install.py", *map(str, arguments)])
+    assert installer.main() == 2
+    captured = capsys.readouterr()
+    [line] = [each for each in captured.err.splitlines() if not each.startswith("installing")]
+    assert line.startswith("error: ")
+    return line
+
+
+def test_an_old_python_is_told(installer, monkeypatch, capsys):
+    ast.parse(SCRIPT.read_text(), feature_version=(3, 8))  # for it is the old one that reads it
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
+    line = refusal(installer, monkeypatch, capsys)
+    assert "needs Python 3.10 or newer" in line
+    assert "is 3.9:" in line
+    assert "PYTHON=" in line
+
+
+def test_an_unknown_extra_is_told(installer, project, pip, monkeypatch, capsys):
+    line = refusal(installer, monkeypatch, capsys, "--venv", project / ".venv", "lint", "lnit")
+    assert line == "error: lnit: no such extra in pyproject.toml"
+    assert pip == []
+    assert not (project / ".venv").exists()
+
+
+def test_a_place_that_is_taken_is_told(installer, project, monkeypatch, capsys, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    assert "is no folder" in refusal(installer, monkeypatch, capsys, "--venv", file)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "diary.txt").touch()
+    line = refusal(installer, monkeypatch, capsys, "--venv", folder)
+    assert "is no virtual environment" in line
+    assert list(folder.iterdir()) == [folder / "diary.txt"]
+
+
+def test_a_place_that_cannot_be_written_is_told(installer, project, monkeypatch, capsys):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for anybody but root
+    line = refusal(installer, monkeypatch, capsys, "--venv", "/proc/venv")
+    assert line.startswith("error: /proc: is not writable")
+
+
+def test_what_pip_complains_of_is_one_line(installer, project, monkeypatch, capsys):
+    venv = project / ".venv"
+    stand_in(
+        venv,
+        '[ "$1" = -c ] && exit 0; '
+        'echo "WARNING: Retrying" >&2; echo "ERROR: No matching distribution for x" >&2; exit 1',
+    )
+    line = refusal(installer, monkeypatch, capsys, "--venv", venv)
+    assert "(ERROR: No matching distribution for x)" in line
+    assert "give the same command again" in line
+    assert not (venv / installer.RECORD).exists()

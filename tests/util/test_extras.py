@@ -1,0 +1,86 @@
+"""Optional packages: each in an extra of its own, named where it is missing."""
+
+import ast
+import re
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import tomllib
+
+import imitbench
+from imitbench.errors import InputError
+from imitbench.util.extras import Extra, import_extra
+
+PACKAGE = Path(imitbench.__file__).parent
+PROJECT = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+FOR_WORK_ON_THE_PROJECT = {"all", "browser", "build", "dev", "docs", "lint", "test"}
+# Modules that are imported only once an extra was asked for, and what tells it in another way:
+# the reference's logger, by its own error.
+LATER = {
+    "report/figures.py": {"matplotlib"},
+    "tune": {"optuna", "sqlalchemy"},
+    "util/logger.py": {"wandb"},
+}
+
+
+def normal(requirement):
+    """Name of a distribution as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement)[0]).lower()
+
+
+# pydantic's own half of Rust comes with it.
+REQUIRED = {normal(requirement) for requirement in (*PROJECT["dependencies"], "pydantic-core")}
+DISTRIBUTIONS = packages_distributions()
+
+
+def imported(tree):
+    """Top-level packages that a module imports for more than types."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module.partition(".")[0]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(PACKAGE.rglob("*.py")) if "templates" not in path.parts],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_only_what_is_always_installed_is_imported_unasked(path):
+    text, place = path.read_text(), path.relative_to(PACKAGE)
+    tolerated = LATER.get(str(place), set()) | LATER.get(place.parts[0], set())
+    for name in set(imported(ast.parse(text))) - set(sys.stdlib_module_names) - tolerated:
+        if name == "imitbench" or f'import_extra("{name}' in text:
+            continue
+        assert {normal(each) for each in DISTRIBUTIONS[name]} & REQUIRED, name
+
+
+def test_every_extra_can_be_installed():
+    extras = set(PROJECT["optional-dependencies"])
+    assert set(get_args(Extra)) == extras - FOR_WORK_ON_THE_PROJECT
+    named = ",".join(PROJECT["optional-dependencies"]["all"])
+    assert all(re.search(rf"\b{extra}\b", named) for extra in get_args(Extra))
+
+
+def test_a_missing_package_is_told_with_its_extra(monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delitem(sys.modules, "optuna", raising=False)
+    with pytest.raises(InputError) as told:
+        import_extra("optuna", "tune", "tuning")
+    assert str(told.value) == (
+        "tuning needs optuna, which is not installed: pip install 'imitbench[tune]'"
+    )
+
+
+def test_a_broken_package_is_told_with_its_complaint(monkeypatch, tmp_path):
+    (tmp_path / "broken_extra.py").write_text("import something_it_lacks")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"cannot be loaded \(No module named 'something_it_lack"):
+        import_extra("broken_extra", "plots", "drawing")
