@@ -1,75 +1,100 @@
-"""The `imitbench` command: registers every command and turns bad input into one line."""
+"""The `imitbench` command: finds the command that is asked for, turns bad input into one line."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from imitbench import __version__
-from imitbench.cli import (
-    algos,
-    cancel,
-    check_algo,
-    collect,
-    compare,
-    demos,
-    doctor,
-    evaluate,
-    experts,
-    import_,
-    init_plugin,
-    leaderboard,
-    logs,
-    prefetch,
-    report,
-    results,
-    resume,
-    run,
-    sql,
-    status,
-    suites,
-    train,
-    tune,
-    verify_resume,
-)
 from imitbench.errors import InputError
 from imitbench.util.text_line import printable
 
+# Name, module in imitbench.cli, and there a function or a Typer with commands of its own.
+_COMMANDS = {
+    "run": "run:run",
+    "resume": "resume:resume",
+    "status": "status:status",
+    "cancel": "cancel:cancel",
+    "logs": "logs:logs",
+    "collect": "collect:collect",
+    "report": "report:report",
+    "compare": "compare:compare",
+    "sql": "sql:sql",
+    "eval": "evaluate:evaluate",
+    "train": "train:app",
+    "algos": "algos:algos",
+    "suites": "suites:app",
+    "experts": "experts:app",
+    "demos": "demos:app",
+    "results": "results:app",
+    "import": "import_:app",
+    "leaderboard": "leaderboard:app",
+    "prefetch": "prefetch:prefetch",
+    "tune": "tune:tune",
+    "init-algo": "init_plugin:init_algo",
+    "init-suite": "init_plugin:init_suite",
+    "check-algo": "check_algo:check_algo",
+    "verify-resume": "verify_resume:verify_resume",
+    "doctor": "doctor:doctor",
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """Imports and builds a command when it is asked for, as each call needs one of them."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            self._built[name] = _build(name, *_COMMANDS[name].split(":"))
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+def _build(name: str, module: str, attribute: str) -> Any:
+    target = getattr(importlib.import_module(f"imitbench.cli.{module}"), attribute)
+    if isinstance(target, typer.Typer):
+        group = typer.main.get_group(target)
+        group.name = name
+        return group
+    alone = typer.Typer(add_completion=False, **_STYLE)
+    alone.command(name)(target)
+    return typer.main.get_command(alone)
+
+
+class _Root(TyperGroup):
+    """The command itself; a group whose commands are built one by one."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast(dict[str, Any], _Commands())
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands, in the order of the table."""
+        return list(self.commands)
+
+
+_STYLE: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 app = typer.Typer(
     name="imitbench",
+    cls=_Root,
     help="Which imitation or reward learning method is better, on what, and by how much?",
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    **_STYLE,
 )
-app.command("run")(run.run)
-app.command("resume")(resume.resume)
-app.command("status")(status.status)
-app.command("cancel")(cancel.cancel)
-app.command("logs")(logs.logs)
-app.command("collect")(collect.collect)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("sql")(sql.sql)
-app.command("eval")(evaluate.evaluate)
-app.add_typer(train.app, name="train")
-app.command("algos")(algos.algos)
-app.add_typer(suites.app, name="suites")
-app.add_typer(experts.app, name="experts")
-app.add_typer(demos.app, name="demos")
-app.add_typer(results.app, name="results")
-app.add_typer(import_.app, name="import")
-app.add_typer(leaderboard.app, name="leaderboard")
-app.command("prefetch")(prefetch.prefetch)
-app.command("tune")(tune.tune)
-app.command("init-algo")(init_plugin.init_algo)
-app.command("init-suite")(init_plugin.init_suite)
-app.command("check-algo")(check_algo.check_algo)
-app.command("verify-resume")(verify_resume.verify_resume)
-app.command("doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:
