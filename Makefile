@@ -19,7 +19,7 @@ install:  ## everything that work on the project needs
 
 test:  ## the default test suite; COVERAGE=1 counts the lines that it reaches
 	$(INSTALL) test
-	$(BIN)/python -m pytest -n logical $(if $(COVERAGE),--cov --cov-report=term --cov-report=html)
+	$(BIN)/python -m pytest -n logical --dist loadfile $(if $(COVERAGE),--cov --cov-report=term --cov-report=html)
 
 test-all:  ## with the slow tests
 	$(INSTALL) test

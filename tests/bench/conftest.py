@@ -9,7 +9,7 @@ from imitbench.bench.sweep import WORKER, run_sweep
 from imitbench.executors.registry import make_executor
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def plan_of():
     def make(algorithms=("random",), environment="Pendulum-v1", seeds=(0, 1), **settings):
         return make_plan(

@@ -1,5 +1,6 @@
 """A worker that dies costs the run that it was at, in a pack too, and the reason is on record."""
 
+import functools
 import json
 import textwrap
 import threading
@@ -40,34 +41,36 @@ if __name__ == "__main__":
 KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
-@pytest.fixture
-def sweep_by(tmp_path, monkeypatch):
+def sweep_by_worker(folder, plan, entry, *, max_memory=None, **options):
     """Does a sweep whose workers have another entry point."""
-
-    def run(plan, entry, *, max_memory=None, **options):
-        (tmp_path / "mischievous_worker.py").write_text(entry)
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-        monkeypatch.syspath_prepend(str(tmp_path))
+    (folder / "mischievous_worker.py").write_text(entry)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=":")
+        patch.syspath_prepend(str(folder))
         return run_sweep(
             plan,
             make_executor("local", entry="mischievous_worker", jobs=1, max_memory=max_memory),
-            out=tmp_path / "out",
+            out=folder / "out",
             command="imitbench run",
             observer=Recorder(),
             **options,
         )
 
-    return run
+
+def sweep_with_program(folder, plan, program, **options):
+    """Does a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
+    entry = ENTRY.format(program=textwrap.dedent(program))
+    return sweep_by_worker(folder, plan, entry, **options)
 
 
 @pytest.fixture
-def sweep_with(sweep_by):
-    """Does a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
+def sweep_by(tmp_path):
+    return functools.partial(sweep_by_worker, tmp_path)
 
-    def run(plan, program, **options):
-        return sweep_by(plan, ENTRY.format(program=textwrap.dedent(program)), **options)
 
-    return run
+@pytest.fixture
+def sweep_with(tmp_path):
+    return functools.partial(sweep_with_program, tmp_path)
 
 
 def directory_of(out, plan, seed):
@@ -75,76 +78,98 @@ def directory_of(out, plan, seed):
     return RunDirectory.of(out, spec)
 
 
-@pytest.mark.parametrize("pack", [pytest.param(1, marks=pytest.mark.slow), 4])
-def test_only_the_run_at_work_is_lost(tmp_path, plan_of, sweep_with, pack):
-    outcome = sweep_with(plan_of(seeds=range(4)), f"if seed == 1: {KILL}", pack=pack)
-    assert (outcome.done, outcome.left) == (3, 0)
-    [(spec, failure)] = outcome.failed
-    assert spec.seed == 1
+FATES = {
+    1: KILL,
+    2: "ctypes.string_at(0)",
+    # A file's name may be any bytes; those that are no UTF-8 cannot be written as such.
+    3: "name = os.fsdecode(b'caf\\xe9'); print(name); raise ValueError(name)",
+}
+
+
+@pytest.fixture(scope="module")
+def fates(tmp_path_factory, plan_of):
+    """A pack of runs, some of which end badly: the outcome, and each seed's folder."""
+    folder, plan = tmp_path_factory.mktemp("fates"), plan_of(seeds=range(5))
+    program = "\n".join(f"if seed == {seed}: {fate}" for seed, fate in FATES.items())
+    outcome = sweep_with_program(folder, plan, program, pack=5)
+    assert not list((folder / "out" / ".jobs").iterdir())
+    return outcome, [directory_of(folder / "out", plan, seed) for seed in range(5)]
+
+
+def check_killed(directory, failure):
     assert (failure.phase, failure.error_type) == ("worker", "WorkerDied")
     assert failure.message == (
         "worker was killed by SIGKILL, as when memory runs out (in phase train)"
     )
     assert "last words" in failure.traceback  # what the process said
     assert "in training" in failure.traceback  # and what the run's log says
-    directory = RunDirectory.of(tmp_path / "out", spec)
     assert directory.read_failure() == failure
     assert json.loads((directory.path / "status.json").read_text())["state"] == "failed"
-    assert not list((tmp_path / "out" / ".jobs").iterdir())
 
 
-def test_a_crash_in_c_says_where(plan_of, sweep_with):
-    [(_, failure)] = sweep_with(plan_of(seeds=[0]), "ctypes.string_at(0)").failed
+def test_only_the_runs_at_work_are_lost(fates):
+    outcome, directories = fates
+    assert (outcome.done, outcome.left) == (2, 0)
+    failures = {spec.seed: failure for spec, failure in outcome.failed}
+    assert failures.keys() == FATES.keys()
+    check_killed(directories[1], failures[1])
+
+
+@pytest.mark.slow
+def test_a_death_leaves_the_jobs_of_others(tmp_path, plan_of, sweep_with):
+    outcome = sweep_with(plan_of(seeds=range(3)), f"if seed == 1: {KILL}", pack=1)
+    assert (outcome.done, outcome.left) == (2, 0)
+    [(spec, failure)] = outcome.failed
+    check_killed(RunDirectory.of(tmp_path / "out", spec), failure)
+
+
+def test_a_crash_in_c_says_where(fates):
+    failure = fates[1][2].read_failure()
     assert failure.message == "worker was killed by SIGSEGV (in phase train)"
     assert "in string_at" in failure.traceback
 
 
-def test_what_eats_memory_is_ended(plan_of, sweep_with):
-    program = "if seed == 0: food = b'x' * 2**31; time.sleep(60)"
-    outcome = sweep_with(plan_of(seeds=[0, 1]), program, max_memory=2**30, pack=2)
-    [(spec, failure)] = outcome.failed
-    assert (spec.seed, outcome.done) == (0, 1)
-    assert "GiB, more than --max-mem 1.0 GiB; give it more, or run fewer" in failure.message
-
-
-def test_memory_of_children_counts(plan_of, sweep_with):
-    program = """
-        import subprocess
-        eater = "import time; food = b'x' * 2**31; time.sleep(60)"
-        subprocess.run([sys.executable, "-c", eater])
-    """
-    [(_, failure)] = sweep_with(plan_of(seeds=[0]), program, max_memory=2**30).failed
-    assert "more than --max-mem" in failure.message
-
-
-def test_a_failure_is_tried_again_and_its_log_is_kept(tmp_path, plan_of, sweep_with):
-    plan, program = plan_of(seeds=[0]), "if attempt < 3: raise RuntimeError(f'bad luck {attempt}')"
-    outcome = sweep_with(plan, program, retries=2)
-    assert (outcome.done, outcome.failed) == (1, [])
-    directory = directory_of(tmp_path / "out", plan, 0)
-    log = directory.log.read_text()
-    assert log.index("bad luck 1") < log.index("attempt 1 of 3 failed") < log.index("bad luck 2")
-    assert not directory.failure_is_on_record
-
-
-def test_a_failure_may_quote_what_is_no_text(tmp_path, plan_of, sweep_with):
-    """A file's name may be any bytes; those that are no UTF-8 cannot be written as such."""
-    plan = plan_of(seeds=[0])
-    program = "name = os.fsdecode(b'caf\\xe9'); print(name); raise ValueError(name)"
-    sweep_with(plan, program)
-    directory = directory_of(tmp_path / "out", plan, 0)
+def test_a_failure_may_quote_what_is_no_text(fates):
+    directory = fates[1][3]
     failure = directory.read_failure()
     assert "caf\\udce9" in directory.log.read_text()
     assert (failure.error_type, failure.message) == ("ValueError", "caf\\udce9")
 
 
-@pytest.mark.parametrize(
-    "misfortune",
-    ["raise RuntimeError('bad luck')", pytest.param(KILL, marks=pytest.mark.slow)],
-)
-def test_the_last_attempt_decides(tmp_path, plan_of, sweep_with, misfortune):
+def test_what_eats_memory_is_ended_children_included(plan_of, sweep_with):
+    program = """
+        eat = "import time; food = b'x' * 2**31; time.sleep(60)"
+        if seed == 0:
+            exec(eat)
+        if seed == 1:
+            import subprocess
+            subprocess.run([sys.executable, "-c", eat])
+    """
+    outcome = sweep_with(plan_of(seeds=[0, 1, 2]), program, max_memory=2**30, pack=3)
+    failures = {spec.seed: failure.message for spec, failure in outcome.failed}
+    assert (failures.keys(), outcome.done) == ({0, 1}, 1)
+    for message in failures.values():
+        assert "GiB, more than --max-mem 1.0 GiB; give it more, or run fewer" in message
+
+
+def test_a_failure_is_tried_again_until_the_last_attempt_decides(tmp_path, plan_of, sweep_with):
     plan = plan_of(seeds=[0, 1])
-    outcome = sweep_with(plan, f"if seed == 0: {misfortune}", retries=2, pack=2)
+    program = "if seed == 0 or attempt < 3: raise RuntimeError(f'bad luck {attempt}')"
+    outcome = sweep_with(plan, program, retries=2, pack=2)
+    assert (outcome.done, len(outcome.failed)) == (1, 1)
+    unlucky, lucky = (directory_of(tmp_path / "out", plan, seed) for seed in (0, 1))
+    assert unlucky.last_status().attempt == 3
+    assert unlucky.log.read_text().count("in training") == 3
+    log = lucky.log.read_text()
+    assert log.index("bad luck 1") < log.index("attempt 1 of 3 failed") < log.index("bad luck 2")
+    assert unlucky.failure_is_on_record
+    assert not lucky.failure_is_on_record
+
+
+@pytest.mark.slow
+def test_the_last_death_decides(tmp_path, plan_of, sweep_with):
+    plan = plan_of(seeds=[0, 1])
+    outcome = sweep_with(plan, f"if seed == 0: {KILL}", retries=2, pack=2)
     assert (outcome.done, len(outcome.failed)) == (1, 1)
     directory = directory_of(tmp_path / "out", plan, 0)
     assert directory.last_status().attempt == 3

@@ -80,6 +80,26 @@ def test_runs_refuse_a_file_of_values_that_is_none(here, tmp_path):
     assert "--config absent.yaml: must be default, tuned, or a file" in err
 
 
+def test_a_tuning_tells_each_trial_and_who_won(here):
+    command = (*CHEAP, "--executor", "inline", "--held-out-seeds", "200", "--best", 1)
+    code, out, err = here(*command, "--set", "batch_size=16", "--trials", 2)
+    assert code == 0, err
+    told = err.splitlines()
+    assert told[0].startswith("bc: 2 trials of each of 1 environment, maximizing return (uses rew")
+    assert [line[:18] for line in told if line.startswith("[")] == [
+        "[1/2] Pendulum-v1:", "[2/2] Pendulum-v1:", "[held out 1/2] Pen", "[held out 2/2] Pen",
+    ]  # fmt: skip
+    assert "On held-out seeds:" in out
+    decision = "not better" if "does not beat the default" in err else "undecided"
+    assert "Pendulum-v1: nothing written" in err  # one seed shows nothing to be better
+    assert here("tune", "--show") == (0, out, "")
+    [study] = json.loads(here("tune", "--show", "--json")[1])["studies"]
+    assert [trial["number"] for trial in study["trials"]] == [0, 1]
+    assert (study["held_out"]["decision"], study["written"]) == (decision, None)
+    code, _, err = here(*command, "--set", "batch_size=16", "--trials", 2)
+    assert (code, "Pendulum-v1: 2 of 2 trials finished before" in err) == (0, True)
+
+
 def start(cwd, *arguments):
     return subprocess.Popen(
         [sys.executable, "-m", "imitbench", *map(str, arguments)],

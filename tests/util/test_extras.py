@@ -1,6 +1,7 @@
 """Optional packages: each in an extra of its own, named where it is missing."""
 
 import ast
+import functools
 import re
 import sys
 from importlib.metadata import packages_distributions
@@ -33,7 +34,7 @@ def normal(requirement):
 
 # pydantic's own half of Rust comes with it.
 REQUIRED = {normal(requirement) for requirement in (*PROJECT["dependencies"], "pydantic-core")}
-DISTRIBUTIONS = packages_distributions()
+distributions = functools.cache(packages_distributions)
 
 
 def imported(tree):
@@ -59,7 +60,7 @@ def test_only_what_is_always_installed_is_imported_unasked(path):
     for name in set(imported(ast.parse(text))) - set(sys.stdlib_module_names) - tolerated:
         if name == "imitbench" or f'import_extra("{name}' in text:
             continue
-        assert {normal(each) for each in DISTRIBUTIONS[name]} & REQUIRED, name
+        assert {normal(each) for each in distributions()[name]} & REQUIRED, name
 
 
 def test_every_extra_can_be_installed():
