@@ -123,7 +123,9 @@ def _make_environment(venv: Path) -> None:
     )
     if done.returncode:
         if not os.access(venv.parent, os.W_OK):
-            raise InstallError(f"{venv.parent}: is not writable; clone into a folder of your own")
+            raise InstallError(
+                f"{venv.parent.resolve()}: is not writable; clone into a folder of your own"
+            )
         told = _last_line(done.stdout + done.stderr)
         raise InstallError(
             f"{venv}: cannot be made ({told}); on Debian: apt-get install python3-venv"

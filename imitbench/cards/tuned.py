@@ -34,6 +34,8 @@ class Tuning(Card):
     Attributes:
         imitbench: Version of this program.
         suite: Name of the suite.
+        per: What got values of its own: the environment, or the suite as a whole, whose runs the
+            numbers below are of then.
         objective: What was maximized.
         uses_reward: Whether that is the true reward's doing.
         budget: Name of the budget of every run.
@@ -50,6 +52,7 @@ class Tuning(Card):
 
     imitbench: str
     suite: str
+    per: Literal["environment", "suite"] = "environment"
     objective: str
     uses_reward: bool
     budget: str

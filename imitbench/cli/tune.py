@@ -9,6 +9,7 @@ def tune(
     algo: tune_options.Algo = None,
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = None,
+    per: tune_options.PerOption = "environment",
     trials: tune_options.Trials = 50,
     jobs: tune_options.Jobs = None,
     out: options.Out = options.DEFAULT_OUT,
@@ -42,7 +43,8 @@ def tune(
 ) -> None:
     """Search for better hyper-parameters, then test them against the card's own.
 
-    Each environment is tuned by itself. The best trials compete with the default values on seeds
+    Each environment is tuned by itself, or with --per suite all of them get the same values. The
+    best trials compete with the default values on seeds
     that the search never saw; only values that are better there are written. The same command
     goes on after an interruption, and with more --trials.
 
@@ -55,7 +57,7 @@ def tune(
     from imitbench.tune.dependency import require_optuna
 
     require_optuna()
-    target = Target(out, algo, suite, objective, budget, name, to, keep_anyway)
+    target = Target(out, algo, suite, per, objective, budget, name, to, keep_anyway)
     if show:
         print_tuning(target.existing(), as_json=json)
         return
@@ -68,7 +70,7 @@ def tune(
         how, algo, suite, env, set_, budget, n_demos, source, lock, make_tell(quiet=quiet)
     )
     request = make_request(
-        plan, how, objective=objective, trials=trials, search_seeds=search_seeds,
+        plan, how, per=per, objective=objective, trials=trials, search_seeds=search_seeds,
         held_out_seeds=held_out_seeds, best=best, points=points, prune=prune, seed=seed,
         storage=storage,
     )  # fmt: skip

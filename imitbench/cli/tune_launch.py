@@ -14,13 +14,13 @@ from imitbench.bench.plan import Plan
 from imitbench.bench.request import lock_in_use, plan_request
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.plugin import find_algorithm, find_suite
-from imitbench.cards.tuned import TUNED_FILE
+from imitbench.cards.tuned import TUNED_FILE, TunedValues
 from imitbench.cli.provenance import typed_command
 from imitbench.cli.tune_progress import TuneObserver
 from imitbench.cli.tune_table import print_tuning, tell
 from imitbench.errors import InputError
 from imitbench.store.sweep_file import SweepRequest
-from imitbench.tune.request import TUNING_FOLDER, TuneRequest, default_name
+from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 from imitbench.tune.tuning import WORKER, Outcome, check, tune
 from imitbench.util.hub_errors import Tell
@@ -35,6 +35,7 @@ class Target:
     out: Path
     algo: str | None
     suite: str
+    per: Per
     objective: str
     budget: str
     name: str | None
@@ -51,7 +52,7 @@ class Target:
         name = self.name
         if name is None:
             algo, suite = find_algorithm(_required(self.algo)).name, find_suite(self.suite).name
-            name = default_name(algo, suite, self.objective, self.budget)
+            name = default_name(algo, suite, self.per, self.objective, self.budget)
         if not name or name.startswith(".") or "/" in name or "\\" in name:
             raise InputError(f"--name {name}: must name a folder, without / and no leading dot")
         return self.out / TUNING_FOLDER / name
@@ -186,7 +187,8 @@ def tune_and_tell(
     observer = TuneObserver(request, root, quiet=quiet)
     outcome = tune(request, pool, root, observer, at_once=_at_once(how, jobs))
     written = _write(request, outcome, target)
-    print_tuning([root], as_json=json, written=written, only=list(request.plan.environments))
+    only = [scope.name for scope in request.scopes]
+    print_tuning([root], as_json=json, written=written, only=only)
     tell(request, outcome.contests, file, written, keep_anyway=target.keep_anyway)
     if outcome.stopped:
         observer.stopped(outcome)
@@ -203,13 +205,17 @@ def _at_once(how: Launch, jobs: int | None) -> int:
 
 
 def _write(request: TuneRequest, outcome: Outcome, target: Target) -> dict[str, Path]:
-    """Writes values that beat the default, or all that were asked for; says which."""
-    found = {
-        env_id: values
-        for env_id, contest in outcome.contests.items()
-        if (contest.decision == "better" or target.keep_anyway)
-        and (values := tuned_values(request, contest)) is not None
-    }
+    """Writes values that beat the default, or all that were asked for; says of which studies."""
+    found: dict[str, TunedValues] = {}
+    written: dict[str, Path] = {}
+    for scope in request.scopes:
+        contest = outcome.contests.get(scope.name)
+        if contest is None or not (contest.decision == "better" or target.keep_anyway):
+            continue
+        values = tuned_values(request, contest)
+        if values is not None:
+            found |= dict.fromkeys(scope.environments, values)
+            written[scope.name] = target.file
     if found:
         add_tuned(target.file, request.algorithm, found)
-    return dict.fromkeys(found, target.file)
+    return written

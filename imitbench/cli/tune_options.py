@@ -7,11 +7,17 @@ from typing import Annotated, Literal
 
 import typer
 
-ObjectiveName = Literal["return", "demo-likelihood", "discriminator", "episode-length"]
+ObjectiveName = Literal[
+    "return", "demo-likelihood", "discriminator", "episode-length", "state-match"
+]
 
 Algo = Annotated[str | None, typer.Option("--algo", metavar="NAME", help="Algorithm to tune.")]
+PerOption = Annotated[
+    Literal["environment", "suite"],
+    typer.Option("--per", help="What gets values of its own; suite: the same everywhere."),
+]
 Trials = Annotated[
-    int, typer.Option("--trials", min=1, help="Trials of each environment, all in all.")
+    int, typer.Option("--trials", min=1, help="Trials of each environment or suite, all in all.")
 ]
 Jobs = Annotated[
     int | None,

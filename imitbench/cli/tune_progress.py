@@ -27,9 +27,8 @@ class TuneObserver:
         self._quiet = quiet
         flag = "uses reward" if request.goal.uses_reward else "without the true reward"
         self._say(
-            f"{request.algorithm.name}: {count(request.trials, 'trial')} of each of "
-            f"{count(len(request.plan.environments), 'environment')}, maximizing "
-            f"{request.objective} ({flag}); study in {root}"
+            f"{request.algorithm.name}: {count(request.trials, 'trial')} {_of_what(request)}, "
+            f"maximizing {request.objective} ({flag}); study in {root}"
         )
 
     def resumed(self, env: str, finished: int, interrupted: int, total: int) -> None:
@@ -69,3 +68,10 @@ class TuneObserver:
     def _say(self, message: str) -> None:
         if not self._quiet:
             note(message)
+
+
+def _of_what(request: TuneRequest) -> str:
+    environments = count(len(request.plan.environments), "environment")
+    if request.per == "suite":
+        return f"on all of {environments} with the same values"
+    return f"of each of {environments}"

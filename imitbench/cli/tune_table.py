@@ -82,6 +82,7 @@ def _document(
         "algo": settings.algo,
         "suite": settings.suite,
         "env": settings.env,
+        "environments": settings.environments or [settings.env],
         "objective": settings.objective,
         "uses_reward": OBJECTIVES[settings.objective].uses_reward,
         "budget": settings.budget,

@@ -1,24 +1,23 @@
-"""The tuning of one environment: which job comes next, and what is made of those that are done."""
+"""One study of a tuning: which job comes next, and what is made of those that are done."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from imitbench.bench import artifacts
 from imitbench.bench.job import JOBS_FOLDER
 from imitbench.bench.spec import reference_scores
-from imitbench.cards.algorithm import Scalar
 from imitbench.errors import InputError
-from imitbench.store.records import ReferenceScores, RunSpec
+from imitbench.store.records import RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.held_out import Candidate, Contest, Standing, candidates, judge
-from imitbench.tune.request import StudySettings, TuneRequest
+from imitbench.tune.request import Scope, StudySettings, TuneRequest
 from imitbench.tune.search_space import distributions
 from imitbench.tune.storage import StudyAddress
 from imitbench.tune.trial_job import TrialAddress, TrialJob, Watch
@@ -53,31 +52,35 @@ class Observer(Protocol):
         """Workers were asked to save checkpoints and end; that may take a while."""
 
 
-def cell_folder(root: Path, env_id: str) -> Path:
-    """Folder of an environment's study."""
-    return root / env_id.replace("/", "-")
+def cell_folder(root: Path, scope: Scope) -> Path:
+    """Folder of a study."""
+    return root / scope.name.replace("/", "-")
 
 
-def check_cell(request: TuneRequest, env_id: str, root: Path) -> None:
+def check_cell(request: TuneRequest, scope: Scope, root: Path) -> None:
     """Looks for what can be refused before anything is written.
 
     Raises:
         InputError: The objective cannot be had there, or the study was begun otherwise.
     """
-    environment = request.plan.environments[env_id]
-    spec = request.spec(env_id, request.defaults, request.search_seeds[0])
-    why = request.goal.refusal(request.algorithm, environment, spec)
-    if why is not None:
-        raise InputError(f"--objective {request.objective}: {env_id}: {why}")
-    StudySettings.of(request, env_id).check(cell_folder(root, env_id))
+    for env_id in scope.environments:
+        environment = request.plan.environments[env_id]
+        spec = request.spec(env_id, request.defaults, request.search_seeds[0])
+        why = request.goal.refusal(request.algorithm, environment, spec)
+        if why is not None:
+            raise InputError(f"--objective {request.objective}: {env_id}: {why}")
+    StudySettings.of(request, scope).check(cell_folder(root, scope))
 
 
 class Cell:
-    """One environment.
+    """One study: of an environment, or of a suite that gets the same values everywhere.
+
+    A trial goes through its environments one after the other, so that all trials can be compared
+    at the same points.
 
     Args:
         request: What is asked for.
-        env_id: The environment.
+        scope: What values are sought for.
         root: Folder of the tuning.
         observer: Told about progress.
 
@@ -85,9 +88,9 @@ class Cell:
         contest: What came of it; `None` until then.
     """
 
-    def __init__(self, request: TuneRequest, env_id: str, root: Path, observer: Observer) -> None:
-        self.env_id = env_id
-        self.folder = cell_folder(root, env_id)
+    def __init__(self, request: TuneRequest, scope: Scope, root: Path, observer: Observer) -> None:
+        self.scope = scope
+        self.folder = cell_folder(root, scope)
         self.contest: Contest | None = None
         self._request = request
         self._observer = observer
@@ -101,14 +104,18 @@ class Cell:
 
     def begin(self) -> None:
         """Writes down what is asked for."""
-        StudySettings.of(self._request, self.env_id).write(self.folder)
+        StudySettings.of(self._request, self.scope).write(self.folder)
+
+    def has(self, job: TrialJob) -> bool:
+        """Whether a job is one of this study."""
+        return job.runs[0].environment.id in self.scope.environments
 
     def open(self, storage: BaseStorage, adopted: Iterable[TrialJob]) -> None:
         """Takes up what is on disk.
 
         Args:
             storage: Storage of the study.
-            adopted: Jobs of this environment that are still being looked after.
+            adopted: Jobs of this study that are still being looked after.
         """
         from imitbench.tune.study import TrialStudy
 
@@ -119,7 +126,7 @@ class Cell:
         running = [each for each in trials if each.state == "running"]
         if trials:
             done = len(trials) - len(running)
-            self._observer.resumed(self.env_id, done, len(running), request.trials)
+            self._observer.resumed(self.scope.name, done, len(running), request.trials)
         trials_at_work = set()
         for job in adopted:
             if (number := _trial_id(job)) is None:
@@ -145,15 +152,15 @@ class Cell:
         trial = self._next_trial()
         if trial is not None:
             self._at_work[trial.id] = trial
-            address = TrialAddress(study=self._address, id=trial.id, prune=self._request.prune)
-            return self._job(self._place(trial), self._specs(trial), address)
+            return self._trial_job(trial)
         if self._at_work:
             return None
         if not self._finalists:
             self._begin_contest()
         if self._waiting:
             spec = self._waiting.popleft()
-            return self._job(self.folder / HELD_OUT, [spec], None)
+            watch = None if self._request.goal.uses_reward else self._watch()
+            return self._job(self.folder / HELD_OUT, [spec], watch)
         if not self._open:
             self._end_contest()
         return None
@@ -194,12 +201,16 @@ class Cell:
 
     def _tell(self, trial: Trial) -> None:
         trials = self._study.trials
-        self._observer.trial(self.env_id, trials[trial.number], trials, self._request.trials)
+        self._observer.trial(self.scope.name, trials[trial.number], trials, self._request.trials)
 
     def _settle(self, trial: Trial) -> bool:
         """Tells the study what came of a trial, if its runs came to an end."""
         [now] = [each for each in self._study.trials if each.number == trial.number]
-        directories = [RunDirectory.of(self._place(now), each) for each in self._specs(now)]
+        directories = [
+            RunDirectory.of(self._place(now), each)
+            for env_id in self.scope.environments
+            for each in self._specs(now, env_id)
+        ]
         failed = [each for each in directories if each.has_failed]
         if now.pruned_at is not None:
             self._study.prune(now)
@@ -222,8 +233,9 @@ class Cell:
         if len(self._finalists) == 1:
             return
         specs = [
-            self._spec(each.values, seed)
+            request.spec(env_id, each.values, seed)
             for seed in request.held_out_seeds
+            for env_id in self.scope.environments
             for each in self._finalists
         ]
         self._open = {each.run_id for each in specs}
@@ -240,65 +252,84 @@ class Cell:
             return
         self._open.discard(spec.run_id)
         if tell:
-            total = len(self._finalists) * len(self._request.held_out_seeds)
-            self._observer.held_out(self.env_id, total - len(self._open), total)
+            each = len(self._request.held_out_seeds) * len(self.scope.environments)
+            total = len(self._finalists) * each
+            self._observer.held_out(self.scope.name, total - len(self._open), total)
 
     def _end_contest(self) -> None:
         standings = [self._standing(each) for each in self._finalists]
-        self.contest = judge(standings, self.env_id, trials=len(self._study.trials))
+        self.contest = judge(standings, trials=len(self._study.trials))
         atomic_write_text(self.folder / CONTEST_FILE, self.contest.model_dump_json(indent=1) + "\n")
-        self._observer.judged(self.env_id, self.contest)
+        self._observer.judged(self.scope.name, self.contest)
 
     def _standing(self, candidate: Candidate) -> Standing:
-        scores, returns, failed = [], [], 0
-        for seed in self._request.held_out_seeds if len(self._finalists) > 1 else ():
-            directory = RunDirectory.of(self.folder / HELD_OUT, self._spec(candidate.values, seed))
-            if not directory.is_done:
-                failed += 1
-                continue
-            result = directory.read_result()
-            value = self._request.goal.of(result)
-            if not np.isfinite(value):
+        scores, places, returns, failed = [], [], [], 0
+        specs = [
+            self._request.spec(env_id, candidate.values, seed)
+            for env_id in self.scope.environments
+            for seed in (self._request.held_out_seeds if len(self._finalists) > 1 else ())
+        ]
+        for spec in specs:
+            directory = RunDirectory.of(self.folder / HELD_OUT, spec)
+            result = directory.read_result() if directory.is_done else None
+            value = math.nan if result is None else self._request.goal.of(result)
+            if result is None or not math.isfinite(value):
                 failed += 1
                 continue
             scores.append(value)
+            places.append(spec.environment.id)
             returns.append(result.raw_return)
-        return Standing(candidate=candidate, scores=scores, returns=returns, failed=failed)
-
-    def _specs(self, trial: Trial) -> list[RunSpec]:
-        return [self._spec(trial.values, seed) for seed in self._request.search_seeds]
-
-    def _spec(self, values: Mapping[str, Scalar], seed: int) -> RunSpec:
-        return self._request.spec(self.env_id, values, seed)
-
-    def _job(self, out: Path, specs: list[RunSpec], trial: TrialAddress | None) -> TrialJob:
-        request, settings = self._request, self._request.plan.settings
-        root = artifacts.source_root(
-            settings.source, request.plan.suite.origin.folder, settings.folder
+        return Standing(
+            candidate=candidate,
+            scores=scores,
+            environments=places if len(self.scope.environments) > 1 else [],
+            returns=returns,
+            failed=failed,
         )
-        watch = Watch(
+
+    def _specs(self, trial: Trial, env_id: str) -> list[RunSpec]:
+        seeds = self._request.search_seeds
+        return [self._request.spec(env_id, trial.values, seed) for seed in seeds]
+
+    def _trial_job(self, trial: Trial) -> TrialJob:
+        """The runs of a trial on the first environment where some are missing."""
+        place, before = self._place(trial), list[float]()
+        for env_id in self.scope.environments:
+            specs = self._specs(trial, env_id)
+            directories = [RunDirectory.of(place, each) for each in specs]
+            if not all(each.is_done for each in directories):
+                break
+            before += [self._request.goal.of(each.read_result()) for each in directories]
+        address = TrialAddress(study=self._address, id=trial.id, prune=self._request.prune)
+        return self._job(place, specs, self._watch(trial=address, before=before))
+
+    def _watch(self, **trial: Any) -> Watch:
+        request = self._request
+        return Watch(
             objective=request.objective,
             points=request.points,
             episodes=request.episodes,
-            trial=trial,
+            **trial,
+        )
+
+    def _job(self, out: Path, specs: list[RunSpec], watch: Watch | None) -> TrialJob:
+        request, settings = self._request, self._request.plan.settings
+        root = artifacts.source_root(
+            settings.source, request.plan.suite.origin.folder, settings.folder
         )
         return TrialJob(
             out=str(out.resolve()),
             source_root=str(root.resolve()),
             sources=request.plan.sources,
             runs=specs,
-            references=self._references,
+            references=reference_scores(
+                request.plan.suite, specs[0].environment.id, settings.source, settings.folder
+            ),
             command=request.command,
             checkpoint_s=request.checkpoint_s,
             timeout_s=request.timeout_s,
-            watch=watch if trial is not None or not request.goal.uses_reward else None,
+            watch=watch,
         )
-
-    @cached_property
-    def _references(self) -> ReferenceScores:
-        plan = self._request.plan
-        settings = plan.settings
-        return reference_scores(plan.suite, self.env_id, settings.source, settings.folder)
 
     def _place(self, trial: Trial) -> Path:
         """Where a trial's runs are; trials may have the same values, and hence the same runs."""

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from imitbench.cards.algorithm import Scalar
+from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, verdicts
 from imitbench.store.records import Record
 from imitbench.tune.study import Trial
@@ -40,6 +42,7 @@ class Standing(Record):
     Attributes:
         candidate: The candidate.
         scores: The objective of each run that completed.
+        environments: Environment of each of these runs, where there are several.
         returns: Their true returns, for people to look at.
         failed: Number of runs that failed.
         decision: Whether it beats the default; `None` for the default itself.
@@ -50,6 +53,7 @@ class Standing(Record):
 
     candidate: Candidate
     scores: list[float]
+    environments: list[str] = Field(default_factory=list)
     returns: list[float]
     failed: int = 0
     decision: Decision | None = None
@@ -61,6 +65,14 @@ class Standing(Record):
     def mean(self) -> float:
         """Mean of the objective; NaN if every run failed."""
         return float(np.mean(self.scores)) if self.scores else math.nan
+
+    def by_environment(self) -> dict[str, FloatArray]:
+        """Its scores, shape (runs,) for each environment."""
+        places = self.environments or [""] * len(self.scores)
+        found: dict[str, list[float]] = {}
+        for place, score in zip(places, self.scores, strict=True):
+            found.setdefault(place, []).append(score)
+        return {place: np.array(scores) for place, scores in found.items()}
 
 
 class Contest(Record):
@@ -108,12 +120,11 @@ def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) 
     return chosen
 
 
-def judge(standings: Sequence[Standing], env_id: str, *, trials: int) -> Contest:
+def judge(standings: Sequence[Standing], *, trials: int) -> Contest:
     """Decides whether the others beat the default.
 
     Args:
         standings: The default first.
-        env_id: The environment.
         trials: Number of trials that they were chosen from.
 
     Returns:
@@ -126,8 +137,8 @@ def judge(standings: Sequence[Standing], env_id: str, *, trials: int) -> Contest
     comparable = [each for each in others if each.scores and not each.failed]
     found: dict[int, Verdict] = {}
     if default.scores and not default.failed:
-        against = {each.candidate.label: {env_id: np.array(each.scores)} for each in comparable}
-        told = verdicts(DEFAULT, {env_id: np.array(default.scores)}, against)
+        against = {each.candidate.label: each.by_environment() for each in comparable}
+        told = verdicts(DEFAULT, default.by_environment(), against)
         found = {
             each.candidate.trial: verdict for each, verdict in zip(comparable, told, strict=True)
         }

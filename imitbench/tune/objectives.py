@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,12 +19,17 @@ from imitbench.store.records import ReferenceScores, RunResult, RunSpec
 from imitbench.tune.unsuitable import UnsuitableObjectiveError
 
 if TYPE_CHECKING:
+    import gymnasium as gym
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.bench.protocol import Episodes
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.stats.strata import FloatArray
 
-ObjectiveName = Literal["return", "demo-likelihood", "discriminator", "episode-length"]
+Wrapper = Callable[["gym.Env[Any, Any]"], "gym.Env[Any, Any]"]
+ObjectiveName = Literal[
+    "return", "demo-likelihood", "discriminator", "episode-length", "state-match"
+]
 
 _HELD_OUT_SHARE = 0.2
 _ACCURACY = "discriminator/accuracy"
@@ -56,11 +61,15 @@ class Moment:
     curve: Sequence[Mapping[str, float]]
     episodes: int
 
-    def act(self) -> Episodes:
-        """Acts for some episodes, which are the same ones at every moment of a run."""
+    def act(self, wrap: Wrapper = lambda environment: environment) -> Episodes:
+        """Acts for some episodes, which are the same ones at every moment of a run.
+
+        Args:
+            wrap: Applied to each environment.
+        """
         seed = derive_seed(self.spec.seed, "tuning")
         lanes = min(self.episodes, self.spec.protocol.environments)
-        with Evaluator(self.spec.environment.evaluated, lanes) as evaluator:
+        with Evaluator(self.spec.environment.evaluated, lanes, wrap=wrap) as evaluator:
             return evaluator.evaluate(
                 self.policy, episodes=self.episodes, seed=seed, deterministic=False
             )
@@ -73,11 +82,13 @@ class Objective(ABC):
         name: What `--objective` calls it.
         unit: What its numbers are, for tables.
         uses_reward: Whether the environment's true reward tells it.
+        has_one_scale: Whether numbers of different environments can be averaged.
     """
 
     name: ClassVar[ObjectiveName]
     unit: ClassVar[str]
     uses_reward: ClassVar[bool] = False
+    has_one_scale: ClassVar[bool] = True
 
     def refusal(
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
@@ -135,11 +146,8 @@ class ReturnObjective(Objective):
         return normalize(result.raw_return, references.random, references.expert)
 
 
-class DemoLikelihood(Objective):
-    """Mean log-probability of the expert's actions in demonstrations that nothing learns from."""
-
-    name = "demo-likelihood"
-    unit = "log-likelihood"
+class _HeldOutDemos(Objective):
+    """Compares with demonstrations that nothing learns from."""
 
     def refusal(
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
@@ -163,11 +171,44 @@ class DemoLikelihood(Objective):
             [demos[place] for place in sorted(chosen)],
         )
 
+
+class DemoLikelihood(_HeldOutDemos):
+    """Mean log-probability of the expert's actions in demonstrations that nothing learns from."""
+
+    name = "demo-likelihood"
+    unit = "log-likelihood"
+    has_one_scale = False
+
     def at(self, moment: Moment) -> float:
         """That of the policy as it is."""
         from imitbench.tune.likelihood import mean_log_likelihood
 
         return mean_log_likelihood(moment.policy, moment.held_out)
+
+
+class StateMatch(_HeldOutDemos):
+    """How alike the states are that the policy and demonstrations visit that nothing learns from.
+
+    What looks alike is decided here, once for all settings.
+    """
+
+    name = "state-match"
+    unit = "state match"
+
+    def at(self, moment: Moment) -> float:
+        """That of a few episodes."""
+        from imitbench.tune.state_match import ObservationLog, state_match
+
+        expert = [demo.obs for demo in moment.held_out if isinstance(demo.obs, np.ndarray)]
+        if len(expert) < len(moment.held_out):
+            raise UnsuitableObjectiveError(
+                f"observations of {moment.spec.environment.id} are no arrays; choose another "
+                "objective"
+            )
+        seen: list[FloatArray] = []
+        moment.act(lambda environment: ObservationLog(environment, seen))
+        rows = np.concatenate(expert).astype(np.float64)
+        return state_match(rows.reshape(len(rows), -1), np.stack(seen))
 
 
 class Discriminator(Objective):
@@ -235,6 +276,12 @@ def _match(length: float, wanted: float) -> float:
 
 OBJECTIVES: dict[ObjectiveName, Objective] = {
     each.name: each
-    for each in (ReturnObjective(), DemoLikelihood(), Discriminator(), EpisodeLength())
+    for each in (
+        ReturnObjective(),
+        DemoLikelihood(),
+        Discriminator(),
+        EpisodeLength(),
+        StateMatch(),
+    )
 }
 """All objectives, by name."""

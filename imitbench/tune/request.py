@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from imitbench.bench.job import CHECKPOINT_S
 from imitbench.bench.plan import Plan
@@ -25,6 +25,22 @@ TUNING_FOLDER = ".tuning"
 """Folder of all studies below a results folder, which nothing that reads results looks into."""
 _SETTINGS_FILE = "study.json"
 
+Per = Literal["environment", "suite"]
+"""What gets values of its own."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What one study finds values for.
+
+    Attributes:
+        name: The environment's id; the suite's name where all of it gets the same values.
+        environments: Ids of the environments, in the order in which a trial goes through them.
+    """
+
+    name: str
+    environments: tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class TuneRequest:
@@ -32,8 +48,9 @@ class TuneRequest:
 
     Attributes:
         plan: One algorithm, the environments, and choices that hold for every run.
-        objective: Name of what is maximized.
-        trials: Trials of each environment, all in all.
+        per: What gets values of its own: each environment, or the suite as a whole.
+        objective: Name of what is maximized; its mean, where a study has several environments.
+        trials: Trials of each study, all in all.
         search_seeds: Seeds of the runs of a trial.
         held_out_seeds: Seeds of the contest with the defaults.
         best: How many of the best trials take part in that.
@@ -48,6 +65,7 @@ class TuneRequest:
     """
 
     plan: Plan
+    per: Per = "environment"
     objective: ObjectiveName = "return"
     trials: int = 50
     search_seeds: tuple[int, ...] = (100, 101, 102)
@@ -67,8 +85,13 @@ class TuneRequest:
         """Looks for what can be refused at once.
 
         Raises:
-            InputError: Seeds are shared, or there is nothing to search.
+            InputError: Seeds are shared, there is nothing to search, or no mean of the objective.
         """
+        if self.per == "suite" and not self.goal.has_one_scale:
+            raise InputError(
+                f"--objective {self.objective}: its scale differs between environments, so that "
+                "their mean says little; choose another objective, or --per environment"
+            )
         shared = sorted(set(self.search_seeds) & set(self.held_out_seeds))
         if shared:
             raise InputError(
@@ -82,6 +105,22 @@ class TuneRequest:
     def algorithm(self) -> AlgorithmCard:
         """Card of the algorithm."""
         return self.plan.algorithms[0][0]
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """The studies.
+
+        Raises:
+            InputError: The algorithm fits no environment.
+        """
+        left_out = {pair.env: pair.why for pair in self.plan.not_applicable}
+        found = [env_id for env_id in self.plan.environments if env_id not in left_out]
+        if not found:
+            env_id, why = next(iter(left_out.items()))
+            raise InputError(f"--env: {self.algorithm.name} on {env_id}: {why}")
+        if self.per == "suite":
+            return [Scope(self.plan.suite.name, tuple(found))]
+        return [Scope(env_id, (env_id,)) for env_id in found]
 
     @property
     def goal(self) -> Objective:
@@ -109,9 +148,10 @@ class TuneRequest:
         return {name: self.base[name] for name in self.space}
 
 
-def default_name(algo: str, suite: str, objective: str, budget: str) -> str:
+def default_name(algo: str, suite: str, per: Per, objective: str, budget: str) -> str:
     """What a tuning is called unless it is named."""
     parts = [algo, suite]
+    parts += [f"per-{per}"] * (per != "environment")
     parts += [objective] * (objective != "return")
     parts += [budget] * (budget != "default")
     return "-".join(parts)
@@ -121,8 +161,11 @@ class StudySettings(Record):
     """What all trials of a study have in common (`study.json`).
 
     Attributes:
-        first_run: Identity of the first run of the first trial: it changes with whatever a run's
-            numbers depend on, such as the content of demonstrations or the code of a plug-in.
+        env: The environment; the suite's name where all of it gets the same values.
+        environments: Those of a whole suite; empty where there is one.
+        first_run: Identity of the first trial's first run on each environment: it changes with
+            whatever a run's numbers depend on, such as the content of demonstrations or the code
+            of a plug-in.
     """
 
     schema_version: Literal[1] = 1
@@ -130,6 +173,7 @@ class StudySettings(Record):
     implementation: str
     suite: str
     env: str
+    environments: list[str] = Field(default_factory=list)
     objective: ObjectiveName
     budget: str
     n_demos: int | None
@@ -146,14 +190,17 @@ class StudySettings(Record):
     first_run: str
 
     @classmethod
-    def of(cls, request: TuneRequest, env_id: str) -> StudySettings:
+    def of(cls, request: TuneRequest, scope: Scope) -> StudySettings:
         """Those of a request."""
         settings = request.plan.settings
+        seed = request.search_seeds[0]
+        first = [request.spec(env_id, {}, seed).run_id for env_id in scope.environments]
         return cls(
             algo=request.algorithm.name,
             implementation=request.algorithm.implementation,
             suite=request.plan.suite.name,
-            env=env_id,
+            env=scope.name,
+            environments=list(scope.environments) if request.per == "suite" else [],
             objective=request.objective,
             budget=settings.budget,
             n_demos=settings.n_demos,
@@ -167,7 +214,7 @@ class StudySettings(Record):
             storage=request.storage,
             space=request.space,
             values=request.base,
-            first_run=request.spec(env_id, {}, request.search_seeds[0]).run_id,
+            first_run=" ".join(first),
         )
 
     @classmethod
@@ -209,5 +256,7 @@ class StudySettings(Record):
 def _difference(name: str, was: object, now: object) -> str:
     if name == "first_run":
         return "other demonstrations, another expert, environment or code of the method"
+    if name == "environments":
+        return f"{', '.join(map(str, was))}" if isinstance(was, list) and was else "one environment"
     told = "" if isinstance(was, dict) else f" ({was}, not {now})"
     return f"another {name.replace('_', ' ')}{told}"

@@ -32,12 +32,14 @@ class Watch(Record):
         points: Where in the course of the budget: at each of so many equal parts.
         episodes: How many episodes a measurement takes, where it takes any.
         trial: Who is told; `None` where only the end counts.
+        before: The objective of the trial's runs on environments that came before.
     """
 
     objective: ObjectiveName
     points: int = Field(ge=1)
     episodes: int = Field(ge=1)
     trial: TrialAddress | None = None
+    before: list[float] = Field(default_factory=list)
 
 
 class TrialJob(Job):

@@ -38,6 +38,7 @@ def tuned_values(request: TuneRequest, contest: Contest) -> TunedValues | None:
         tuning=Tuning(
             imitbench=__version__,
             suite=request.plan.suite.name,
+            per=request.per,
             objective=request.objective,
             uses_reward=request.goal.uses_reward,
             budget=settings.budget,

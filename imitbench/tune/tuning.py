@@ -1,9 +1,9 @@
-"""Runs a tuning: keeps as many jobs in flight as may be, whichever environment they are for."""
+"""Runs a tuning: keeps as many jobs in flight as may be, whichever study they are for."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ class Outcome:
     """How a tuning ended.
 
     Attributes:
-        contests: By environment, those that were decided.
+        contests: By the name of the study's scope, those that were decided.
         stopped: Whether it was stopped before all were.
         queued: Jobs that go on without this process, in a scheduler's queue.
     """
@@ -52,12 +52,12 @@ def tune(
     Raises:
         InputError: It cannot be done as asked, or the folder cannot be written.
     """
-    cells = [Cell(request, env_id, root, observer) for env_id in _applicable(request)]
+    cells = [Cell(request, scope, root, observer) for scope in request.scopes]
     with ExitStack() as stack:
         stack.enter_context(_alone(root))
         for cell in cells:
             cell.begin()
-        crew = _Crew(executor, {cell.env_id: cell for cell in cells}, observer, at_once)
+        crew = _Crew(executor, cells, observer, at_once)
         try:
             adopted = crew.adopt()
             for cell in cells:
@@ -65,8 +65,7 @@ def tune(
                     opened(StudyAddress.within(cell.folder, request.storage))
                 )
                 cell.forget_jobs({path.resolve() for path in adopted})
-                own = [job for job in adopted.values() if job.runs[0].environment.id == cell.env_id]
-                cell.open(storage, own)
+                cell.open(storage, [job for job in adopted.values() if cell.has(job)])
             with noted_interruption(wanted=executor.prompt) as interruption:
                 crew.work(interruption)
         except KeyboardInterrupt:
@@ -85,7 +84,7 @@ def tune(
             if not crew.outcome.stopped:
                 executor.close()
         crew.outcome.contests = {
-            cell.env_id: cell.contest for cell in cells if cell.contest is not None
+            cell.scope.name: cell.contest for cell in cells if cell.contest is not None
         }
         return crew.outcome
 
@@ -96,17 +95,8 @@ def check(request: TuneRequest, root: Path) -> None:
     Raises:
         InputError: Nothing fits, an objective cannot be had, or a study was begun otherwise.
     """
-    for env_id in _applicable(request):
-        check_cell(request, env_id, root)
-
-
-def _applicable(request: TuneRequest) -> list[str]:
-    left_out = {pair.env: pair.why for pair in request.plan.not_applicable}
-    found = [env_id for env_id in request.plan.environments if env_id not in left_out]
-    if not found:
-        env_id, why = next(iter(left_out.items()))
-        raise InputError(f"--env: {request.algorithm.name} on {env_id}: {why}")
-    return found
+    for scope in request.scopes:
+        check_cell(request, scope, root)
 
 
 @contextmanager
@@ -133,7 +123,7 @@ class _Crew:
     """The jobs in flight."""
 
     def __init__(
-        self, executor: Executor, cells: dict[str, Cell], observer: Observer, at_once: int
+        self, executor: Executor, cells: Sequence[Cell], observer: Observer, at_once: int
     ) -> None:
         self.outcome = Outcome()
         self._executor = executor
@@ -147,7 +137,7 @@ class _Crew:
         for path in self._executor.adopt():
             with suppress(InputError):  # it was completed just now
                 job = TrialJob.read(path)
-                if job.runs[0].environment.id in self._cells:
+                if any(cell.has(job) for cell in self._cells):
                     self._jobs[path] = job
         return dict(self._jobs)
 
@@ -174,7 +164,7 @@ class _Crew:
         self._jobs.clear()
 
     def _fill(self) -> None:
-        for cell in self._cells.values():
+        for cell in self._cells:
             while len(self._jobs) < self._at_once and (job := cell.take()) is not None:
                 path = job.write()
                 self._jobs[path] = job
@@ -207,4 +197,5 @@ class _Crew:
             raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
-        self._cells[job.runs[0].environment.id].finished(job)
+        [cell] = [cell for cell in self._cells if cell.has(job)]
+        cell.finished(job)

@@ -41,7 +41,7 @@ def do_trial(path: Path, stop: StopRequest, supervised: bool) -> None:
     job = TrialJob.read(path)
     watch = job.watch
     with reporting(None if watch is None else watch.trial) as reporter:
-        finals: list[float] = []
+        finals = [] if watch is None else list(watch.before)
         for spec in job.runs:
             if reporter is not None and reporter.is_pruned:
                 return

@@ -33,7 +33,6 @@ def test_a_clear_difference_is_better():
     contest = judge(
         [standing(0, [0.1, 0.2, 0.15, 0.12, 0.18]), standing(1, [0.3, 0.2, 0.1, 0.25, 0.28]),
          standing(2, [0.9, 0.8, 0.85, 0.92, 0.88])],
-        "E",
         trials=9,
     )  # fmt: skip
     assert contest.decision == "better"
@@ -45,28 +44,44 @@ def test_a_clear_difference_is_better():
 
 def test_a_small_difference_is_undecided_and_a_worse_mean_is_not_better():
     default = [0.5, 0.6, 0.55, 0.62, 0.48]
-    undecided = judge(
-        [standing(0, default), standing(1, [0.6, 0.5, 0.58, 0.6, 0.55])], "E", trials=9
-    )
+    undecided = judge([standing(0, default), standing(1, [0.6, 0.5, 0.58, 0.6, 0.55])], trials=9)
     assert undecided.decision == "undecided"
-    worse = judge([standing(0, default), standing(1, [0.4, 0.5, 0.5, 0.6, 0.4])], "E", trials=9)
+    worse = judge([standing(0, default), standing(1, [0.4, 0.5, 0.5, 0.6, 0.4])], trials=9)
     assert worse.decision == "not better"
 
 
 def test_too_few_seeds_decide_nothing_and_say_how_many_would():
-    contest = judge([standing(0, [0.1, 0.2]), standing(1, [0.8, 0.9])], "E", trials=9)
+    contest = judge([standing(0, [0.1, 0.2]), standing(1, [0.8, 0.9])], trials=9)
     assert contest.decision == "undecided"
     assert contest.winner.more_seeds == 2
 
 
 def test_whoever_fails_cannot_win():
-    contest = judge([standing(0, [0.1] * 5), standing(1, [0.9] * 4, failed=1)], "E", trials=9)
+    contest = judge([standing(0, [0.1] * 5), standing(1, [0.9] * 4, failed=1)], trials=9)
     assert contest.winner is None
     assert contest.decision == "not better"
-    contest = judge([standing(0, [0.1] * 4, failed=1), standing(1, [0.9] * 5)], "E", trials=9)
+    contest = judge([standing(0, [0.1] * 4, failed=1), standing(1, [0.9] * 5)], trials=9)
     assert contest.decision == "undecided"
 
 
 def test_nobody_to_compete_with_the_default():
-    contest = judge([standing(0, [])], "E", trials=9)
+    contest = judge([standing(0, [])], trials=9)
     assert (contest.winner, contest.decision) == (None, "not better")
+
+
+def test_environments_of_a_suite_count_alike():
+    """Easy and hard environments differ by more than settings do; each is compared with itself."""
+
+    def standing_on_two(number, easy, hard):
+        scores = [*easy, *hard]
+        return standing(number, scores).model_copy(
+            update={"environments": ["easy"] * len(easy) + ["hard"] * len(hard)}
+        )
+
+    default = standing_on_two(0, [0.90, 0.91, 0.92, 0.93], [0.10, 0.11, 0.12, 0.13])
+    other = standing_on_two(1, [0.95, 0.96, 0.97, 0.98], [0.15, 0.16, 0.17, 0.18])
+    contest = judge([default, other], trials=9)
+    assert contest.decision == "better"
+    assert contest.winner.difference == pytest.approx(0.05)
+    pooled = judge([standing(0, default.scores), standing(1, other.scores)], trials=9)
+    assert pooled.decision == "undecided"

@@ -4,8 +4,10 @@ import pytest
 from support.tuning import small_plan
 
 from imitbench.errors import InputError
-from imitbench.tune.request import StudySettings, default_name
+from imitbench.tune.request import Scope, StudySettings, default_name
 from imitbench.tune.tuning import check
+
+PENDULUM = Scope("Pendulum-v1", ("Pendulum-v1",))
 
 
 def test_seeds_of_search_and_contest_must_differ(make_request):
@@ -34,10 +36,16 @@ def test_nothing_is_left_where_everything_is_set(make_request):
 
 
 def test_names_tell_tunings_apart():
-    assert default_name("bc", "classic", "return", "default") == "bc-classic"
-    assert default_name("bc", "seals", "demo-likelihood", "quick") == (
+    assert default_name("bc", "classic", "environment", "return", "default") == "bc-classic"
+    assert default_name("bc", "seals", "environment", "demo-likelihood", "quick") == (
         "bc-seals-demo-likelihood-quick"
     )
+    assert default_name("bc", "seals", "suite", "return", "quick") == "bc-seals-per-suite-quick"
+
+
+def test_what_has_no_scale_of_its_own_is_not_averaged_over_environments(make_request):
+    with pytest.raises(InputError, match="--per environment"):
+        make_request(per="suite", objective="demo-likelihood")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,7 @@ def test_names_tell_tunings_apart():
 )
 def test_a_study_goes_on_as_it_was_begun(make_request, tmp_path, change, said):
     folder = tmp_path / "Pendulum-v1"
-    StudySettings.of(make_request(), "Pendulum-v1").write(folder)
+    StudySettings.of(make_request(), PENDULUM).write(folder)
     check(make_request(), tmp_path)
     check(make_request(trials=9, best=2, held_out_seeds=(300,)), tmp_path)
     with pytest.raises(InputError, match=said):
@@ -76,7 +84,7 @@ def test_an_environment_that_does_not_fit_is_told(make_request, tmp_path):
 
 
 def test_a_study_does_not_go_on_with_other_contents(make_request, tmp_path):
-    settings = StudySettings.of(make_request(), "Pendulum-v1")
+    settings = StudySettings.of(make_request(), PENDULUM)
     settings.model_copy(update={"first_run": "0" * 12}).write(tmp_path / "Pendulum-v1")
     with pytest.raises(InputError, match="begun with other demonstrations, another expert"):
         check(make_request(), tmp_path)

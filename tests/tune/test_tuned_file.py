@@ -27,7 +27,7 @@ def contest(values, tuned=BETTER, default=WORSE):
         candidate = Candidate(trial=number, values=values)
         return Standing(candidate=candidate, scores=scores, returns=scores)
 
-    return judge([standing(0, default, {}), standing(3, tuned, values)], "Pendulum-v1", trials=9)
+    return judge([standing(0, default, {}), standing(3, tuned, values)], trials=9)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_folder_is_no_file(make_request, tmp_path):
 
 
 def test_what_does_not_win_has_no_values_unless_there_is_a_winner(make_request):
-    assert tuned_values(make_request(), judge(contest({}).standings[:1], "E", trials=9)) is None
+    assert tuned_values(make_request(), judge(contest({}).standings[:1], trials=9)) is None
     undecided = tuned_values(make_request(), contest({"batch_size": 32}, BETTER, BETTER))
     assert undecided.tuning.verdict == "not better"
 

@@ -1,7 +1,9 @@
 """Tunings from the first trial to the contest, in this process, one job at a time."""
 
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.outcomes import finished_runs
 from support.tuning import small_plan
@@ -15,10 +17,11 @@ from imitbench.store.collector import collect
 from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.cell import Cell
 from imitbench.tune.overview import read_studies
+from imitbench.tune.request import Scope
 from imitbench.tune.search_space import distributions
 from imitbench.tune.storage import StudyAddress, opened
 from imitbench.tune.study import TrialStudy
-from imitbench.tune.tuning import WORKER
+from imitbench.tune.tuning import WORKER, check
 from imitbench.tune.worker import main as tuning_worker
 
 ENV = "Pendulum-v1"
@@ -65,10 +68,51 @@ def test_a_search_and_its_contest(make_request, run_tuning, tmp_path):
     assert finished_runs(root / ENV / "held-out") == runs
 
 
+def suite_request(make_request, **changes):
+    plan = small_plan(env=None)
+    some = {env_id: plan.environments[env_id] for env_id in ("seals/CartPole-v0", ENV)}
+    plan = dataclasses.replace(plan, environments=some)
+    return make_request(plan=plan, per="suite", held_out_seeds=(200,), **changes)
+
+
+def test_all_of_a_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
+    request = suite_request(make_request, objective="state-match")
+    outcome, _ = run_tuning(request, tmp_path)
+    [study] = read_studies(tmp_path)
+    assert study.settings.environments == ["seals/CartPole-v0", ENV]
+    assert outcome.contests == {"classic": study.contest}
+    for trial in study.trials:
+        place = tmp_path / "classic" / "search" / f"{trial.number:04d}"
+        specs = [request.spec(env_id, trial.values, 100) for env_id in request.plan.environments]
+        results = [RunDirectory.of(place, spec).read_result() for spec in specs]
+        values = [result.measures["tuning/state-match"] for result in results]
+        assert trial.value == pytest.approx(np.mean(values))
+        assert all(0.0 < value < 1.0 for value in values)
+    with opened(StudyAddress.within(tmp_path / "classic", "sqlite")) as storage:
+        for trial in study.trials:  # half-way through each of two runs of two points
+            assert [*storage.get_trial(trial.id).intermediate_values] == [1, 3]
+    for standing in study.contest.standings:
+        assert standing.environments == ["seals/CartPole-v0", ENV]
+    with pytest.raises(InputError, match="begun with seals/CartPole-v0, Pendulum-v1; give"):
+        check(dataclasses.replace(request, plan=small_plan(env=None)), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tuning, tmp_path, jobs):
+    request = suite_request(make_request)
+    whole, _ = run_tuning(request, tmp_path / "whole")
+    stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
+    assert stopped.stopped
+    finished, _ = run_tuning(request, tmp_path / "parts")
+    assert finished.contests == whole.contests
+    assert trials_of(tmp_path / "parts") == trials_of(tmp_path / "whole")
+
+
 @pytest.mark.slow
 def test_a_bad_trial_is_given_up_and_leaves_no_result(make_request, run_tuning, tmp_path):
     request, root = make_request(trials=6, points=4), tmp_path / "tuning"
-    Cell(request, ENV, root, None).begin()
+    Cell(request, Scope(ENV, (ENV,)), root, None).begin()
     address = StudyAddress.within(root / ENV, "sqlite")
     with opened(address) as storage:
         space = distributions(request.algorithm, request.space)
@@ -165,7 +209,7 @@ def test_to_be_watched_changes_no_number(make_request, tmp_path, algo, suite, en
     }  # fmt: skip
     known = overrides if algo == "preference_comparisons" else {}
     plan = small_plan(algo, suite, env, overrides=known)
-    cell = Cell(make_request(plan=plan), env, tmp_path / "tuning", None)
+    cell = Cell(make_request(plan=plan), Scope(env, (env,)), tmp_path / "tuning", None)
     cell.begin()
     with opened(StudyAddress.within(cell.folder, "sqlite")) as storage:
         cell.open(storage, [])
