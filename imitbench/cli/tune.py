@@ -44,9 +44,9 @@ def tune(
     """Search for better hyper-parameters, then test them against the card's own.
 
     Each environment is tuned by itself, or with --per suite all of them get the same values. The
-    best trials compete with the default values on seeds
-    that the search never saw; only values that are better there are written. The same command
-    goes on after an interruption, and with more --trials.
+    best trials compete with the default values on seeds that the search never saw; only values
+    that are better there are written. The same command goes on after an interruption, and with
+    more --trials.
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """

@@ -293,7 +293,8 @@ class Cell:
 
     def _trial_job(self, trial: Trial) -> TrialJob:
         """The runs of a trial on the first environment where some are missing."""
-        place, before = self._place(trial), list[float]()
+        place = self._place(trial)
+        before: list[float] = []
         for env_id in self.scope.environments:
             specs = self._specs(trial, env_id)
             directories = [RunDirectory.of(place, each) for each in specs]
