@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -44,17 +45,23 @@ def test_a_task_that_is_asked_to_stop_saves_its_run_and_goes_back(
     assert scores(out) == scores(undisturbed)
 
 
-def kill_tasks(module=""):
-    """Kills processes of the cluster's tasks, and nobody else's; returns how many."""
-    killed = 0
+def task_processes(module=""):
+    """Processes of the cluster's tasks, and nobody else's; those of one module."""
     for process in psutil.process_iter():
         try:
             if "SLURM_JOB_ID" in process.environ() and module in " ".join(process.cmdline()):
-                process.kill()
-                killed += 1
-        except psutil.Error:  # it has ended, or is none of ours
+                yield process
+        except psutil.Error:  # it has ended, or belongs to somebody else
             pass
-    return killed
+
+
+def kill_tasks(module=""):
+    """Kills them and returns how many."""
+    processes = list(task_processes(module))
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()
+    return len(processes)
 
 
 def test_a_lost_node_costs_only_what_came_after_the_last_checkpoint(
@@ -75,17 +82,21 @@ def test_a_lost_node_costs_only_what_came_after_the_last_checkpoint(
 
 
 def test_a_time_limit_that_is_hit_costs_nothing(
-    cluster, submit, imitbench, profile, scores, tmp_path
+    cluster, submit, profile, scores, undisturbed, tmp_path
 ):
-    # The scheduler looks at the time every half a minute: the run must take longer than that.
-    profile.write_text("time: '1'\nsignal_before_s: 59\n")
-    longer = (*LONG, "--set", "hidden_size=320")
-    submit(*longer)
+    # The scheduler sends the signal up to a minute before it is due: here half a minute after the
+    # start at the earliest.
+    profile.write_text("time: '2'\nsignal_before_s: 30\n")
+    submit(*LONG)
     out = tmp_path / "runs"
+    wait_for_checkpoint(out)
+    # The run must not end before the signal comes. SLURM sends SIGCONT along with it.
+    [worker] = task_processes("imitbench.bench.worker")
+    worker.suspend()
     wait_for(lambda: "going back into the queue" in logs(out), "the time limit")
     cluster.wait_until_empty()
-    assert imitbench("run", *longer, "--out", "twin").code == 0
-    assert scores(out) == scores(tmp_path / "twin")
+    assert_resumed(out)
+    assert scores(out) == scores(undisturbed)
 
 
 def test_a_task_goes_back_no_more_often_than_its_profile_says(cluster, submit, profile, tmp_path):
