@@ -38,10 +38,9 @@ from imitbench.algorithms.demonstration_fit import (
 )
 from imitbench.data import types
 from imitbench.policies.base import FeedForward32Policy
-from imitbench.util.fused_adam import with_fused
+from imitbench.util.adam import load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating
-from imitbench.util.optimizer_state import load_optimizer_state
 
 __all__ = [
     "BC",

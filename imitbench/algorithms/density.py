@@ -26,8 +26,7 @@ from imitbench.algorithms.density_model import TimedDensity, check_kernel
 from imitbench.algorithms.episode_clock import EpisodeClock
 from imitbench.data import rollout, types
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
-from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
-from imitbench.rl.continued import acting_as_given
+from imitbench.rl.training import acting_as_given, algorithm_state, load_algorithm_state
 from imitbench.util.logger import HierarchicalLogger
 
 __all__ = ["DensityAlgorithm", "DensityType"]

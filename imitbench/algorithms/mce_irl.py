@@ -33,10 +33,9 @@ from imitbench.data import types
 from imitbench.data.tabular import TabularModel, state_space_of
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.rewards.reward_nets import RewardNet
-from imitbench.util.fused_adam import direct_step, with_fused
+from imitbench.util.adam import direct_step, load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating, training
-from imitbench.util.optimizer_state import load_optimizer_state
 
 __all__ = [
     "MCEIRL",

@@ -17,9 +17,9 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.algorithms import base
 from imitbench.algorithms.sqil_buffer import SQILReplayBuffer
 from imitbench.data import types
-from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
 from imitbench.rl.lean_dqn import DQN
 from imitbench.rl.lean_sac import SAC
+from imitbench.rl.training import algorithm_state, load_algorithm_state
 from imitbench.util.logger import HierarchicalLogger
 
 __all__ = ["SQIL", "SQILReplayBuffer"]

@@ -14,11 +14,10 @@ import torch as th
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 
-from imitbench.rl.adam import why_not_plain
-from imitbench.rl.flat_adam import FlatAdam
-from imitbench.rl.lean_off_policy import LeanOffPolicy, discount_of, flat
+from imitbench.rl.lean_algorithm import LeanOffPolicy, discount_of, flat
 from imitbench.rl.mlp import FlatParameters, Mlp, Stack, stack_of
-from imitbench.rl.threads import one_thread
+from imitbench.util.adam import FlatAdam, why_not_plain
+from imitbench.util.torch_startup import one_thread
 
 __all__ = ["DQN"]
 
@@ -115,7 +114,7 @@ class _Updater:
         self._target_parameters = FlatParameters(list(policy.q_net_target.parameters()))
         self._online = Mlp(stack, self._parameters)
         self._target = Mlp(target_stack, self._target_parameters)
-        self._adam = FlatAdam(policy.optimizer, self._parameters)
+        self._adam = FlatAdam(self._parameters)
 
     def fits(self, algorithm: DQN) -> bool:
         """Whether this belongs to the algorithm's present policy and optimizer."""
@@ -156,7 +155,7 @@ class _Updater:
         self._online.backward(trace, by_values)
         gradient = self._parameters.gradient
         gradient.mul_((max_grad_norm / (th.linalg.vector_norm(gradient) + 1e-6)).clamp(max=1.0))
-        self._adam.step()
+        self._adam.step(self._optimizer)
         return float(loss)
 
 

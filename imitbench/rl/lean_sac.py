@@ -17,11 +17,10 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN, Actor, SACPolicy
 from torch import nn
 
-from imitbench.rl.adam import why_not_plain
-from imitbench.rl.flat_adam import FlatAdam
-from imitbench.rl.lean_off_policy import LeanOffPolicy, discount_of, flat
+from imitbench.rl.lean_algorithm import LeanOffPolicy, discount_of, flat
 from imitbench.rl.mlp import FlatParameters, Mlp, Stack, stack_of
-from imitbench.rl.threads import one_thread
+from imitbench.util.adam import FlatAdam, why_not_plain
+from imitbench.util.torch_startup import one_thread
 
 __all__ = ["SAC"]
 
@@ -188,8 +187,8 @@ class _Updater:
                 (policy.critic_target, self._target_parameters),
             )
         )
-        self._actor_adam = FlatAdam(policy.actor.optimizer, self._actor_parameters)
-        self._critic_adam = FlatAdam(policy.critic.optimizer, self._critic_parameters)
+        self._actor_adam = FlatAdam(self._actor_parameters)
+        self._critic_adam = FlatAdam(self._critic_parameters)
 
     def fits(self, algorithm: SAC) -> bool:
         """Whether this belongs to the algorithm's present policy and optimizers."""
@@ -228,7 +227,7 @@ class _Updater:
             error = trace[-1] - targets
             loss += 0.5 * float(error.square().mean())
             critic.backward(trace, error / len(error))
-        self._critic_adam.step()
+        self._critic_adam.step(self._optimizers[1])
         return loss
 
     def update_actor(self, observations: th.Tensor, coefficient: float) -> float:
@@ -245,7 +244,7 @@ class _Updater:
             by_inputs += critic.backward(trace, by_value, to_parameters=False, to_inputs=True)
         by_actions = by_inputs[:, observations.shape[1] :]
         self._actor.backward(sample, by_actions, coefficient * share)
-        self._actor_adam.step()
+        self._actor_adam.step(self._optimizers[0])
         return loss
 
     def follow(self, tau: float) -> None:

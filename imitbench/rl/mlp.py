@@ -2,6 +2,15 @@
 
 The parameters stay the policy's own: they become views of one vector, so that an optimizer's
 step, or a step of a target network, is a single operation.
+
+This is the engine of DQN, SAC and reward training, whose batches and layers may be large. PPO has
+its own, `imitbench.rl.actor_critic`: its updates would take a third longer with this one, and its
+published runs would not come out the same.
+
+Products of matrices, on one thread, are left to whichever library is the faster for their size.
+Torch multiplies with the MKL, which does not use all that some processors can do, and with
+oneDNN, which does but takes longer to start. The choice depends on sizes alone, so that a program
+gives the same numbers each time.
 """
 
 from __future__ import annotations
@@ -12,7 +21,8 @@ from dataclasses import dataclass
 import torch as th
 from torch import nn
 
-from imitbench.rl.products import affine, product
+# Multiplications from which oneDNN is worth its start.
+_LARGE = 2**22
 
 
 @dataclass(frozen=True)
@@ -158,3 +168,44 @@ def _through_tanh(delta: th.Tensor, activated: th.Tensor) -> th.Tensor:
 
 def _through_relu(delta: th.Tensor, activated: th.Tensor) -> th.Tensor:
     return delta * activated.sign()  # faster than a comparison, which makes booleans
+
+
+def _find_onednn() -> bool:
+    """Whether this build of torch has oneDNN's linear layer, and computes with it."""
+    try:
+        one = th.ones(1, 1)
+        return bool(th.ops.mkldnn._linear_pointwise(one, one, one[0], "none", [], "") == 2.0)
+    except (AttributeError, RuntimeError):
+        return False
+
+
+_HAS_ONEDNN = _find_onednn()
+
+
+def _by_onednn(rows: int, columns: int, depth: int) -> bool:
+    return _HAS_ONEDNN and rows * columns * depth >= _LARGE
+
+
+def affine(x: th.Tensor, weight: th.Tensor, bias: th.Tensor) -> th.Tensor:
+    """A linear layer.
+
+    Args:
+        x: Shape (batch, inputs).
+        weight: Shape (outputs, inputs).
+        bias: Shape (outputs,).
+
+    Returns:
+        Shape (batch, outputs).
+    """
+    if _by_onednn(x.shape[0], *weight.shape):
+        result: th.Tensor = th.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return result
+    return th.addmm(bias, x, weight.t())
+
+
+def product(a: th.Tensor, b: th.Tensor) -> th.Tensor:
+    """The product of two matrices, shapes (rows, depth) and (depth, columns)."""
+    if _by_onednn(a.shape[0], *b.shape):
+        result: th.Tensor = th.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
+        return result
+    return th.mm(a, b)

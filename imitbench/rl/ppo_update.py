@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from stable_baselines3.common.buffers import RolloutBuffer
 
-from imitbench.rl.adam import VectorAdam
 from imitbench.rl.policy_twin import PolicyTwin
-from imitbench.rl.threads import one_thread
+from imitbench.util.adam import FlatAdam
+from imitbench.util.torch_startup import one_thread
 
 Array = npt.NDArray[Any]
 
@@ -166,7 +166,7 @@ class Updater:
 
     def __init__(self, twin: PolicyTwin) -> None:
         self.twin = twin
-        self.adam = VectorAdam(twin.network)
+        self.adam = FlatAdam(twin)
 
     def update(self, samples: Samples, settings: UpdateSettings) -> UpdateResult:
         """Updates parameters, optimizer state and statistics of the policy.
@@ -183,7 +183,7 @@ class Updater:
         """
         twin, optimizer = self.twin, self.twin.policy.optimizer
         twin.load()
-        self.adam.load(optimizer, twin.named)
+        self.adam.load(optimizer)
         means: list[dict[str, Array]] = []
         stopped = False
         while len(means) < settings.n_epochs and not stopped:
@@ -191,7 +191,7 @@ class Updater:
             with one_thread():
                 stopped = self._run(epoch)
             means.append(epoch.means())
-        self.adam.store(optimizer, twin.named)
+        self.adam.store(optimizer)
         twin.store()
         log = {name: float(np.mean(np.concatenate([each[name] for each in means])))
                for name in means[0]}  # fmt: skip
@@ -236,7 +236,7 @@ class Updater:
                 for name, gradient in self.twin.network.gradient.named.items():
                     if is_of_actor(name):
                         gradient[...] = 0.0
-            self.adam.step(settings.max_grad_norm)
+            self.adam.shortened_step(settings.max_grad_norm)
         return False
 
     def _differentiate(self, epoch: _Epoch, part: slice) -> Array:

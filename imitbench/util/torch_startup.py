@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
 
@@ -17,6 +17,25 @@ def use_one_thread() -> None:
     if th.get_num_interop_threads() != 1:
         with suppress(RuntimeError):  # too late in a process that has worked already
             th.set_num_interop_threads(1)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Makes torch use one thread for a while.
+
+    A second thread makes products of small matrices slower, many times so if another process
+    wants its core.
+    """
+    import torch as th
+
+    before = th.get_num_threads()
+    if before != 1:
+        th.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if before != 1:
+            th.set_num_threads(before)
 
 
 def repeat_exactly(device: str) -> None:

@@ -10,7 +10,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from support.drift import drift_venv
 
 from imitbench.policies.replay_buffer_wrapper import ReplayBufferRewardWrapper
-from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
+from imitbench.rl.training import algorithm_state, load_algorithm_state
 
 
 def first_of_obs(obs, acts, next_obs, dones):

@@ -8,7 +8,7 @@ from stable_baselines3 import A2C, DQN
 from stable_baselines3.common.policies import ActorCriticPolicy
 
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor
-from imitbench.rl.lean_actor import LeanActor, can_act
+from imitbench.rl.policy_twin import LeanActor, can_act
 from imitbench.rl.ppo import PPO
 
 

@@ -6,8 +6,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from support.environments import Counter
 
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
-from imitbench.rl.learnt_returns import LearntReturns
-from imitbench.rl.ppo import PPO
+from imitbench.rl.ppo import PPO, LearntReturns
 
 
 def reward(state, action, next_state, done):

@@ -6,8 +6,7 @@ import pytest
 import torch as th
 from torch import nn
 
-from imitbench.rl.mlp import FlatParameters, Mlp, stack_of
-from imitbench.rl.products import affine, product
+from imitbench.rl.mlp import FlatParameters, Mlp, affine, product, stack_of
 
 
 def layers(activation, widths, activate_last):

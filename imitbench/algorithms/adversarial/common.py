@@ -44,11 +44,10 @@ from imitbench.algorithms.adversarial.summaries import Summaries
 from imitbench.algorithms.demonstration_fit import check_action_space
 from imitbench.data import types
 from imitbench.rewards.reward_nets import RewardNet
-from imitbench.rl.continued import check_algorithm
-from imitbench.util.fused_adam import with_fused
+from imitbench.rl.training import check_algorithm
+from imitbench.util.adam import load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import training
-from imitbench.util.optimizer_state import load_optimizer_state
 from imitbench.util.util import AnyPath, safe_to_tensor
 
 __all__ = ["AdversarialTrainer", "compute_train_stats"]

@@ -26,10 +26,8 @@ from imitbench.data.rollout import flatten_trajectories_with_rew
 from imitbench.data.wrappers import BufferingWrapper
 from imitbench.rewards.reward_function import RewardFn
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
-from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
-from imitbench.rl.continued import continue_learning
-from imitbench.rl.learnt_returns import LearntReturns
-from imitbench.rl.ppo import PPO, Rollout
+from imitbench.rl.ppo import PPO, LearntReturns, Rollout
+from imitbench.rl.training import algorithm_state, continue_learning, load_algorithm_state
 
 Array = npt.NDArray[Any]
 

@@ -29,11 +29,15 @@ from imitbench.policies.exploration_wrapper import ExplorationWrapper
 from imitbench.rewards.reward_function import RewardFn
 from imitbench.rewards.reward_nets import RewardNet
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
-from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
-from imitbench.rl.continued import acting_as_given, check_algorithm, continue_learning
-from imitbench.rl.lean_actor import LeanActor, can_act
-from imitbench.rl.learnt_returns import LearntReturns
-from imitbench.rl.ppo import PPO
+from imitbench.rl.policy_twin import LeanActor, can_act
+from imitbench.rl.ppo import PPO, LearntReturns
+from imitbench.rl.training import (
+    acting_as_given,
+    algorithm_state,
+    check_algorithm,
+    continue_learning,
+    load_algorithm_state,
+)
 from imitbench.util import logger as imit_logger
 
 Array = npt.NDArray[Any]

@@ -24,10 +24,9 @@ from imitbench.algorithms.preference_comparisons.training_data import (
 )
 from imitbench.regularization.regularizers import Regularizer, RegularizerFactory
 from imitbench.rewards.base import frozen
-from imitbench.util.fused_adam import direct_step, with_fused
+from imitbench.util.adam import direct_step, load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger, configure
 from imitbench.util.networks import training
-from imitbench.util.optimizer_state import load_optimizer_state
 
 Metrics = dict[str, float]
 

@@ -28,8 +28,7 @@ from imitbench.algorithms.preference_comparisons.preference_model import (
     check_finite,
 )
 from imitbench.rewards.reward_nets import BasicRewardNet, NormalizedRewardNet
-from imitbench.rl.mlp import Stack, stack_of
-from imitbench.rl.products import affine, product
+from imitbench.rl.mlp import Stack, affine, product, stack_of
 from imitbench.util.networks import BaseNorm, SqueezeLayer
 
 Array = npt.NDArray[Any]

@@ -17,8 +17,7 @@ from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.rollout_report import RolloutReport
 from imitbench.data.resumable_env import episode_states, restore_episodes
-from imitbench.rl.algorithm_state import algorithm_state, load_algorithm_state
-from imitbench.rl.continued import continue_learning
+from imitbench.rl.training import algorithm_state, continue_learning, load_algorithm_state
 from imitbench.store.records import Budget
 
 if TYPE_CHECKING:

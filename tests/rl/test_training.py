@@ -3,8 +3,8 @@
 import pytest
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 
-from imitbench.rl.continued import continue_learning
 from imitbench.rl.ppo import PPO
+from imitbench.rl.training import continue_learning
 
 
 class Counting(BaseCallback):

@@ -6,7 +6,7 @@ import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 
-from imitbench.rl.gae import estimate_advantages
+from imitbench.rl.rollout import estimate_advantages
 
 
 @pytest.fixture

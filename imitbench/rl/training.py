@@ -1,4 +1,8 @@
-"""The state of a training of Stable-Baselines3, so that it can be resumed bit for bit."""
+"""Training an algorithm of Stable-Baselines3 in parts, and its state between them.
+
+The environment may be given later than the algorithm was made, and a training that is resumed
+from its state gives the same bits as one that was not interrupted.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,13 @@ import numpy as np
 import torch as th
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import BaseBuffer
+from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv, VecTransposeImage
 
+from imitbench.data.policy_callable import PolicyCallable, policy_to_callable
 from imitbench.policies.replay_buffer_wrapper import ReplayBufferRewardWrapper
+from imitbench.policies.space_check import channels_first
 
 # Attributes that further training depends on; an algorithm has some of them.
 _PLAIN = (
@@ -30,6 +38,85 @@ _PLAIN = (
     "_last_episode_starts",
 )
 _HISTORIES = ("ep_info_buffer", "ep_success_buffer")
+
+
+def check_algorithm(
+    algorithm: BaseAlgorithm, venv: VecEnv, name: str, *, transposed: bool = False
+) -> None:
+    """Makes sure that an algorithm can act in an environment.
+
+    Args:
+        algorithm: The algorithm.
+        venv: The environment.
+        name: What to call the algorithm in messages.
+        transposed: Whether the algorithm may see images with their channels first that the
+            environment gives with their channels last, as Stable-Baselines3 arranges it.
+
+    Raises:
+        ValueError: It is no algorithm of Stable-Baselines3, or was made for other spaces or
+            another number of environments.
+    """
+    if not isinstance(algorithm, BaseAlgorithm):
+        raise ValueError(
+            f"{name} must be an algorithm of Stable-Baselines3, not a {type(algorithm).__name__}"
+        )
+    observations = venv.observation_space
+    accepted = (observations, channels_first(observations) if transposed else observations)
+    if algorithm.observation_space not in accepted:
+        raise ValueError(
+            f"{name} has observation_space {algorithm.observation_space}, "
+            f"but venv has {observations}"
+        )
+    if algorithm.action_space != venv.action_space:
+        raise ValueError(
+            f"{name} has action_space {algorithm.action_space}, but venv has {venv.action_space}"
+        )
+    if algorithm.n_envs != venv.num_envs:
+        raise ValueError(
+            f"{name} was made for {algorithm.n_envs} environments, but venv has {venv.num_envs}"
+        )
+
+
+def acting_as_given(algorithm: BaseAlgorithm) -> BaseAlgorithm | PolicyCallable:
+    """What acts in the environment that an algorithm was given, whose images it may have turned.
+
+    Args:
+        algorithm: An algorithm that has its environment.
+
+    Returns:
+        The algorithm itself; or, where Stable-Baselines3 puts the channels of images first for it,
+        its stochastic policy for images with their channels last.
+    """
+    env = algorithm.get_env()
+    if not isinstance(env, VecTransposeImage):
+        return algorithm
+    policy, transpose = policy_to_callable(algorithm, env), env.transpose_observations
+    return lambda obs, state, starts: policy(transpose(obs), state, starts)
+
+
+def continue_learning(
+    algorithm: BaseAlgorithm,
+    timesteps: int,
+    callback: BaseCallback | None,
+    learn_kwargs: Mapping[str, Any],
+) -> None:
+    """Continues training, without resetting the count of steps.
+
+    Args:
+        algorithm: The algorithm.
+        timesteps: Environment steps, over all environments; at least so many are taken.
+        callback: One's own callback, called before those in `learn_kwargs`.
+        learn_kwargs: Passed on to `learn`; `callback` may be in any form that `learn` takes.
+    """
+    given = learn_kwargs.get("callback")
+    others = given if isinstance(given, list) else [given]
+    callbacks = [
+        each if isinstance(each, BaseCallback) else ConvertCallback(each)
+        for each in (callback, *others)
+        if each is not None
+    ]
+    options = {"reset_num_timesteps": False, **learn_kwargs, "callback": callbacks or None}
+    algorithm.learn(total_timesteps=timesteps, **options)
 
 
 def algorithm_state(algorithm: BaseAlgorithm) -> dict[str, Any]:

@@ -1,0 +1,260 @@
+"""Adam: torch's optimizer, and shorter ways to take its steps.
+
+Settings and state are always those of a `torch.optim.Adam`, so that a checkpoint does not depend
+on how steps are taken. For small networks, gathering parameters and state takes torch longer than
+the update:
+
+- `with_fused` asks torch for its fused kernel, which updates all parameters in one call.
+- `direct_step` calls that kernel with lists that are gathered once.
+- `FlatAdam` updates parameters that lie in one vector, by that kernel or in NumPy.
+
+Source: Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization".
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch as th
+
+_NOT_PLAIN = ("amsgrad", "maximize", "capturable", "differentiable", "weight_decay")
+_NOT_DIRECT = ("amsgrad", "capturable", "differentiable")
+_KERNELS: dict[type[th.optim.Optimizer], Callable[..., object]] = {
+    th.optim.Adam: th._fused_adam_,
+    th.optim.AdamW: th._fused_adamw_,
+}
+
+
+def with_fused(
+    optimizer_cls: type[th.optim.Optimizer], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Asks Adam for its fused step, which is the same update in one call.
+
+    Args:
+        optimizer_cls: Class of the optimizer.
+        kwargs: Its arguments; a choice that they make already stands.
+    """
+    if optimizer_cls in _KERNELS and not {"fused", "foreach"} & set(kwargs):
+        return {"fused": True, **kwargs}
+    return dict(kwargs)
+
+
+def load_optimizer_state(optimizer: th.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Restores an optimizer without taking the state's tensors from its owner.
+
+    Args:
+        optimizer: Any optimizer, of the same parameters in the same groups.
+        state: What its `state_dict` gave.
+
+    Raises:
+        ValueError: Groups or numbers of parameters differ.
+    """
+    # Torch continues in the very tensors that it is given.
+    optimizer.load_state_dict(copy.deepcopy(dict(state)))
+
+
+def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
+    """The shortest way to take steps with an optimizer.
+
+    For plain fused Adam and AdamW on the CPU that is the fused kernel itself. The optimizer's
+    state is updated in place as always. Any other optimizer takes its own step.
+
+    Args:
+        optimizer: The optimizer. While the result is in use, its groups stay as they are, except
+            for the learning rate, and every parameter has its gradient in the same tensor.
+
+    Returns:
+        A function without arguments that takes one step.
+    """
+    kernel = _KERNELS.get(type(optimizer))
+    if kernel is None or len(optimizer.param_groups) != 1:
+        return optimizer.step
+    group = optimizer.param_groups[0]
+    parameters = group["params"]
+    hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    if (
+        hooked
+        or not group.get("fused")
+        or any(group.get(name) for name in _NOT_DIRECT)
+        # Adam may be told to decay weights as AdamW does.
+        or bool(group.get("decoupled_weight_decay")) != (type(optimizer) is th.optim.AdamW)
+        or any(each.device.type != "cpu" or each.grad is None for each in parameters)
+    ):
+        return optimizer.step
+    settings = _settings(group)
+    lists: list[list[th.Tensor]] = []
+
+    def step() -> None:
+        if not lists:  # the first step makes the state
+            optimizer.step()
+            states = [optimizer.state[each] for each in parameters]
+            gradients = [each.grad for each in parameters]
+            moments = [[state[key] for state in states] for key in ("exp_avg", "exp_avg_sq")]
+            # In the same memory, but nothing that autograd would have to be kept away from.
+            values = [each.detach() for each in parameters]
+            lists.extend((values, gradients, *moments, [], [s["step"] for s in states]))
+            return
+        th._foreach_add_(lists[-1], 1)
+        kernel(*lists, lr=float(group["lr"]), **settings)
+
+    return step
+
+
+def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a fused kernel, without the learning rate, which may change between steps."""
+    beta1, beta2 = group["betas"]
+    return {
+        "beta1": float(beta1),
+        "beta2": float(beta2),
+        "weight_decay": group["weight_decay"],
+        "eps": group["eps"],
+        "amsgrad": False,
+        "maximize": group["maximize"],
+    }
+
+
+def why_not_plain(
+    optimizer: th.optim.Optimizer, parameters: Sequence[th.nn.Parameter]
+) -> str | None:
+    """Why `FlatAdam` cannot take an optimizer's steps; `None` if it can."""
+    if type(optimizer) is not th.optim.Adam:
+        return f"its optimizer is {type(optimizer).__name__}, not torch.optim.Adam"
+    if len(optimizer.param_groups) != 1:
+        return "its optimizer has several parameter groups"
+    group = optimizer.param_groups[0]
+    if any(group.get(name) for name in _NOT_PLAIN):
+        return "its optimizer has options of Adam other than lr, betas and eps"
+    if {id(each) for each in group["params"]} != {id(each) for each in parameters}:
+        return "its optimizer has other parameters than the policy"
+    steps = {float(state["step"]) for state in optimizer.state.values()}
+    if len(steps) > 1 or len(optimizer.state) not in (0, len(parameters)):
+        return "its optimizer has taken different numbers of steps for different parameters"
+    return None
+
+
+class Flat(Protocol):
+    """Parameters in one vector, with their gradient in another."""
+
+    @property
+    def parameters(self) -> Sequence[th.nn.Parameter]:
+        """The parameters, which may have memory of their own."""
+
+    @property
+    def vector(self) -> th.Tensor:
+        """Their values, shape (size,), on the CPU."""
+
+    @property
+    def gradient(self) -> th.Tensor:
+        """Their gradient, shape (size,)."""
+
+    def split(self, vector: th.Tensor) -> Sequence[th.Tensor]:
+        """Views of a vector of shape (size,), one for each parameter and of its shape."""
+
+
+class FlatAdam:
+    """Takes the steps of a `torch.optim.Adam` on parameters that lie in one vector.
+
+    Learning rate, betas and eps are read from the optimizer at each step.
+
+    There are two kinds of steps, equally fast and equal up to rounding. Each stays as it is,
+    because published runs must come out the same: those with PPO took `shortened_step`, those
+    with DQN and SAC `step`.
+
+    Args:
+        flat: The parameters, for whose optimizer `why_not_plain` is `None`.
+    """
+
+    def __init__(self, flat: Flat) -> None:
+        self._parameters = list(flat.parameters)
+        self._vector, self._gradient = flat.vector, flat.gradient
+        self._first, self._second = th.zeros_like(flat.vector), th.zeros_like(flat.vector)
+        self._count = th.zeros(())
+        self._counts = th.zeros(len(self._parameters))  # torch counts for each parameter
+        self._states: list[dict[str, th.Tensor]] = [
+            {"step": step, "exp_avg": first, "exp_avg_sq": second}
+            for step, first, second in zip(
+                self._counts.unbind(),
+                flat.split(self._first),
+                flat.split(self._second),
+                strict=True,
+            )
+        ]
+        self._group: Mapping[str, Any] = {}
+
+    def load(self, optimizer: th.optim.Optimizer) -> None:
+        """Takes over the settings of an optimizer, and copies its state."""
+        self._group = optimizer.param_groups[0]
+        for parameter, own in zip(self._parameters, self._states, strict=True):
+            state = optimizer.state.get(parameter)
+            for name, view in own.items():
+                if state:
+                    view.copy_(state[name])
+                else:
+                    view.zero_()
+        self._count.copy_(self._counts[0])
+
+    def store(self, optimizer: th.optim.Optimizer) -> None:
+        """Copies the state back, into tensors of the optimizer's own."""
+        if self._count == 0:
+            return
+        self._counts.copy_(self._count)
+        for parameter, own in zip(self._parameters, self._states, strict=True):
+            state = optimizer.state[parameter]
+            for name, view in own.items():
+                if name not in state:
+                    state[name] = th.empty_like(view if name == "step" else parameter)
+                state[name].copy_(view)
+
+    def step(self, optimizer: th.optim.Optimizer) -> None:
+        """Takes a step along the gradient, by torch's fused kernel.
+
+        The optimizer's state becomes views of what is kept here, so that it is current after each
+        step. It may be replaced in between, as `load_state_dict` does.
+        """
+        current = optimizer.state.get(self._parameters[0], {})
+        if current.get("step") is not self._states[0]["step"]:
+            self.load(optimizer)
+            optimizer.state.update(zip(self._parameters, self._states, strict=True))
+        group = optimizer.param_groups[0]
+        self._count += 1
+        tensors = [self._vector], [self._gradient], [self._first], [self._second]
+        th._fused_adam_(*tensors, [], [self._count], lr=float(group["lr"]), **_settings(group))
+        self._counts.copy_(self._count)
+
+    def shortened_step(self, max_norm: float) -> None:
+        """Takes a step along the gradient, in NumPy, and overwrites the gradient.
+
+        Args:
+            max_norm: The gradient is first shortened to this length.
+
+        Raises:
+            ValueError: The gradient is not finite; nothing was changed.
+        """
+        norm = float(th.linalg.vector_norm(self._gradient))
+        if not math.isfinite(norm):
+            raise ValueError("the gradient is not finite: training diverged")
+        scale = min(1.0, max_norm / (norm + 1e-6))
+        vector, gradient = self._vector.numpy(), self._gradient.numpy()
+        first, second = self._first.numpy(), self._second.numpy()
+        beta1, beta2 = self._group["betas"]
+        self._count += 1
+        steps = int(self._count)
+        root = math.sqrt(1 - beta2**steps)
+        np.multiply(gradient, scale * (1 - beta1), out=gradient)
+        np.multiply(first, beta1, out=first)
+        np.add(first, gradient, out=first)
+        np.multiply(gradient, gradient, out=gradient)
+        np.multiply(gradient, (1 - beta2) / (1 - beta1) ** 2, out=gradient)
+        np.multiply(second, beta2, out=second)
+        np.add(second, gradient, out=second)
+        # m / (sqrt(v) / root + eps), both multiplied by root
+        change = gradient
+        np.sqrt(second, out=change)
+        np.add(change, self._group["eps"] * root, out=change)
+        np.divide(first, change, out=change)
+        np.multiply(change, float(self._group["lr"]) * root / (1 - beta1**steps), out=change)
+        np.subtract(vector, change, out=vector)
