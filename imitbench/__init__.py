@@ -8,10 +8,10 @@ package loads nothing heavy.
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from imitbench.errors import InputError
+from imitbench.util.library_patches import make_callable
 
 if TYPE_CHECKING:
     from imitbench.api import compare, report, results, run
@@ -32,14 +32,10 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY})
 
 
-class _CallablePackage(ModuleType):
-    """`imitbench.report` is a package and a function of `imitbench.api`: it is both at once."""
+def _report(*args: Any, **kwargs: Any) -> Any:
+    from imitbench.api import report
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """See `imitbench.api.report`."""
-        from imitbench.api import report
-
-        return report(*args, **kwargs)
+    return report(*args, **kwargs)
 
 
-importlib.import_module("imitbench.report").__class__ = _CallablePackage
+make_callable("imitbench.report", _report)

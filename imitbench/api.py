@@ -140,7 +140,7 @@ def run(
     from imitbench.bench.request import lock_in_use, plan_requests
     from imitbench.bench.summary import summarize
     from imitbench.util.hub_client import silent
-    from imitbench.util.terminal import note
+    from imitbench.util.text_line import note
 
     how = _launch(out, executor, jobs, force, execution)
     request = _request(
@@ -195,7 +195,7 @@ def results(
 
     from imitbench.store import database
     from imitbench.store.collector import collect
-    from imitbench.util.terminal import note
+    from imitbench.util.text_line import note
 
     for left_out in collect(Path(out)).quarantined:
         note(f"left out: {left_out.path}: {left_out.reason}")
@@ -267,7 +267,7 @@ def report(
     from imitbench.report import build as building
     from imitbench.stats.cells import FailurePolicy
     from imitbench.util.files import write_output
-    from imitbench.util.terminal import note
+    from imitbench.util.text_line import note
 
     _choice(
         "format", format, (*get_args(building.TextFormat), *get_args(building.PlotFormat), None)
@@ -366,7 +366,7 @@ def compare(
     from imitbench.report.contest import Options, contests
     from imitbench.report.entry_sources import read_entries
     from imitbench.stats.cells import FailurePolicy
-    from imitbench.util.terminal import note
+    from imitbench.util.text_line import note
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
     _check_statistics(replicates, level)

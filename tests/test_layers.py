@@ -73,7 +73,7 @@ EXECUTING = {
     # TorchScript, by the interpreter made for it, where the user named the method that wrote it.
     "policies/foreign.py": {"th.jit.load"},
     "policies/trusted.py": {"cls.load", "VecNormalize.load"},
-    "util/inert_pickle.py": {"import pickletools"},
+    "util/safe_unpickler.py": {"import pickletools"},
 }
 PICKLES = {
     "pickle", "_pickle", "cPickle", "pickletools", "jsonpickle", "dill", "cloudpickle", "marshal",
@@ -117,6 +117,65 @@ def executing_calls(tree):
 def test_nothing_executes_what_it_reads(path):
     found = set(executing_calls(parsed(path)))
     assert found == EXECUTING.get(path.relative_to(PACKAGE).as_posix(), set())
+
+
+# Modules that change what other code of the process sees, and what each of them changes. Patches
+# of libraries stand in `library_patches` alone. The others add modules of the user's to Python's
+# own tables, choose a public setting, and say which GPU child processes see.
+CHANGING = {
+    "bench/launch.py": {"os.environ['CUDA_VISIBLE_DEVICES']"},
+    "util/library_patches.py": {
+        "gym.registry[env_id]",
+        "importlib.import_module(package).__class__",
+        "sys.meta_path.insert",
+        "sys.unraisablehook",
+    },
+    "util/source_import.py": {"sys.modules.setdefault", "sys.modules[name]", "sys.path.append"},
+    "util/torch_startup.py": {"th.backends.cudnn.benchmark"},
+}
+IMPORT_TABLES = ("sys.meta_path.", "sys.modules.", "sys.path.", "sys.path_hooks.")
+
+
+def foreign_names(tree):
+    """Names that a module imports from elsewhere than this package."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [alias.asname or alias.name for alias in node.names]
+        else:
+            continue
+        if not ast.unparse(node).removeprefix("from ").startswith("imitbench"):
+            yield from names
+
+
+def root_of(node):
+    """The name at the beginning of attributes, subscripts and calls."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return getattr(node, "id", None)
+
+
+def changes_elsewhere(tree):
+    """What a module assigns to, or deletes, that is not its own, as text."""
+    foreign = set(foreign_names(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called.startswith(IMPORT_TABLES):
+                yield called
+            if called in ("setattr", "delattr") and root_of(node.args[0]) in foreign:
+                yield ast.unparse(node)
+        targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Attribute | ast.Subscript) and root_of(target) in foreign:
+                yield ast.unparse(target)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_libraries_are_changed_in_one_module(path):
+    found = set(changes_elsewhere(parsed(path)))
+    assert found == CHANGING.get(path.relative_to(PACKAGE).as_posix(), set())
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from imitbench.bench.sweep import Observer
 from imitbench.store.records import RunFailure, RunSpec
-from imitbench.util.terminal import note, on_terminal
+from imitbench.util.text_line import note, on_terminal
 
 _STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops at once"
 

@@ -29,8 +29,9 @@ from imitbench.bench.wrapped_learner import WrappedLearner
 from imitbench.executors.base import STOPPED
 from imitbench.store.records import Budget, Record
 from imitbench.util.files import atomic_write_text
+from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.state_file import save_state
-from imitbench.util.torch_startup import leave_compiler_unloaded, use_one_thread
+from imitbench.util.torch_startup import use_one_thread
 
 SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL}
 _MOST_NAMES = 20

@@ -45,12 +45,9 @@ from imitbench.stats.references import normalize
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.records import RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
+from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.text_line import encodable
-from imitbench.util.torch_startup import (
-    leave_compiler_unloaded,
-    repeat_exactly,
-    use_one_thread,
-)
+from imitbench.util.torch_startup import repeat_exactly, use_one_thread
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew

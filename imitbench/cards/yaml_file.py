@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from imitbench.errors import InputError, did_you_mean
+from imitbench.util.parse_errors import BAD_YAML_VALUES
 from imitbench.util.text_line import one_line
-from imitbench.util.yaml_errors import BAD_VALUES
 
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath = tuple[str | int, ...]
@@ -52,7 +52,7 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
         raise InputError(f"{path}{line}: not valid YAML ({problem})") from error
     except RecursionError as error:
         raise InputError(f"{path}: not valid YAML (nested too deeply)") from error
-    except BAD_VALUES as error:
+    except BAD_YAML_VALUES as error:
         raise InputError(
             f"{path}: not valid YAML ({one_line(error)}); put quotes round what is text"
         ) from error

@@ -59,7 +59,7 @@ def verify_submission(
     from imitbench.cli.output import note, print_json
     from imitbench.errors import InputError
     from imitbench.store.results_reader import read_results
-    from imitbench.util.folders import is_empty
+    from imitbench.util.files import is_empty
 
     if keep is not None and not is_empty(keep):
         raise InputError(f"--keep {keep}: is not empty; name a new folder")

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from imitbench import __version__
 from imitbench.errors import InputError
+from imitbench.util.library_patches import silence_unraisable
 from imitbench.util.text_line import printable
 
 # Name, module in imitbench.cli, and there a function or a Typer with commands of its own.
@@ -127,7 +128,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         # What was just being made, such as a progress bar, complains of its missing parts when it
         # is thrown away.
-        sys.unraisablehook = lambda _: None
+        silence_unraisable()
         typer.echo("stopped", err=True)
         sys.exit(130)
     except Exception as error:

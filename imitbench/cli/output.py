@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from imitbench.cli import options
-from imitbench.util.terminal import note, on_terminal
+from imitbench.util.text_line import note, on_terminal
 
 __all__ = [
     "command_for",

@@ -24,7 +24,7 @@ from imitbench.data.trajectories import Trajectory
 from imitbench.data.trajectory_source import Chunk, TrajectorySource, chunks_of
 from imitbench.data.trusted import unpickle_infos
 from imitbench.errors import InputError
-from imitbench.util.damaged_npz import DAMAGE
+from imitbench.util.parse_errors import DAMAGED_NPZ
 from imitbench.util.text_line import one_line
 
 Array = npt.NDArray[Any]
@@ -152,7 +152,7 @@ class NpzSource(TrajectorySource):
                 yield archive
         except InputError:
             raise
-        except DAMAGE as error:
+        except DAMAGED_NPZ as error:
             reason = f"no array {error}" if isinstance(error, KeyError) else one_line(error)
             raise InputError(
                 f"{self.where}: damaged .npz file ({reason}): fetch it again"

@@ -22,8 +22,7 @@ from imitbench.errors import InputError
 from imitbench.experts.measurement import expert_directory
 from imitbench.policies.storage import load_policy
 from imitbench.store.records import EnvironmentSpec
-from imitbench.util.files import atomic_write_text
-from imitbench.util.folders import check_place, new_folder
+from imitbench.util.files import atomic_write_text, check_place, new_folder
 
 MAX_FILE_BYTES = 5_000_000
 """Bundled files stay small enough to travel with the package."""

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from imitbench.errors import InputError
-from imitbench.util.yaml_errors import UNREADABLE
+from imitbench.util.parse_errors import UNREADABLE_YAML
 
 CARD_FILE = "README.md"
 _FENCE = "---\n"
@@ -50,7 +50,7 @@ class Card:
         head, _, text = whole.removeprefix(_FENCE).partition(f"\n{_FENCE}")
         try:
             metadata = yaml.safe_load(head)
-        except UNREADABLE as error:
+        except UNREADABLE_YAML as error:
             problem = " ".join(str(error).split())[:120]
             raise InputError(f"{where}: metadata between --- is no YAML ({problem})") from error
         if not isinstance(metadata, dict):

@@ -14,7 +14,7 @@ from typing import Any
 from imitbench.errors import InputError
 from imitbench.hub.card import CARD_FILE, Card
 from imitbench.store.importers.untrusted import read_bounded
-from imitbench.util.yaml_errors import BAD_VALUES
+from imitbench.util.parse_errors import BAD_YAML_VALUES
 
 RESULTS_FILE = "results.json"
 _MAX_BYTES = 2**20
@@ -72,7 +72,7 @@ def read_published_results(folder: Path) -> PublishedResults | None:
             deterministic=_flag(document.get("is_deterministic")),
             source=RESULTS_FILE,
         )
-    except (*BAD_VALUES, RecursionError) as error:
+    except (*BAD_YAML_VALUES, RecursionError) as error:
         problem = " ".join(repr(error).split())[:120]
         raise InputError(f"{path}: mean_reward cannot be read ({problem})") from error
 

@@ -6,15 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from imitbench.errors import InputError
 from imitbench.policies.hub_policy import STATISTICS_FILE
-from imitbench.util.tagless_yaml import read_tagless_mapping
+from imitbench.util.parse_errors import UNREADABLE_YAML
 
 _DESCRIPTION = "policy.json"
 _OTHER_ZIPS = {"train_eval_metrics.zip"}
 _USUAL_ZIPS = ("model.zip", "final_model.zip", "best_model.zip")
 _STATISTICS_FILES = (STATISTICS_FILE, "vecnormalize.pkl")
 _TIME_FEATURE = "TimeFeatureWrapper"
+_MAX_SETTINGS_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -119,3 +122,61 @@ def _find_statistics(policy: Path) -> Path | None:
 
 def _settings(path: Path) -> dict[str, Any]:
     return read_tagless_mapping(path) if path.is_file() else {}
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Reads what has a tag for an object of another program as the plain value that is there."""
+
+    def plain(self, _suffix: str, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self.construct_mapping(node, deep=True)
+        if isinstance(node, yaml.SequenceNode):
+            return self.construct_sequence(node, deep=True)
+        return self.construct_scalar(node)  # type: ignore[arg-type]
+
+
+_PlainLoader.add_multi_constructor("", _PlainLoader.plain)
+
+
+def read_tagless_mapping(path: Path) -> dict[str, Any]:
+    """Reads a file with a mapping, such as `args.yml` and `config.yml` of RL Zoo.
+
+    Tags are ignored, so nothing is built; a tagged `OrderedDict`, which is a list of a list of
+    pairs, is read as the mapping that it stands for.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The mapping; an empty one where the file is empty.
+
+    Raises:
+        InputError: It cannot be read, or is not YAML, or not a mapping.
+    """
+    try:
+        if path.stat().st_size > _MAX_SETTINGS_BYTES:
+            raise InputError(f"{path}: {path.stat().st_size:,} bytes are no settings")
+        loader = _PlainLoader(path.read_text(encoding="utf-8"))
+        document = loader.get_single_data()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except UNREADABLE_YAML as error:
+        problem = " ".join(str(error).split())[:200]
+        raise InputError(f"{path}: no readable YAML ({problem})") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        document = _from_pairs(document)
+    if document is None:
+        raise InputError(f"{path}: must be a mapping of names to values")
+    return {str(key): value for key, value in document.items()}
+
+
+def _from_pairs(document: Any) -> dict[Any, Any] | None:
+    """The mapping that the arguments of `OrderedDict` stand for; `None` where they are not."""
+    pairs = document[0] if isinstance(document, list) and len(document) == 1 else None
+    if not isinstance(pairs, list):
+        return None
+    if not all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
+        return None
+    return {key: value for key, value in pairs}  # noqa: C416 (pairs are lists, as mypy sees it)

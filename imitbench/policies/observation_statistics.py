@@ -15,7 +15,7 @@ from imitbench.errors import InputError
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.pickled_values import ADMITTED, array_of
 from imitbench.policies.sb3_zip import TRUST_HINT
-from imitbench.util.inert_pickle import Name, Record, RefusedPickleError, names_in, read_inert
+from imitbench.util.safe_unpickler import Name, Record, RefusedPickleError, names_in, read_safely
 
 _WRAPPER = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
 _STATISTICS = "stable_baselines3.common.running_mean_std.RunningMeanStd"
@@ -81,7 +81,7 @@ def read_observation_statistics(path: Path) -> ObservationStatistics | None:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     try:
-        return _statistics(read_inert(data, _admitted))
+        return _statistics(read_safely(data, _admitted))
     except RefusedPickleError as error:
         raise InputError(
             f"{path}: no statistics of VecNormalize that can be read without unpickling: {error}; "

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from imitbench.util.inert_pickle import Name, Record, RefusedPickleError, names_in
+from imitbench.util.safe_unpickler import Name, Record, RefusedPickleError, names_in
 
 # NumPy 2 renamed the home of what makes arrays.
 _CORES = ("numpy.core", "numpy._core")

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from imitbench.policies.pickled_values import ADMITTED, space_of
 from imitbench.policies.sb3_names import class_in_text
 from imitbench.policies.sb3_zip import Opaque, Sb3Zip
-from imitbench.util.inert_pickle import RefusedPickleError, read_inert
+from imitbench.util.safe_unpickler import RefusedPickleError, read_safely
 
 SpaceName = Literal["observation_space", "action_space"]
 
@@ -24,8 +24,8 @@ _KINDS = {"gym", "gymnasium"}
 def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
     """The space of observations or actions that the policy was trained with.
 
-    Its pickle is read as data, see `inert_pickle`; where that is of no use, its printed attributes
-    are.
+    Its pickle is read as data, see `safe_unpickler`; where that gives nothing, its printed
+    attributes are read.
 
     Args:
         archive: The zip.
@@ -38,7 +38,7 @@ def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
     if not isinstance(stored, Opaque):
         return None
     try:
-        return space_of(read_inert(stored.pickled, ADMITTED))
+        return space_of(read_safely(stored.pickled, ADMITTED))
     except RefusedPickleError:
         return _printed_space(stored)
 

@@ -35,8 +35,7 @@ from imitbench.store.records import (
     canonical_digest,
 )
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
-from imitbench.util.files import atomic_write_text
-from imitbench.util.folders import new_folder
+from imitbench.util.files import atomic_write_text, new_folder
 
 MANIFEST_FILE = "manifest.json"
 PATTERNS = (MANIFEST_FILE, "runs/*.jsonl", "failures/*.jsonl", "episodes/*/*.csv")

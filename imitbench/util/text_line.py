@@ -1,6 +1,8 @@
-"""Text from strangers' files, made fit for one line of a message."""
+"""Messages for the terminal, and text from other people's files made fit for one line of them."""
 
 from __future__ import annotations
+
+import sys
 
 
 def one_line(text: object, limit: int | None = 160) -> str:
@@ -32,3 +34,13 @@ def encodable(text: str) -> str:
             surrogates, of which escapes are left.
     """
     return text.encode(errors="backslashreplace").decode()
+
+
+def note(message: str) -> None:
+    """Says something to the person on stderr; what is in names cannot write on the terminal."""
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+def on_terminal() -> bool:
+    """Whether a person watches stderr."""
+    return sys.stderr.isatty()

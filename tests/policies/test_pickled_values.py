@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from imitbench.policies.pickled_values import ADMITTED, array_of, dtype_of, space_of
-from imitbench.util.inert_pickle import Name, RefusedPickleError, read_inert
+from imitbench.util.safe_unpickler import Name, RefusedPickleError, read_safely
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
@@ -32,7 +32,7 @@ def anything(_name):
     ids=repr,
 )
 def test_arrays_of_any_protocol_are_read(protocol, array):
-    found = array_of(read_inert(pickle.dumps(array, protocol), ADMITTED))
+    found = array_of(read_safely(pickle.dumps(array, protocol), ADMITTED))
     np.testing.assert_array_equal(found, array)
     assert found.dtype == np.dtype(array.dtype).newbyteorder("=")
 
@@ -53,13 +53,13 @@ def test_arrays_of_any_protocol_are_read(protocol, array):
 )
 def test_spaces_are_read_with_their_generators_ignored(protocol, space):
     space.seed(3)
-    assert space_of(read_inert(pickle.dumps(space, protocol), ADMITTED)) == space
+    assert space_of(read_safely(pickle.dumps(space, protocol), ADMITTED)) == space
 
 
 def test_what_holds_objects_is_no_array():
     for value in (np.array([{}, None]), np.array(["text"]), np.array([(1, 2.0)], dtype="i4,f8")):
         with pytest.raises(RefusedPickleError):
-            array_of(read_inert(pickle.dumps(value), anything))
+            array_of(read_safely(pickle.dumps(value), anything))
     with pytest.raises(RefusedPickleError, match="where a type of numbers belongs"):
         dtype_of(Name("numpy", "load"))
 
@@ -67,4 +67,4 @@ def test_what_holds_objects_is_no_array():
 def test_dictionaries_of_dictionaries_are_refused():
     nested = spaces.Dict({"a": spaces.Dict({"b": spaces.Discrete(2)})})
     with pytest.raises(RefusedPickleError, match="a dictionary of dictionaries"):
-        space_of(read_inert(pickle.dumps(nested), ADMITTED))
+        space_of(read_safely(pickle.dumps(nested), ADMITTED))

@@ -3,7 +3,7 @@
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.util.folders import is_empty, new_folder
+from imitbench.util.files import is_empty, new_folder
 
 
 def listed(folder):

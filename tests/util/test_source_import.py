@@ -8,8 +8,14 @@ from importlib.machinery import EXTENSION_SUFFIXES
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.util.source_import import SourcePlace, import_source, register
-from imitbench.util.source_tree import is_source, source_digest, source_files
+from imitbench.util.source_import import (
+    SourcePlace,
+    import_source,
+    is_source,
+    register,
+    source_digest,
+    source_files,
+)
 
 
 @pytest.fixture

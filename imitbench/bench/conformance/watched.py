@@ -12,7 +12,7 @@ bit.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from gymnasium.envs.registration import load_env_creator
+
+from imitbench.util.library_patches import entry_point_replaced
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
@@ -76,20 +77,13 @@ def watched(env_id: str, poison: Poison = "none") -> Iterator[Meter]:
         env_id: The id, which must be registered.
         poison: What becomes of rewards.
     """
-    before = gym.registry[env_id]
-    assert before.entry_point is not None
-    point = before.entry_point
-    create: Any = load_env_creator(point) if isinstance(point, str) else point
     meter = Meter()
 
-    def create_watched(**kwargs: Any) -> gym.Env[Any, Any]:
-        return Watched(create(**kwargs), meter, poison)
+    def wrap(create: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda **kwargs: Watched(create(**kwargs), meter, poison)
 
-    gym.registry[env_id] = dataclasses.replace(before, entry_point=create_watched)
-    try:
+    with entry_point_replaced(env_id, wrap):
         yield meter
-    finally:
-        gym.registry[env_id] = before
 
 
 def poisoned_demos(

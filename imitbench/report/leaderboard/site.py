@@ -15,7 +15,7 @@ from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.model import Board
 from imitbench.store.results_folder import episodes_text
-from imitbench.util import folders
+from imitbench.util import files
 
 MARK = "leaderboard.json"
 _OURS = {
@@ -46,7 +46,7 @@ def check_place(site: Path, results: Path) -> None:
     place, source = site.resolve(), results.resolve()
     if place == source or place in source.parents:
         raise InputError(f"--out {site}: the results lie in it; name another folder")
-    folders.check_place(site, _check_old)
+    files.check_place(site, _check_old)
 
 
 def write_site(board: Board, site: Path, *, results: Path) -> int:
@@ -65,7 +65,7 @@ def write_site(board: Board, site: Path, *, results: Path) -> int:
     """
     check_place(site, results)
     count = 0
-    with folders.new_folder(site, _check_old) as draft:
+    with files.new_folder(site, _check_old) as draft:
         for name, content in _files(board):
             path = draft / name
             path.parent.mkdir(parents=True, exist_ok=True)

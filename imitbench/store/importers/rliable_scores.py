@@ -26,7 +26,7 @@ from imitbench.store.importers.untrusted import (
     read_bounded,
     visible,
 )
-from imitbench.util.damaged_npz import DAMAGE
+from imitbench.util.parse_errors import DAMAGED_NPZ
 from imitbench.util.text_line import one_line
 
 _MAX_BYTES = 64 * 2**20
@@ -130,7 +130,7 @@ def _archive(content: bytes, path: Path) -> dict[str, Scores | _ByTask]:
                 found[algo] = _checked(_array(archive.read(member)), algo, path)
     except InputError:
         raise
-    except DAMAGE as error:
+    except DAMAGED_NPZ as error:
         raise InputError(f"{path}: damaged .npz file ({one_line(error)})") from error
     return found
 

@@ -3,7 +3,7 @@
 A pickle is a program for a small stack machine. This module runs that machine with every
 instruction that would import a name or call something replaced by one that writes down what was
 asked for. The result is a tree of plain values, in which an object is a `Record` of the name of
-its class, its arguments and its state. Whoever wants a value takes it out of the records.
+its class, its arguments and its state. Callers take values out of the records.
 
 No instruction takes more memory or time than its place in the file accounts for, which holds for
 no unpickler that admits some names and runs the rest.
@@ -85,7 +85,7 @@ class Record:
         return found
 
 
-def read_inert(data: bytes, admitted: Callable[[Name], bool]) -> Any:
+def read_safely(data: bytes, admitted: Callable[[Name], bool]) -> Any:
     """Reads a pickle.
 
     Args:

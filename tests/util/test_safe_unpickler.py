@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 from support.bombs import Bomb
 
-from imitbench.util.inert_pickle import Record, RefusedPickleError, names_in, read_inert
+from imitbench.util.safe_unpickler import Record, RefusedPickleError, names_in, read_safely
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
@@ -25,15 +25,15 @@ def test_plain_values_come_as_they_are(protocol):
         None, True, False, 7, -(2**70), 1.5, "text", "ünï", (), (1,), (1, 2), (1, 2, 3), (1,) * 4,
         {"a": [1, {"b": 2}], 3: 4}, [], {}, list(range(300)), "x" * 300,
     ]  # fmt: skip
-    assert read_inert(pickle.dumps(value, protocol), anything) == value
+    assert read_safely(pickle.dumps(value, protocol), anything) == value
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_objects_are_told_by_name_arguments_and_state(protocol):
-    found = read_inert(pickle.dumps(collections.OrderedDict(a=1), protocol), anything)
+    found = read_safely(pickle.dumps(collections.OrderedDict(a=1), protocol), anything)
     assert isinstance(found, Record)
     assert found.kind == "collections.OrderedDict"
-    found = read_inert(pickle.dumps(spaces.Discrete(3), protocol), anything)
+    found = read_safely(pickle.dumps(spaces.Discrete(3), protocol), anything)
     assert found.kind == "gymnasium.spaces.discrete.Discrete"
     assert {"n", "start"} <= found.attributes.keys()
 
@@ -42,10 +42,10 @@ def test_objects_are_told_by_name_arguments_and_state(protocol):
 def test_a_bomb_is_data(tmp_path, protocol):
     mark = tmp_path / "executed"
     data = pickle.dumps([Bomb(mark)], protocol)
-    [found] = read_inert(data, anything)
+    [found] = read_safely(data, anything)
     assert found.arguments == (str(mark), "w")
     with pytest.raises(RefusedPickleError, match=r"it names i?o.*open, which has no place there"):
-        read_inert(data, names_in(modules=("numpy",), names=()))
+        read_safely(data, names_in(modules=("numpy",), names=()))
     assert not mark.exists()
     pickle.loads(data)
     assert mark.exists()  # it would have gone off
@@ -60,9 +60,9 @@ def test_references_to_elsewhere_are_refused():
     stream = io.BytesIO()
     Persistent(stream, 2).dump(["elsewhere"])
     with pytest.raises(RefusedPickleError, match="uses BINPERSID"):
-        read_inert(stream.getvalue(), anything)
+        read_safely(stream.getvalue(), anything)
     with pytest.raises(RefusedPickleError, match="uses EXT1"):
-        read_inert(b"\x80\x02\x82\x01.", anything)
+        read_safely(b"\x80\x02\x82\x01.", anything)
 
 
 @pytest.mark.parametrize(
@@ -87,31 +87,31 @@ def test_references_to_elsewhere_are_refused():
 )
 def test_damage_is_refused(data):
     with pytest.raises(RefusedPickleError) as caught:
-        read_inert(data, anything)
+        read_safely(data, anything)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
 def test_a_far_place_in_memory_takes_no_memory():
     far = b"\x80\x02K\x07r" + struct.pack("<I", 2**32 - 1) + b"j" + struct.pack("<I", 2**32 - 1)
-    assert read_inert(far + b".", anything) == 7
+    assert read_safely(far + b".", anything) == 7
 
 
 def test_endless_nesting_and_repetition_are_survived():
     deep = b"\x80\x02" + b"(" * 100_000 + b"t" * 100_000 + b"."
-    assert isinstance(read_inert(deep, anything), tuple)
+    assert isinstance(read_safely(deep, anything), tuple)
     # Sixty doublings of a list: harmless until somebody prints or walks it.
     doubled = b"\x80\x02]" + b"".join(
         b"q" + bytes([i]) + b"0" + b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86"
         for i in range(60)
     )
     called = b"\x80\x02" + doubled[2:] + b")R."
-    assert read_inert(called, anything).kind == "an object of no named class"
+    assert read_safely(called, anything).kind == "an object of no named class"
 
 
 def test_nothing_is_imported(monkeypatch):
     monkeypatch.setattr("builtins.__import__", lambda name, *_: pytest.fail(f"imported {name}"))
-    found = read_inert(b"cos\nsystem\n(S'true'\ntR.", anything)
+    found = read_safely(b"cos\nsystem\n(S'true'\ntR.", anything)
     monkeypatch.undo()
     assert (found.kind, found.arguments) == ("os.system", ("true",))
     assert os.system  # still the same

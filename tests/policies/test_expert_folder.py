@@ -3,7 +3,7 @@
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.util.tagless_yaml import read_tagless_mapping
+from imitbench.policies.expert_folder import read_tagless_mapping
 
 
 def read(tmp_path, text):

@@ -7,7 +7,7 @@ import sys
 def test_the_compiler_stays_unloaded_and_optimizers_work():
     code = (
         "import sys, torch\n"
-        "from imitbench.util.torch_startup import leave_compiler_unloaded\n"
+        "from imitbench.util.library_patches import leave_compiler_unloaded\n"
         "leave_compiler_unloaded()\n"
         "weight = torch.nn.Parameter(torch.ones(1))\n"
         "optimizer = torch.optim.Adam([weight], lr=0.5)\n"
