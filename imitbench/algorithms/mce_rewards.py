@@ -14,6 +14,7 @@ from torch import nn
 
 from imitbench.data.tabular import TabularModel
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
+from imitbench.rl.mlp import stack_of
 from imitbench.util.gradients import backward_from
 from imitbench.util.networks import SqueezeLayer
 
@@ -303,13 +304,8 @@ def _plain_layers(net: RewardNet) -> list[nn.Linear] | None:
     layers = list(net.mlp)
     if layers and type(layers[-1]) is SqueezeLayer:
         layers.pop()
-    linear, between = layers[::2], layers[1::2]
-    plain = (
-        len(layers) % 2 == 1
-        and all(type(layer) is nn.Linear for layer in linear)
-        and all(type(layer) is nn.ReLU for layer in between)
-    )
-    return [layer for layer in linear if isinstance(layer, nn.Linear)] if plain else None
+    stack = stack_of(layers)
+    return None if stack is None or stack.tanh or stack.activate_last else list(stack.layers)
 
 
 def _is_plain(net: RewardNet) -> bool:

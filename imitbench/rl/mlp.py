@@ -102,14 +102,15 @@ class Mlp:
 
     Args:
         stack: The layers.
-        parameters: Where their parameters and gradients are.
+        parameters: Where `backward` writes their gradients; `None` if it is not needed.
     """
 
-    def __init__(self, stack: Stack, parameters: FlatParameters) -> None:
+    def __init__(self, stack: Stack, parameters: FlatParameters | None = None) -> None:
         self._weights = [layer.weight.data for layer in stack.layers]
         self._biases = [layer.bias.data for layer in stack.layers]
-        self._by_weights = [parameters.gradient_of(layer.weight) for layer in stack.layers]
-        self._by_biases = [parameters.gradient_of(layer.bias) for layer in stack.layers]
+        if parameters is not None:
+            self._by_weights = [parameters.gradient_of(layer.weight) for layer in stack.layers]
+            self._by_biases = [parameters.gradient_of(layer.bias) for layer in stack.layers]
         self._activate = th.tanh_ if stack.tanh else th.relu_
         self._differentiate: Callable[[th.Tensor, th.Tensor], th.Tensor] = (
             _through_tanh if stack.tanh else _through_relu

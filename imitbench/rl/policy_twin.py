@@ -20,8 +20,10 @@ from torch import nn
 from imitbench.data.policy_callable import PolicyCallable, States
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.rl.actor_critic import ActorCritic, Architecture, Array, Parameters, make_head
+from imitbench.rl.mlp import Stack, stack_of
 from imitbench.util.networks import BaseNorm
 
+_NO_LAYERS = Stack((), tanh=False, activate_last=True)
 # What the twin computes itself, so that a policy must have it from Stable-Baselines3.
 _METHODS = (
     "forward",
@@ -67,38 +69,37 @@ def _normalizer(policy: ActorCriticPolicy) -> nn.Module | None:
     return getattr(policy.features_extractor, "normalize", None)
 
 
-def _stacks(policy: ActorCriticPolicy) -> tuple[nn.Sequential, nn.Sequential]:
+def _stacks(policy: ActorCriticPolicy) -> list[Stack | None]:
+    """Hidden layers of the actor and of the critic; `None` for one that has other layers."""
     extractor = policy.mlp_extractor
-    return extractor.policy_net, extractor.value_net
+    return [
+        stack_of(list(net)) if len(net) else _NO_LAYERS
+        for net in (extractor.policy_net, extractor.value_net)
+    ]
 
 
 def _is_plain(policy: ActorCriticPolicy) -> bool:
-    activations = {type(layer) for stack in _stacks(policy) for layer in list(stack)[1::2]}
-    linear = [layer for stack in _stacks(policy) for layer in list(stack)[::2]]
-    linear += [policy.action_net, policy.value_net]
+    stacks = [each for each in _stacks(policy) if each is not None and each.activate_last]
+    heads = stack_of([policy.action_net]), stack_of([policy.value_net])
+    linear = 2 + sum(len(each.layers) for each in stacks)
     return (
-        len(activations) <= 1
-        and activations <= {nn.Tanh, nn.ReLU}
-        and all(type(layer) is nn.Linear and layer.bias is not None for layer in linear)
-        and all(len(stack) % 2 == 0 for stack in _stacks(policy))
-        and len(list(policy.parameters())) == 2 * len(linear) + hasattr(policy, "log_std")
+        len(stacks) == 2
+        and None not in heads
+        and len({each.tanh for each in stacks if each.layers}) <= 1
+        and len(list(policy.parameters())) == 2 * linear + hasattr(policy, "log_std")
     )
 
 
 def architecture_of(policy: ActorCriticPolicy) -> Architecture:
     """Shape of a policy that has a twin."""
-    actor, critic = (
-        tuple(cast(nn.Linear, layer).out_features for layer in list(stack)[::2])
-        for stack in _stacks(policy)
-    )
-    activations = [layer for stack in _stacks(policy) for layer in list(stack)[1::2]]
+    actor, critic = (each for each in _stacks(policy) if each is not None)
     return Architecture(
         features=policy.features_dim,
-        actor=actor,
-        critic=critic,
+        actor=tuple(layer.out_features for layer in actor.layers),
+        critic=tuple(layer.out_features for layer in critic.layers),
         outputs=cast(nn.Linear, policy.action_net).out_features,
         gaussian=type(policy.action_dist) is DiagGaussianDistribution,
-        relu=any(isinstance(layer, nn.ReLU) for layer in activations),
+        relu=any(each.layers and not each.tanh for each in (actor, critic)),
     )
 
 

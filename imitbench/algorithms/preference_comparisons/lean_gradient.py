@@ -28,7 +28,7 @@ from imitbench.algorithms.preference_comparisons.preference_model import (
     check_finite,
 )
 from imitbench.rewards.reward_nets import BasicRewardNet, NormalizedRewardNet
-from imitbench.rl.mlp import Stack, affine, product, stack_of
+from imitbench.rl.mlp import Mlp, Stack, product, stack_of
 from imitbench.util.networks import BaseNorm, SqueezeLayer
 
 Array = npt.NDArray[Any]
@@ -114,15 +114,16 @@ class LeanGradient:
         self._net = net
         self._normalize = normalize
         self._tanh = stack.tanh
+        self._hidden = Mlp(Stack(stack.layers[:-1], stack.tanh, activate_last=True))
         self._length = length
         self._features = stack.layers[0].in_features
         self._parameters = [layer.weight for layer in stack.layers]
         self._parameters += [layer.bias for layer in stack.layers]
         self._weights = [layer.weight.detach() for layer in stack.layers]
-        self._biases = [layer.bias.detach() for layer in stack.layers]
+        self._last_bias = stack.layers[-1].bias.detach()
         gamma = preference_model.discount_factor
         # Weight of each step in a return; `None` if all are 1.
-        self._decay = None if gamma == 1 else discounts(length, gamma, self._biases[0])
+        self._decay = None if gamma == 1 else discounts(length, gamma, self._last_bias)
         self._total = length if self._decay is None else float(self._decay.sum())
         for each in self._parameters:
             each.grad = th.zeros_like(each)
@@ -150,9 +151,9 @@ class LeanGradient:
         inputs = self._inputs(batch)
         if self._normalize is not None:
             inputs = self._normalize(inputs)
-        trace = self._hidden(inputs)
+        trace = self._hidden.trace(inputs)
         sums = self._summed(trace[-1])
-        returns = th.addmm(self._biases[-1] * self._total, sums, self._weights[-1].t()).squeeze(1)
+        returns = th.addmm(self._last_bias * self._total, sums, self._weights[-1].t()).squeeze(1)
         check_finite(returns, batch)
         first, second = returns.numpy().astype(np.float64).reshape(2, -1)
         losses, by_difference = cross_entropies(self._model, first - second, preferences)
@@ -193,14 +194,6 @@ class LeanGradient:
             if wanted
         ]
         return th.cat(used, dim=1).contiguous()
-
-    def _hidden(self, inputs: th.Tensor) -> list[th.Tensor]:
-        """The inputs and the units of each hidden layer."""
-        trace = [inputs]
-        for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
-            x = affine(trace[-1], weight, bias)
-            trace.append(th.tanh_(x) if self._tanh else th.relu_(x))
-        return trace
 
     def _summed(self, units: th.Tensor) -> th.Tensor:
         """Adds units up over the steps of each fragment, shape `(fragments, width)`."""
