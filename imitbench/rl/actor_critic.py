@@ -1,8 +1,8 @@
 """Actor-critic networks with forward and backward passes written out by hand.
 
 For layers of 64 units and batches of 64, most of the time of a training framework is bookkeeping
-around matrix products of a few microseconds. Here every intermediate result has its place
-beforehand, actor and critic of equal shape go through each operation together, and all
+around matrix products of a few microseconds. Here memory for intermediate results is allocated
+once, actor and critic of equal shape go through each operation together, and all
 parameters are views of one vector. `imitbench.rl.mlp` is the engine for larger batches.
 
 A head says what the actor's outputs mean for actions: sampling, log-probabilities and gradients.
@@ -77,7 +77,7 @@ class Parameters:
 
     Args:
         architecture: Shape of the network.
-        vector: Shape (architecture.size,); written to by whoever writes to the views.
+        vector: Shape (architecture.size,); the views share its memory.
 
     Attributes:
         vector: The vector.

@@ -49,7 +49,7 @@ class LeanSwitch(BaseAlgorithm):
 
     @abstractmethod
     def _why_not_possible(self) -> str | None:
-        """What about the policy, the spaces or the optimizer stands in the way."""
+        """Which property of the policy, the spaces or the optimizer prevents it."""
 
 
 class Updater(Protocol):
@@ -91,7 +91,7 @@ class LeanOffPolicy(LeanSwitch, OffPolicyAlgorithm):
         """Makes an updater for the policy, whose parameters become views of vectors."""
 
     def _lean_updater(self) -> Any:
-        """The updater, made anew when the policy was replaced; `None` off the lean path."""
+        """The updater, made again when the policy was replaced; `None` off the lean path."""
         if self._updater is None or not self._updater.fits(self):
             self._updater = self._make_updater() if self.lean else None
         return self._updater

@@ -33,8 +33,8 @@ class SAC(LeanOffPolicy, stable_baselines3.SAC):
     """Stable-Baselines3's SAC without graphs and without work per parameter.
 
     For actors and critics of linear layers with ReLU or Tanh on vectors of observations, updates
-    do the same arithmetic with the same random numbers, up to rounding, save for gradients that
-    nobody uses. Anything else is left to Stable-Baselines3.
+    do the same arithmetic with the same random numbers, up to rounding, without gradients that
+    are not used. Anything else is left to Stable-Baselines3.
 
     Args:
         *args: As for `stable_baselines3.SAC`.

@@ -61,7 +61,7 @@ class FlatParameters:
     Attributes:
         parameters: As given.
         vector: All of them, shape (size,).
-        gradient: Their gradient; whoever computes it writes it here.
+        gradient: Their gradient, shape (size,), which `Mlp.backward` writes.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
@@ -146,7 +146,7 @@ class Mlp:
             trace: What `trace` returned.
             by_output: Derivative by its last entry.
             to_parameters: Whether to write the gradient.
-            to_inputs: Whether to go on to the inputs.
+            to_inputs: Whether to continue to the inputs.
 
         Returns:
             Derivative by the inputs, or else by the result of the first layer.

@@ -294,7 +294,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
             self.logger.record("train/clip_range_vf", clip_range_vf)
 
     def _current_updater(self) -> Updater:
-        """The updater of the current policy, made anew when that was replaced."""
+        """The updater of the current policy, made again when that was replaced."""
         if self._updater is None or not self._updater.twin.fits(self.policy):
             self._updater = Updater(PolicyTwin(self.policy))
         return self._updater

@@ -53,7 +53,7 @@ def check_algorithm(
             environment gives with their channels last, as Stable-Baselines3 arranges it.
 
     Raises:
-        ValueError: It is no algorithm of Stable-Baselines3, or was made for other spaces or
+        ValueError: It is not an algorithm of Stable-Baselines3, or was made for other spaces or
             another number of environments.
     """
     if not isinstance(algorithm, BaseAlgorithm):
@@ -149,7 +149,7 @@ def algorithm_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
 
 
 def load_algorithm_state(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
-    """Restores what `algorithm_state` gave; go on with `learn(…, reset_num_timesteps=False)`.
+    """Restores what `algorithm_state` gave; continue with `learn(…, reset_num_timesteps=False)`.
 
     Args:
         algorithm: An algorithm built with the same arguments.

@@ -30,7 +30,7 @@ def encodable(text: str) -> str:
     """The text as UTF-8 can hold it.
 
     Args:
-        text: Anything; where it quotes the name of a file that is no UTF-8, Python has put lone
+        text: Anything; where it quotes the name of a file that is not UTF-8, Python has put lone
             surrogates, of which escapes are left.
     """
     return text.encode(errors="backslashreplace").decode()
