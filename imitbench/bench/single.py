@@ -23,13 +23,13 @@ import numpy as np
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.interruption import Interruption, noted_interruption
-from imitbench.bench.job import CHECKPOINT_S
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.errors import InputError
+from imitbench.executors.options import CHECKPOINT_S
 from imitbench.store.records import Budget, EnvironmentSpec, Protocol
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.util.files import atomic_write_text

@@ -13,12 +13,13 @@ from typing import Literal, Protocol
 from imitbench.bench import artifacts
 from imitbench.bench.cost import Estimates
 from imitbench.bench.interruption import Interruption, noted_interruption
-from imitbench.bench.job import CHECKPOINT_S, Job, pack_runs
+from imitbench.bench.job import Job, pack_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
+from imitbench.executors.options import JobOptions, RunOptions
 from imitbench.store.attendance import attending
 from imitbench.store.records import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
@@ -81,12 +82,8 @@ def run_sweep(
     out: Path,
     command: str,
     observer: Observer,
-    force: bool = False,
-    fail_fast: bool = False,
+    options: RunOptions | None = None,
     pack: int = 1,
-    checkpoint_s: float = CHECKPOINT_S,
-    retries: int = 0,
-    timeout_s: float | None = None,
 ) -> Outcome:
     """Runs a plan to its end.
 
@@ -96,12 +93,8 @@ def run_sweep(
         out: Results folder, created when missing.
         command: The command that the user typed, for provenance.
         observer: Told about progress.
-        force: Whether completed runs are done again.
-        fail_fast: Whether the first failure stops the sweep.
+        options: How runs are carried out.
         pack: Most runs in one job.
-        checkpoint_s: Least seconds between two checkpoints of a run.
-        retries: How often a run that failed, or killed its worker, is tried again.
-        timeout_s: Seconds that an attempt at a run may take.
 
     Returns:
         What happened to each run. Interrupting returns too, with `left` above zero: the first
@@ -112,9 +105,10 @@ def run_sweep(
     Raises:
         InputError: The plan cannot be carried out as asked, or the folder cannot be written.
     """
+    options = options or RunOptions()
     runs = list(plan)
     check_writable(out)
-    open_runs = [run for run in runs if force or not _is_done(out, run)]
+    open_runs = [run for run in runs if options.force or not _is_done(out, run)]
     outcome = Outcome(already_done=len(runs) - len(open_runs))
     observer.planned(len(runs), outcome.already_done)
     if not open_runs:
@@ -125,19 +119,11 @@ def run_sweep(
         if plan.only is None:
             SweepFile.of(out, runs, command, plan.request).write(out)
         with attending(out), noted_interruption(wanted=executor.prompt) as interruption:
-            sweep.submit(
-                sweep.adopt(open_runs),
-                command=command,
-                force=force,
-                pack=pack,
-                checkpoint_s=checkpoint_s,
-                retries=retries,
-                timeout_s=timeout_s,
-            )
+            sweep.submit(sweep.adopt(open_runs), command, options.for_jobs, pack)
             if executor.detached:
                 sweep.stop()
             else:
-                sweep.watch(interruption, fail_fast=fail_fast)
+                sweep.watch(interruption, fail_fast=options.fail_fast)
     except KeyboardInterrupt:
         sweep.stop()
     except OSError as error:
@@ -205,17 +191,7 @@ class _Sweep:
                     wanted.pop(run.run_id, None)
         return list(wanted.values())
 
-    def submit(
-        self,
-        runs: Iterable[RunSpec],
-        *,
-        command: str,
-        force: bool,
-        pack: int,
-        checkpoint_s: float,
-        retries: int,
-        timeout_s: float | None,
-    ) -> None:
+    def submit(self, runs: Iterable[RunSpec], command: str, options: JobOptions, pack: int) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
         folder = self._plan.settings.folder
         root = artifacts.source_root(source, suite.origin.folder, folder)
@@ -230,10 +206,7 @@ class _Sweep:
                 runs=members,
                 references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,
-                force=force,
-                checkpoint_s=checkpoint_s,
-                retries=retries,
-                timeout_s=timeout_s,
+                **dict(options),
             )
             path = job.write()
             self._take(path, job)

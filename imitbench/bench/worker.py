@@ -31,7 +31,6 @@ from imitbench.bench import provenance
 from imitbench.bench.artifacts import demos_of, expert_of
 from imitbench.bench.checkpoint import Checkpoints, Progress
 from imitbench.bench.deaths import after_death, attempt_of, is_settled
-from imitbench.bench.devices import require_device
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
@@ -41,6 +40,7 @@ from imitbench.bench.stopping import GRACE_S, RunStoppedError, StopRequest, note
 from imitbench.bench.time_limit import TimedOut, TimeLimit
 from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
+from imitbench.executors.devices import require_device
 from imitbench.stats.references import normalize
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.records import RunFailure, RunResult, RunSpec

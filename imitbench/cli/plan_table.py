@@ -9,30 +9,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from imitbench.bench.launch import Launch
     from imitbench.bench.plan import Plan
+    from imitbench.executors.options import RunOptions
     from imitbench.executors.slurm.executor import ArrayRequest
 
 
-def print_plans(plans: Sequence[Plan], how: Launch, *, json: bool) -> None:
+def print_plans(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool) -> None:
     """Shows each cell with the expected time of what is still to do.
 
     Args:
         plans: What would be done.
         how: How it would be done.
+        out: Results folder.
         json: Whether as one JSON document.
     """
+    from imitbench.bench.launch import array_request
     from imitbench.cli.output import count, duration, note, print_json, print_table
 
-    cells, ahead = _cells(plans, how.out)
+    cells, ahead = _cells(plans, out)
     rows = [
         {"algo": algo, "env": env, "budget": budget, **cell}
         for (_, algo, env, budget), cell in cells.items()
     ]
-    submission = None if how.slurm is None else _submission(how.slurm, ahead)
+    request = array_request(how)
+    submission = None if request is None else _submission(request, ahead)
     total = sum(ahead)
     if submission is None:  # however many workers there are, the longest run takes its time
-        total = max([0.0, *ahead, total / how.jobs])
+        total = max([0.0, *ahead, total / (how.jobs or 1)])
     not_applicable = [pair for plan in plans for pair in plan.not_applicable]
     if json:
         slurm = {} if submission is None else {"slurm": submission}

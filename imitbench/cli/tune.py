@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import typer
+
 from imitbench.cli import options, run_options, tune_options
+from imitbench.cli.record_options import takes
+from imitbench.executors.options import RunOptions
 
 
+@takes(
+    RunOptions, wait=True, min_task_minutes=0.0, jobs=None, retries=0, force=False, fail_fast=False
+)
 def tune(
+    context: typer.Context,
     algo: tune_options.Algo = None,
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = None,
@@ -30,14 +38,6 @@ def tune(
     n_demos: run_options.Demos = "all",
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
-    executor: run_options.Executor = "local",
-    profile: run_options.Profile = None,
-    device: run_options.Device = "auto",
-    gpus: run_options.Gpus = None,
-    per_gpu: run_options.PerGpu = None,
-    timeout: run_options.Timeout = None,
-    max_mem: run_options.MaxMem = None,
-    checkpoint_minutes: run_options.CheckpointMinutes = 10.0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -50,7 +50,7 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.bench.launch import Launch
+    from imitbench.bench.launch import resolve
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.tune_launch import Target, make_plan, make_request, tune_and_tell
     from imitbench.cli.tune_table import print_tuning
@@ -61,11 +61,8 @@ def tune(
     if show:
         print_tuning(target.existing(), as_json=json)
         return
-    how = Launch.of(
-        out=out, executor=executor, profile=profile, wait=True, min_task_minutes=0.0,
-        device=device, jobs=None if executor == "slurm" else jobs, gpus=gpus, per_gpu=per_gpu,
-        timeout=timeout, max_mem=max_mem, checkpoint_minutes=checkpoint_minutes,
-    )  # fmt: skip
+    given: RunOptions = context.obj
+    how = resolve(given if given.executor == "slurm" else given.model_copy(update={"jobs": jobs}))
     plan = make_plan(
         how, algo, suite, env, set_, budget, n_demos, source, lock, make_tell(quiet=quiet)
     )

@@ -13,6 +13,7 @@ from imitbench.bench.deaths import after_death, is_settled
 from imitbench.bench.job import Job
 from imitbench.bench.sweep import run_sweep
 from imitbench.errors import InputError
+from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import make_executor
 from imitbench.store.records import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
@@ -41,7 +42,7 @@ if __name__ == "__main__":
 KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
-def sweep_by_worker(folder, plan, entry, *, max_memory=None, **options):
+def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
     """Does a sweep whose workers have another entry point."""
     (folder / "mischievous_worker.py").write_text(entry)
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +54,8 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, **options):
             out=folder / "out",
             command="imitbench run",
             observer=Recorder(),
-            **options,
+            options=RunOptions(**options),
+            pack=pack,
         )
 
 

@@ -13,6 +13,7 @@ from imitbench.bench.spec import Settings
 from imitbench.bench.sweep import WORKER, run_sweep
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
+from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import make_executor
 from imitbench.store import database
 from imitbench.store.collector import collect
@@ -81,9 +82,11 @@ class Sweep:
 
     def do(self, out):
         executor = make_executor("inline", entry=WORKER, jobs=1)
-        options = {"out": out, "command": "imitbench run", "observer": Recorder()}
+        given = {"out": out, "command": "imitbench run", "observer": Recorder()}
         try:
-            outcome = run_sweep(tiny_plan(), executor, checkpoint_s=0.0, **options)
+            outcome = run_sweep(
+                tiny_plan(), executor, options=RunOptions(checkpoint_s=0.0), **given
+            )
         except InputError as error:
             print(error, file=sys.stderr)
             return 2
