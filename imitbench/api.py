@@ -103,11 +103,12 @@ def run(
         TypeError: There is no option of such a name.
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
-    from imitbench.bench.launch import carry_out, resolve
     from imitbench.bench.progress import make_observer
     from imitbench.bench.request import lock_in_use, plan_requests
     from imitbench.bench.summary import summarize
+    from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
+    from imitbench.executors.registry import resolve
     from imitbench.util.hub_client import silent
     from imitbench.util.terminal import note
 

@@ -26,6 +26,7 @@ EXTENDING = (
     "imitbench.bench.protocol",
     "imitbench.bench.spec",
     "imitbench.executors.base",
+    "imitbench.executors.options",
     "imitbench.executors.registry",
     "imitbench.store.records",
     "imitbench.store.database",

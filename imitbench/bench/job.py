@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,29 @@ class Job(JobOptions):
         except (OSError, ValidationError) as error:
             problem = str(error).splitlines()[0]
             raise InputError(f"{path}: not a job file ({problem})") from error
+
+
+@dataclass(frozen=True)
+class RunWorker:
+    """The worker of every run.
+
+    Attributes:
+        module: Module of the program.
+    """
+
+    module: str = "imitbench.bench.worker"
+
+    def main(self, arguments: list[str]) -> int:
+        """As `imitbench.bench.worker.main`."""
+        from imitbench.bench.worker import main
+
+        return main(arguments)
+
+    def after_death(self, job: Path, detail: str) -> bool:
+        """As `imitbench.bench.deaths.after_death`."""
+        from imitbench.bench.deaths import after_death
+
+        return after_death(job, detail)
 
 
 def pack_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:

@@ -1,8 +1,8 @@
 """Being asked to stop (SIGTERM, SIGUSR1, SIGUSR2): noted at once, answered where nothing is lost.
 
 Schedulers send such signals before they take a machine away or when time is running out, and the
-harness sends SIGTERM when its user presses Ctrl-C. SLURM sends SIGUSR2, which submitit asks it to,
-to all processes of a task.
+harness sends SIGTERM when its user presses Ctrl-C. Some schedulers send SIGUSR2 to all processes
+of a task.
 """
 
 from __future__ import annotations

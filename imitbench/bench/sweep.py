@@ -1,10 +1,12 @@
-"""Runs a plan: skips what is done, submits the rest, watches it, and counts failures."""
+"""Runs plans: skips what is done, submits the rest, watches it, and counts failures."""
 
 from __future__ import annotations
 
 import errno
+import importlib
 import tempfile
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,19 +15,19 @@ from typing import Literal, Protocol
 from imitbench.bench import artifacts
 from imitbench.bench.cost import Estimates
 from imitbench.bench.interruption import Interruption, noted_interruption
-from imitbench.bench.job import Job, pack_runs
+from imitbench.bench.job import Job, RunWorker, pack_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions
+from imitbench.executors.registry import make_executor
 from imitbench.store.attendance import attending
 from imitbench.store.records import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
 
-WORKER = "imitbench.bench.worker"
 _POLL_S = 0.2
 
 
@@ -73,6 +75,48 @@ class Outcome:
         self.left += other.left
         self.queued += other.queued
         self.lost += other.lost
+
+
+def carry_out(
+    plans: Sequence[Plan], options: RunOptions, *, out: Path, command: str, observer: Observer
+) -> Outcome:
+    """Runs one plan after the other, or submits them, by the executor that options name.
+
+    Args:
+        plans: What to do.
+        options: How, as `imitbench.executors.registry.resolve` gives it.
+        out: Results folder.
+        command: The command that the user typed, for provenance.
+        observer: Told about progress.
+
+    Returns:
+        What happened to the runs of all plans. Once a plan was stopped, what is open of those
+        after it counts as left.
+
+    Raises:
+        InputError: It cannot be carried out as asked.
+    """
+    outcome = Outcome()
+    for plan in plans:
+        if outcome.left or (options.fail_fast and outcome.failed):
+            outcome.left += sum(not RunDirectory.of(out, run).is_done for run in plan)
+            continue
+        pool = make_executor(
+            options.model_copy(update={"device": plan.settings.device}), RunWorker(), out
+        )
+        # What the summary needs is loaded while the workers are busy. It is waited for in any
+        # case: a process that ends in the middle of an import may crash.
+        loader = threading.Thread(
+            target=importlib.import_module, args=("imitbench.store.collector",)
+        )
+        loader.start()
+        try:
+            outcome.add(
+                run_sweep(plan, pool, out=out, command=command, observer=observer, options=options)
+            )
+        finally:
+            loader.join()
+    return outcome
 
 
 def run_sweep(
@@ -230,7 +274,7 @@ class _Sweep:
         """Lets workers save checkpoints, and counts what still came to an end."""
         if self._executor.outlives:
             if self._outcome.failed:
-                self._executor.cancel()
+                self._executor.kill()
             self.stop()
             return
         self._observer.stopping()
@@ -243,7 +287,7 @@ class _Sweep:
     def stop(self) -> None:
         """Stops workers, unless they outlive this process; what they completed counts."""
         if not self._executor.outlives:
-            self._executor.cancel()
+            self._executor.kill()
         for path, job in self._jobs.items():
             queued = self._executor.outlives and path.exists()
             for run in job.runs:

@@ -30,7 +30,7 @@ import numpy as np
 from imitbench.bench import provenance
 from imitbench.bench.artifacts import demos_of, expert_of
 from imitbench.bench.checkpoint import Checkpoints, Progress
-from imitbench.bench.deaths import after_death, attempt_of, is_settled
+from imitbench.bench.deaths import attempt_of, is_settled
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner, Task
@@ -54,8 +54,6 @@ from imitbench.util.torch_startup import (
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
-
-__all__ = ["after_death", "do_job", "main", "make_learner", "run_job"]
 
 Phase = Literal["load", "setup", "train", "evaluate", "save"]
 

@@ -52,9 +52,9 @@ def demos(incomplete: str) -> list[str]:
 
 def executors(incomplete: str) -> list[str]:
     """Names of executors."""
-    from imitbench.executors.registry import EXECUTORS
+    from imitbench.executors.registry import executor_names
 
-    return _beginning(incomplete, EXECUTORS)
+    return _beginning(incomplete, executor_names())
 
 
 def devices(incomplete: str) -> list[str]:

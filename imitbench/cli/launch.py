@@ -28,9 +28,9 @@ def launch(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool, qui
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.
     """
-    from imitbench.bench.launch import carry_out
     from imitbench.bench.progress import make_observer
     from imitbench.bench.summary import summarize
+    from imitbench.bench.sweep import carry_out
     from imitbench.cli.provenance import typed_command
 
     with make_observer(quiet=quiet) as observer:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from imitbench.bench.plan import Plan
     from imitbench.executors.options import RunOptions
-    from imitbench.executors.slurm.executor import ArrayRequest
 
 
 def print_plans(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool) -> None:
@@ -23,28 +22,27 @@ def print_plans(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool
         out: Results folder.
         json: Whether as one JSON document.
     """
-    from imitbench.bench.launch import array_request
     from imitbench.cli.output import count, duration, note, print_json, print_table
+    from imitbench.executors.registry import executor_class
 
     cells, ahead = _cells(plans, out)
     rows = [
         {"algo": algo, "env": env, "budget": budget, **cell}
         for (_, algo, env, budget), cell in cells.items()
     ]
-    request = array_request(how)
-    submission = None if request is None else _submission(request, ahead)
+    preview = executor_class(how.executor).preview(how, ahead)
     total = sum(ahead)
-    if submission is None:  # however many workers there are, the longest run takes its time
+    if preview is None:  # however many workers there are, the longest run takes its time
         total = max([0.0, *ahead, total / (how.jobs or 1)])
     not_applicable = [pair for plan in plans for pair in plan.not_applicable]
     if json:
-        slurm = {} if submission is None else {"slurm": submission}
+        submission = {} if preview is None else {how.executor: preview.as_document()}
         print_json(
             {
                 "cells": rows,
                 "expected_seconds": total,
                 "not_applicable": [vars(pair) for pair in not_applicable],
-                **slurm,
+                **submission,
             }
         )
         return
@@ -54,14 +52,13 @@ def print_plans(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool
     )
     for pair in not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
-    if submission is None:
+    if preview is None:
         note(f"expected time with --jobs {how.jobs}: about {duration(total)}")
         return
-    print_table(["sbatch", ""], [list(pair) for pair in submission["sbatch"].items()])
-    arrays = submission["arrays"]
-    inside = "" if arrays is None else f" in {count(arrays, 'job array')}"
+    print_table([preview.command, ""], [list(pair) for pair in preview.request.items()])
+    inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"
     note(
-        f"{count(len(ahead), 'run')} as {count(submission['tasks'], 'task')}{inside}, about "
+        f"{count(len(ahead), 'run')} as {count(preview.tasks, 'task')}{inside}, about "
         f"{duration(total)} of one core in all"
     )
 
@@ -89,17 +86,3 @@ def _cells(
                 ahead.append(estimates.seconds(spec))
                 cell["seconds"] += ahead[-1]
     return cells, ahead
-
-
-def _submission(request: ArrayRequest, expected_s: Sequence[float]) -> dict[str, Any]:
-    """What the scheduler would be asked for."""
-    from imitbench.executors.slurm.executor import divide
-    from imitbench.executors.slurm.queue import is_available, max_array_size
-
-    tasks = len(divide(list(range(len(expected_s))), expected_s, request))
-    return {
-        "tasks": tasks,
-        # The cluster alone knows how large an array may be.
-        "arrays": -(-tasks // max_array_size()) if is_available() else None,
-        "sbatch": request.profile.sbatch_options(),
-    }

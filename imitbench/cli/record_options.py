@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperCommand
 
 from imitbench.cli import completion
-from imitbench.util.options import GivenOption, OptionRecord
+from imitbench.executors.registry import executor_names, option_help
+from imitbench.util.options import GivenOption, Option, OptionRecord
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 _LAST = ("json", "quiet")
@@ -89,9 +90,17 @@ def _annotation(given: GivenOption) -> Any:
         option.kind,
         typer.Option(
             *flags,
-            help=option.help,
+            help=_help_text(option),
             metavar=option.metavar,
             min=given.least,
             autocompletion=_COMPLETIONS.get(option.keyword),
         ),
     ]
+
+
+def _help_text(option: Option) -> str:
+    """The help of an option; executors say what one means that is theirs alone."""
+    if option.keyword == "executor":
+        return f"{option.help.removesuffix('.')}: {', '.join(executor_names())}."
+    own = option_help(option.keyword)
+    return " ".join(f"With {name}: {text}." for name, text in own.items()) or option.help

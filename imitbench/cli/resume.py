@@ -42,11 +42,11 @@ def resume(
 
     Example: imitbench resume --out runs --jobs 2
     """
-    from imitbench.bench.launch import resolve
     from imitbench.bench.request import PlugIns, plan_missing
     from imitbench.bench.summary import Summary
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
+    from imitbench.executors.registry import resolve
 
     how = resolve(context.obj)
     missing = plan_missing(out, make_tell(quiet=quiet), PlugIns.named(algo, suite))

@@ -38,10 +38,10 @@ def run(
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2
     """
-    from imitbench.bench.launch import resolve
     from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
     from imitbench.bench.request import lock_in_use, plan_requests
     from imitbench.cli.hub_progress import make_tell
+    from imitbench.executors.registry import resolve
     from imitbench.store.sweep_file import SweepRequest
 
     how = resolve(context.obj)

@@ -50,10 +50,10 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.bench.launch import resolve
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.tune_launch import Target, make_plan, make_request, tune_and_tell
     from imitbench.cli.tune_table import print_tuning
+    from imitbench.executors.registry import executor_class, resolve
     from imitbench.tune.dependency import require_optuna
 
     require_optuna()
@@ -62,7 +62,9 @@ def tune(
         print_tuning(target.existing(), as_json=json)
         return
     given: RunOptions = context.obj
-    how = resolve(given if given.executor == "slurm" else given.model_copy(update={"jobs": jobs}))
+    if not executor_class(given.executor).distributed:
+        given = given.model_copy(update={"jobs": jobs})
+    how = resolve(given)
     plan = make_plan(
         how, algo, suite, env, set_, budget, n_demos, source, lock, make_tell(quiet=quiet)
     )

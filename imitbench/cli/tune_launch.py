@@ -9,7 +9,6 @@ from typing import Any
 import typer
 
 from imitbench.bench import plan as planning
-from imitbench.bench.launch import array_request, make_pool
 from imitbench.bench.plan import Plan
 from imitbench.bench.request import lock_in_use, plan_request
 from imitbench.bench.sweep import check_writable
@@ -20,13 +19,13 @@ from imitbench.cli.tune_progress import TuneObserver
 from imitbench.cli.tune_table import print_tuning, tell
 from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
+from imitbench.executors.registry import executor_class, make_executor
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
+from imitbench.tune.trial_job import TrialWorker
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
-from imitbench.tune.tuning import WORKER, Outcome, check, tune
+from imitbench.tune.tuning import Outcome, check, tune
 from imitbench.util.hub_errors import Tell
-
-_AT_ONCE_SLURM = 8
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ def make_request(
     Raises:
         InputError: One is wrong, or two do not go together.
     """
-    shared = array_request(how) is not None
+    shared = executor_class(how.executor).distributed
     if storage == "auto":
         storage = "journal" if shared else "sqlite"
     if storage == "sqlite" and shared:
@@ -184,9 +183,10 @@ def tune_and_tell(
     check_target(file, request.algorithm)
     check(request, root)
     check_writable(target.out)
-    pool = make_pool(how, WORKER, root, device=request.plan.settings.device)
+    pool = make_executor(how, TrialWorker(), root)
+    at_once = jobs if jobs is not None and pool.distributed else pool.at_once
     observer = TuneObserver(request, root, quiet=quiet)
-    outcome = tune(request, pool, root, observer, at_once=_at_once(how, jobs))
+    outcome = tune(request, pool, root, observer, at_once=at_once)
     written = _write(request, outcome, target)
     only = [scope.name for scope in request.scopes]
     print_tuning([root], as_json=json, written=written, only=only)
@@ -196,14 +196,6 @@ def tune_and_tell(
         raise typer.Exit(130)
     if any(contest.winner is None for contest in outcome.contests.values()):
         raise typer.Exit(1)
-
-
-def _at_once(how: RunOptions, jobs: int | None) -> int:
-    request = array_request(how)
-    if request is not None:
-        profile = request.profile
-        return jobs or min(_AT_ONCE_SLURM, profile.array_parallelism * profile.workers)
-    return 1 if how.executor == "inline" else how.jobs or 1
 
 
 def _write(request: TuneRequest, outcome: Outcome, target: Target) -> dict[str, Path]:

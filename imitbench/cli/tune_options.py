@@ -21,7 +21,7 @@ Trials = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, help="Trials at a time [1; with slurm, 8 in the queue]."),
+    typer.Option("--jobs", "-j", min=1, help="Trials at a time [1, or 8 in a scheduler's queue]."),
 ]
 Objective = Annotated[
     ObjectiveName, typer.Option("--objective", help="What to maximize; return uses the reward.")
@@ -53,6 +53,9 @@ Points = Annotated[
 Prune = Annotated[bool, typer.Option("--prune/--no-prune", help="Give up what does badly.")]
 Storage = Annotated[
     Literal["auto", "sqlite", "journal"],
-    typer.Option("--storage", help="File of the study; auto: journal with slurm, else sqlite."),
+    typer.Option(
+        "--storage",
+        help="File of the study; auto: journal if jobs run on other machines, else sqlite.",
+    ),
 ]
 Show = Annotated[bool, typer.Option("--show", help="Print what there is, and run nothing.")]

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+NO_LIMIT = "--max-mem: only worker processes on Linux can be limited; leave it out"
+
 _PROC = Path("/proc")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 from pydantic import Field
 
 from imitbench.bench.job import Job
@@ -50,3 +53,26 @@ class TrialJob(Job):
     """
 
     watch: Watch | None = None
+
+
+@dataclass(frozen=True)
+class TrialWorker:
+    """The worker of tuning.
+
+    Attributes:
+        module: Module of the program.
+    """
+
+    module: str = "imitbench.tune.worker"
+
+    def main(self, arguments: list[str]) -> int:
+        """As `imitbench.tune.worker.main`."""
+        from imitbench.tune.worker import main
+
+        return main(arguments)
+
+    def after_death(self, job: Path, detail: str) -> bool:
+        """As `imitbench.bench.deaths.after_death`."""
+        from imitbench.bench.deaths import after_death
+
+        return after_death(job, detail, TrialJob.read)

@@ -10,20 +10,19 @@ import pytest
 from support.observer import Recorder
 
 from imitbench.bench.deaths import after_death, is_settled
-from imitbench.bench.job import Job
+from imitbench.bench.job import Job, RunWorker
 from imitbench.bench.sweep import run_sweep
 from imitbench.errors import InputError
+from imitbench.executors.local import LocalExecutor
 from imitbench.executors.options import RunOptions
-from imitbench.executors.registry import make_executor
 from imitbench.store.records import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 
-# The worker, with a hand in what happens once a run of it is in training. Whoever looks after it
-# imports the same module, and must not get that hand.
+# The worker, with a hand in what happens once a run of it is in training.
 ENTRY = """
 import ctypes, os, signal, sys, time
 from imitbench.bench import time_limit, worker
-from imitbench.bench.worker import after_death, main
+from imitbench.bench.worker import main
 
 train = worker._Run._train
 
@@ -50,7 +49,7 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
         patch.syspath_prepend(str(folder))
         return run_sweep(
             plan,
-            make_executor("local", entry="mischievous_worker", jobs=1, max_memory=max_memory),
+            LocalExecutor(RunWorker("mischievous_worker"), 1, max_memory=max_memory),
             out=folder / "out",
             command="imitbench run",
             observer=Recorder(),
@@ -269,7 +268,7 @@ WAITING = """
 import os, signal, sys
 from pathlib import Path
 from imitbench.bench import worker
-from imitbench.bench.worker import after_death, main
+from imitbench.bench.worker import main
 
 do = worker._claim_and_run
 
@@ -314,11 +313,7 @@ def test_a_forced_run_that_kills_its_worker_at_the_start_keeps_its_old_result(
 ):
     plan = plan_of(seeds=[0])
     sweep(plan, tmp_path / "out")
-    broken = (
-        "from imitbench.bench.worker import after_death\n"
-        "if __name__ == '__main__': raise SystemExit('broken')\n"
-    )
-    outcome = sweep_by(plan, broken, force=True)
+    outcome = sweep_by(plan, "raise SystemExit('broken')", force=True)
     [(_, failure)] = outcome.failed
     assert "broken" in failure.traceback
     assert directory_of(tmp_path / "out", plan, 0).is_done

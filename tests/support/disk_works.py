@@ -7,14 +7,14 @@ import shutil
 import sys
 
 from imitbench.bench import worker
-from imitbench.bench.job import Job
+from imitbench.bench.job import Job, RunWorker
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.spec import Settings
-from imitbench.bench.sweep import WORKER, run_sweep
+from imitbench.bench.sweep import run_sweep
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
+from imitbench.executors.inline import InlineExecutor
 from imitbench.executors.options import RunOptions
-from imitbench.executors.registry import make_executor
 from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.records import Budget, Protocol, ReferenceScores
@@ -81,7 +81,7 @@ class Sweep:
         out.mkdir(parents=True)
 
     def do(self, out):
-        executor = make_executor("inline", entry=WORKER, jobs=1)
+        executor = InlineExecutor(RunWorker())
         given = {"out": out, "command": "imitbench run", "observer": Recorder()}
         try:
             outcome = run_sweep(
