@@ -18,7 +18,8 @@ from imitbench.experts.training_request import TrainingRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imitbench.bench.single import OnPoint, Trained, Training
+    from imitbench.bench.single import OnPoint, Training
+    from imitbench.bench.training import Trained
     from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.util.logger import HierarchicalLogger
 

@@ -21,21 +21,21 @@ from imitbench.store.run_dir import RunDirectory
 # The worker, with a hand in what happens once a run of it is in training.
 ENTRY = """
 import ctypes, os, signal, sys, time
-from imitbench.bench import time_limit, worker
+from imitbench.bench import time_limit, training
 from imitbench.bench.worker import main
 
-train = worker._Run._train
+train = training._train
 
-def act(run, learner):
+def act(budget, learner, checkpoints, run):
     seed, attempt = run.spec.seed, run.attempt
     print("in training", flush=True)
     os.write(1, b"a library in C prints\\n")
     exec({program!r}, {{**globals(), **locals()}})
-    return train(run, learner)
+    return train(budget, learner, checkpoints, run)
 
 if __name__ == "__main__":
     time_limit.HANG_S = 0.5
-    worker._Run._train = act
+    training._train = act
     sys.exit(main())
 """
 KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
@@ -204,7 +204,7 @@ def test_when_time_is_up_a_checkpoint_is_saved_from_which_a_retry_goes_on(
 
 
 def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
-    program = "while True: time.sleep(0.05); run._check()"
+    program = "while True: time.sleep(0.05); run.check()"
     [(_, failure)] = sweep_with(plan_of(seeds=[0]), program, timeout_s=2.5).failed
     assert failure.error_type == "TimedOut"
     assert "took longer than --timeout 2.5s, in phase" in failure.message
