@@ -23,6 +23,8 @@ EXTENDING = (
     "imitbench.errors",
     "imitbench.bench.learner",
     "imitbench.bench.learners.reward_learner",
+    "imitbench.bench.learners.ppo_learner",
+    "imitbench.bench.learners.sb3_learner",
     "imitbench.bench.protocol",
     "imitbench.bench.spec",
     "imitbench.executors.base",
