@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 from pathlib import Path
 
 import pytest
@@ -79,5 +80,6 @@ def test_templates_override_nothing_private_of_ours(template):
     module = importlib.import_module(f"imitbench.templates.{template}.learner")
     ours = [base for base in module.MyMethod.__mro__[1:] if base.__module__.startswith("imitbench")]
     assert ours
-    defined = {name for name in vars(module.MyMethod) if name.startswith("_") and name[1] != "_"}
+    methods = {name for name, value in vars(module.MyMethod).items() if inspect.isfunction(value)}
+    defined = {name for name in methods if name.startswith("_") and name[1] != "_"}
     assert not defined & {name for base in ours for name in vars(base)}
