@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -101,26 +102,27 @@ class Job(JobOptions):
 
 
 @dataclass(frozen=True)
-class RunWorker:
-    """The worker of every run.
+class JobWorker:
+    """A worker of runs: `imitbench.executors.base.Worker`.
 
     Attributes:
         module: Module of the program.
+        job_type: What its job files hold.
     """
 
     module: str = "imitbench.bench.worker"
+    job_type: type[Job] = Job
 
     def main(self, arguments: list[str]) -> int:
-        """As `imitbench.bench.worker.main`."""
-        from imitbench.bench.worker import main
-
-        return main(arguments)
+        """The program within this process; returns its exit code."""
+        code: int = importlib.import_module(self.module).main(arguments)
+        return code
 
     def after_death(self, job: Path, detail: str) -> bool:
-        """As `imitbench.bench.deaths.after_death`."""
+        """Puts a death on record; returns whether runs of the job remain."""
         from imitbench.bench.deaths import after_death
 
-        return after_death(job, detail)
+        return after_death(job, detail, self.job_type.read)
 
 
 def pack_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import Progress
-from imitbench.bench.interruption import Interruption, noted_interruption
-from imitbench.bench.stopping import RunStoppedError
+from imitbench.bench.stopping import Interruption, RunStoppedError, noted_interruption
 from imitbench.bench.training import (
     Monitor,
     Trained,
@@ -31,7 +30,6 @@ from imitbench.bench.training import (
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.errors import InputError
 from imitbench.executors.options import CHECKPOINT_S
-from imitbench.store.records import Budget, EnvironmentSpec, Protocol
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
 from imitbench.util.text_line import one_line
@@ -52,48 +50,25 @@ OnPoint = Callable[[int, Mapping[str, float]], None]
 """Told of each point of the learning curve: budget units spent so far, and metrics."""
 
 
-@dataclass(frozen=True)
-class Training:
+@dataclass(frozen=True, kw_only=True)
+class Training(TrainingConfig):
     """What is to be trained.
 
     Attributes:
         card: The algorithm.
         hyperparameters: Every hyper-parameter, resolved.
-        environment: Where it trains; its horizon says whether episodes may differ in length.
-        budget: How much.
-        seed: Seed.
         demos: Demonstrations, where the algorithm needs them.
         expert: The expert, where the algorithm needs it.
         reward_fn: Rewards in place of the environment's own, for reinforcement learning.
         origins: Where demonstrations, expert and reward came from, by these names.
-        device: `cpu` or `cuda`.
-        episodes: Evaluation episodes of either policy after training.
     """
 
     card: AlgorithmCard
     hyperparameters: dict[str, Scalar]
-    environment: EnvironmentSpec
-    budget: Budget
-    seed: int
     demos: Sequence[TrajectoryWithRew] = ()
     expert: BasePolicy | None = None
     reward_fn: RewardFn | None = None
     origins: Mapping[str, Any] = field(default_factory=dict)
-    device: str = "cpu"
-    episodes: int = Protocol().episodes
-
-    @property
-    def config(self) -> TrainingConfig:
-        """What determines it, beside the method and what it learns from."""
-        return TrainingConfig(
-            environment=self.environment,
-            # After training, nobody minds where episodes end.
-            evaluated=self.environment.evaluated.model_copy(update={"horizon": "variable"}),
-            budget=self.budget,
-            seed=self.seed,
-            device=self.device,
-            protocol=Protocol(episodes=self.episodes),
-        )
 
     def inputs(self) -> TrainingInputs:
         """The method, not set up yet, and what it learns from."""
@@ -118,7 +93,7 @@ class Training:
             "budget": {"unit": self.budget.unit, "amount": self.budget.amount},
             "seed": self.seed,
             "device": self.device,
-            "episodes": self.episodes,
+            "episodes": self.protocol.episodes,
             **self.origins,
         }
 
@@ -194,7 +169,7 @@ def train(
         try:
             with contextlib.closing(monitor):
                 trained = run_training(
-                    training.config,
+                    training,
                     training.inputs,
                     RunDirectory(folder),
                     checkpoint_s,

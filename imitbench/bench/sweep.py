@@ -14,15 +14,15 @@ from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
 from imitbench.bench.cost import Estimates
-from imitbench.bench.interruption import Interruption, noted_interruption
-from imitbench.bench.job import Job, RunWorker, pack_runs
+from imitbench.bench.job import Job, JobWorker, pack_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
+from imitbench.bench.stopping import Interruption, noted_interruption
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions
-from imitbench.executors.registry import make_executor
+from imitbench.executors.registry import executor_class
 from imitbench.store.attendance import attending
 from imitbench.store.records import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
@@ -101,9 +101,8 @@ def carry_out(
         if outcome.left or (options.fail_fast and outcome.failed):
             outcome.left += sum(not RunDirectory.of(out, run).is_done for run in plan)
             continue
-        pool = make_executor(
-            options.model_copy(update={"device": plan.settings.device}), RunWorker(), out
-        )
+        own = options.model_copy(update={"device": plan.settings.device})
+        pool = executor_class(options.executor).from_options(own, JobWorker(), out)
         # What the summary needs is loaded while the workers are busy. It is waited for in any
         # case: a process that ends in the middle of an import may crash.
         loader = threading.Thread(

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from imitbench.cli import completion
 from imitbench.executors.registry import executor_names, option_help
-from imitbench.util.options import GivenOption, Option, OptionRecord
+from imitbench.util.options import Option, OptionRecord
 
 _Function = TypeVar("_Function", bound=Callable[..., None])
 _LAST = ("json", "quiet")
@@ -51,8 +51,8 @@ def command_class(
         **fixed: Values of options that are not offered, by keyword.
     """
     offered = {
-        keyword: given
-        for keyword, given in record.options().items()
+        keyword: option
+        for keyword, option in record.options().items()
         if keyword not in fixed and (only is None or keyword in only)
     }
 
@@ -73,7 +73,7 @@ def command_class(
     return RecordCommand
 
 
-def _parameters(options: dict[str, GivenOption]) -> list[Any]:
+def _parameters(options: dict[str, Option]) -> list[Any]:
     """What typer makes of the parameters of a constructor with these keywords."""
     fields = [
         (name, _annotation(each), field(default=each.default)) for name, each in options.items()
@@ -83,8 +83,7 @@ def _parameters(options: dict[str, GivenOption]) -> list[Any]:
     return typer.main.get_command(app).params
 
 
-def _annotation(given: GivenOption) -> Any:
-    option = given.option
+def _annotation(option: Option) -> Any:
     flags = [option.flag] if option.letter is None else [option.flag, option.letter]
     return Annotated[
         option.kind,
@@ -92,7 +91,7 @@ def _annotation(given: GivenOption) -> Any:
             *flags,
             help=_help_text(option),
             metavar=option.metavar,
-            min=given.least,
+            min=option.least,
             autocompletion=_COMPLETIONS.get(option.keyword),
         ),
     ]

@@ -7,8 +7,7 @@ from pathlib import Path
 import typer
 
 from imitbench.cli import options, run_options
-from imitbench.cli.launch import launch
-from imitbench.cli.plan_table import print_plans
+from imitbench.cli.launch import launch, print_plans
 from imitbench.cli.record_options import takes
 from imitbench.executors.options import RunOptions
 

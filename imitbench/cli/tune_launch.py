@@ -19,10 +19,10 @@ from imitbench.cli.tune_progress import TuneObserver
 from imitbench.cli.tune_table import print_tuning, tell
 from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
-from imitbench.executors.registry import executor_class, make_executor
+from imitbench.executors.registry import executor_class
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
-from imitbench.tune.trial_job import TrialWorker
+from imitbench.tune.trial_job import TRIAL_WORKER
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 from imitbench.tune.tuning import Outcome, check, tune
 from imitbench.util.hub_errors import Tell
@@ -183,7 +183,7 @@ def tune_and_tell(
     check_target(file, request.algorithm)
     check(request, root)
     check_writable(target.out)
-    pool = make_executor(how, TrialWorker(), root)
+    pool = executor_class(how.executor).from_options(how, TRIAL_WORKER, root)
     at_once = jobs if jobs is not None and pool.distributed else pool.at_once
     observer = TuneObserver(request, root, quiet=quiet)
     outcome = tune(request, pool, root, observer, at_once=at_once)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Protocol
 
+from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device, count_workers
 from imitbench.executors.options import RunOptions
 
@@ -105,6 +106,7 @@ class Executor(ABC):
     Attributes:
         option_help: Options (by keyword, see `RunOptions`) that mean something to this executor
             alone, and a line of help for each.
+        limits_memory: Whether its workers end when they use more than they may.
         prompt: Whether `poll` returns within its time, as where jobs run in other processes.
         distributed: Whether jobs run on other machines, which share file systems with this one.
         outlives: Whether submitted jobs go on when this process ends.
@@ -114,6 +116,7 @@ class Executor(ABC):
     """
 
     option_help: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    limits_memory = False
     prompt = True
     distributed = False
     outlives = False
@@ -131,6 +134,10 @@ class Executor(ABC):
         Raises:
             InputError: Two options do not go together.
         """
+        if options.max_memory is not None and not cls.limits_memory:
+            raise InputError(
+                "--max-mem: only worker processes on Linux can be limited; leave it out"
+            )
         chosen = choose_device(options.device, options.gpus)
         jobs = count_workers(options.jobs, chosen.gpus, options.per_gpu)
         return options.model_copy(

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 
-from imitbench.errors import InputError
 from imitbench.executors.base import STOPPED, Executor, JobEvent, Worker
 from imitbench.executors.devices import check_cuda, find_cuda, visible_gpus
-from imitbench.executors.memory import NO_LIMIT
 from imitbench.executors.options import RunOptions
 
 
@@ -25,17 +23,6 @@ class InlineExecutor(Executor):
         super().__init__(worker)
         self._waiting: deque[Path] = deque()
         self._announced = False
-
-    @classmethod
-    def resolve(cls, options: RunOptions) -> RunOptions:
-        """As every executor.
-
-        Raises:
-            InputError: Also for a limit of memory.
-        """
-        if options.max_memory is not None:
-            raise InputError(NO_LIMIT)
-        return super().resolve(options)
 
     @classmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> InlineExecutor:

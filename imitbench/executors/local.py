@@ -9,10 +9,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent, Worker
+from imitbench.executors.descendants import can_measure
 from imitbench.executors.devices import check_cuda, find_cuda, visible_gpus
-from imitbench.executors.memory import NO_LIMIT, can_measure
 from imitbench.executors.options import RunOptions
 from imitbench.executors.worker_process import WorkerProcess
 
@@ -29,6 +28,8 @@ class LocalExecutor(Executor):
             any, the workers see none.
         max_memory: Bytes above which a worker, with its children, is killed.
     """
+
+    limits_memory = can_measure()
 
     def __init__(
         self,
@@ -57,17 +58,6 @@ class LocalExecutor(Executor):
             )
             for lane in range(jobs)
         ]
-
-    @classmethod
-    def resolve(cls, options: RunOptions) -> RunOptions:
-        """As every executor.
-
-        Raises:
-            InputError: Also where memory cannot be limited.
-        """
-        if options.max_memory is not None and not can_measure():
-            raise InputError(NO_LIMIT)
-        return super().resolve(options)
 
     @classmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> LocalExecutor:

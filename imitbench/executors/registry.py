@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from imitbench.errors import InputError, did_you_mean
-from imitbench.executors.base import Executor, Worker
+from imitbench.executors.base import Executor
 from imitbench.executors.options import RunOptions
 from imitbench.executors.slurm import OPTION_HELP
 
@@ -64,20 +64,6 @@ def resolve(options: RunOptions) -> RunOptions:
         names = " or ".join(option_help("profile"))
         raise InputError(f"--profile {options.profile}: goes with --executor {names} only")
     return executor.resolve(options)
-
-
-def make_executor(options: RunOptions, worker: Worker, out: Path) -> Executor:
-    """Makes the executor that options name.
-
-    Args:
-        options: As `resolve` gives them.
-        worker: What does the jobs.
-        out: Folder that all job files lie below.
-
-    Raises:
-        InputError: It cannot be had here.
-    """
-    return executor_class(options.executor).from_options(options, worker, out)
 
 
 def executors_of(out: Path) -> Iterator[type[Executor]]:

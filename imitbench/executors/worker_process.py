@@ -19,7 +19,6 @@ from typing import IO
 
 from imitbench.executors import descendants
 from imitbench.executors.base import RESTART, STOPPED, JobEvent, Worker
-from imitbench.executors.memory import memory_above
 from imitbench.util.quantities import show_size
 
 # Also a worker that was asked to stop before it could listen has lost nothing.
@@ -211,7 +210,7 @@ class WorkerProcess:
     def _excess(self, pid: int) -> str | None:
         if self._max_memory is None:
             return None
-        used = memory_above(pid, self._max_memory)
+        used = descendants.memory_above(pid, self._max_memory)
         if used is None:
             return None
         return (

@@ -24,7 +24,7 @@ from imitbench.experts.evaluation import surroundings_of
 from imitbench.experts.locate import Located, locate_demos, locate_expert
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert
-from imitbench.store.records import Budget, EnvironmentSpec
+from imitbench.store.records import Budget, EnvironmentSpec, Protocol
 from imitbench.util.files import digest_files
 from imitbench.util.hub_errors import Tell
 
@@ -78,6 +78,8 @@ def prepare(request: TrainingRequest, tell: Tell) -> Training:
         card=card,
         hyperparameters=values,
         environment=spec,
+        # After training, nobody minds where episodes end.
+        evaluated=spec.evaluated.model_copy(update={"horizon": "variable"}),
         budget=_budget(request, card, listed, demos or (), values),
         seed=request.seed,
         demos=demos or (),
@@ -85,7 +87,7 @@ def prepare(request: TrainingRequest, tell: Tell) -> Training:
         reward_fn=reward_fn,
         origins=origins,
         device=device,
-        episodes=request.episodes,
+        protocol=Protocol(episodes=request.episodes),
     )
 
 

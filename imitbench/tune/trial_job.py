@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from pydantic import Field
 
-from imitbench.bench.job import Job
+from imitbench.bench.job import Job, JobWorker
 from imitbench.store.records import Record
 from imitbench.tune.objectives import ObjectiveName
 from imitbench.tune.storage import StudyAddress
@@ -55,24 +52,4 @@ class TrialJob(Job):
     watch: Watch | None = None
 
 
-@dataclass(frozen=True)
-class TrialWorker:
-    """The worker of tuning.
-
-    Attributes:
-        module: Module of the program.
-    """
-
-    module: str = "imitbench.tune.worker"
-
-    def main(self, arguments: list[str]) -> int:
-        """As `imitbench.tune.worker.main`."""
-        from imitbench.tune.worker import main
-
-        return main(arguments)
-
-    def after_death(self, job: Path, detail: str) -> bool:
-        """As `imitbench.bench.deaths.after_death`."""
-        from imitbench.bench.deaths import after_death
-
-        return after_death(job, detail, TrialJob.read)
+TRIAL_WORKER = JobWorker("imitbench.tune.worker", TrialJob)

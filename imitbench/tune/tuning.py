@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imitbench.bench.interruption import Interruption, noted_interruption
+from imitbench.bench.stopping import Interruption, noted_interruption
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.store import lease
@@ -43,7 +43,7 @@ def tune(
 
     Args:
         request: What is asked for.
-        executor: Where runs are done, by `TrialWorker`; closed at the end.
+        executor: Where runs are done, by `TRIAL_WORKER`; closed at the end.
         root: Folder of the tuning, made when missing.
         observer: Told about progress.
         at_once: Most jobs in flight. With one, the result depends on seeds alone.

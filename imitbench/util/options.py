@@ -31,6 +31,9 @@ class Option:
         unit: The field's value is what is given times this number.
         metavar: Stands for the value in `--help`.
         letter: Short form of the option, as in `-j`.
+        field: Name of the field; this and what follows are filled in by the record.
+        default: What is given by default; `...` where something must be.
+        least: Least number that is accepted; `None` for any.
     """
 
     help: str
@@ -40,6 +43,9 @@ class Option:
     unit: float | None = None
     metavar: str | None = None
     letter: str | None = None
+    field: str = ""
+    default: Any = None
+    least: float | None = None
 
     @property
     def flag(self) -> str:
@@ -47,33 +53,14 @@ class Option:
         return f"--{self.keyword.replace('_', '-')}"
 
     def value(self, given: Any) -> Any:
-        """The field's value for what is given.
+        """The field's value for what is given, which is not `None`.
 
         Raises:
             InputError: It cannot be read.
         """
-        if given is None:
-            return None
         if self.read is not None:
             return self.read(given)
         return given if self.unit is None else self.unit * given
-
-
-@dataclass(frozen=True)
-class GivenOption:
-    """An option of a record.
-
-    Attributes:
-        field: Name of the record's field.
-        option: How it is given, with keyword and kind filled in.
-        default: What is given by default; `...` where something must be.
-        least: Least number that is accepted; `None` for any.
-    """
-
-    field: str
-    option: Option
-    default: Any
-    least: float | None
 
 
 class OptionRecord(BaseModel):
@@ -82,23 +69,24 @@ class OptionRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @classmethod
-    def options(cls) -> dict[str, GivenOption]:
+    def options(cls) -> dict[str, Option]:
         """The options by keyword, in the order of the fields."""
         found = {}
         for name, field in cls.model_fields.items():
             for option in (each for each in field.metadata if isinstance(each, Option)):
-                keyword, kind = option.keyword or name, option.kind or field.annotation
                 default: Any = ... if field.is_required() else field.get_default()
                 if option.read is not None and default is not ...:
                     default = None
                 elif option.unit is not None:
                     default = default / option.unit
-                bounds = (getattr(each, "ge", None) for each in field.metadata)
-                found[keyword] = GivenOption(
-                    name,
-                    dataclasses.replace(option, keyword=keyword, kind=kind),
-                    default,
-                    next((bound for bound in bounds if bound is not None), None),
+                bounds = [each.ge for each in field.metadata if hasattr(each, "ge")]
+                found[option.keyword or name] = dataclasses.replace(
+                    option,
+                    keyword=option.keyword or name,
+                    kind=option.kind or field.annotation,
+                    field=name,
+                    default=default,
+                    least=bounds[0] if bounds else None,
                 )
         return found
 
@@ -114,17 +102,18 @@ class OptionRecord(BaseModel):
             InputError: A value is wrong.
         """
         options = cls.options()
-        values = {}
-        for keyword, each in given.items():
-            if keyword not in options:
-                raise TypeError(f"unexpected keyword argument '{keyword}'")
-            if each is not None:
-                values[options[keyword].field] = options[keyword].option.value(each)
+        unknown = [keyword for keyword in given if keyword not in options]
+        if unknown:
+            raise TypeError(f"unexpected keyword argument '{unknown[0]}'")
+        values = {
+            options[keyword].field: options[keyword].value(each)
+            for keyword, each in given.items()
+            if each is not None
+        }
         try:
             return cls(**values)
         except ValidationError as error:
             [first, *_] = error.errors()
-            keyword = next(k for k, o in options.items() if o.field == first["loc"][0])
-            raise InputError(
-                f"{options[keyword].option.flag} {given.get(keyword)}: {first['msg']}"
-            ) from error
+            option = next(each for each in options.values() if each.field == first["loc"][0])
+            shown = given.get(option.keyword)
+            raise InputError(f"{option.flag} {shown}: {first['msg']}") from error

@@ -10,7 +10,7 @@ import pytest
 from support.observer import Recorder
 
 from imitbench.bench.deaths import after_death, is_settled
-from imitbench.bench.job import Job, RunWorker
+from imitbench.bench.job import Job, JobWorker
 from imitbench.bench.sweep import run_sweep
 from imitbench.errors import InputError
 from imitbench.executors.local import LocalExecutor
@@ -49,7 +49,7 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
         patch.syspath_prepend(str(folder))
         return run_sweep(
             plan,
-            LocalExecutor(RunWorker("mischievous_worker"), 1, max_memory=max_memory),
+            LocalExecutor(JobWorker("mischievous_worker"), 1, max_memory=max_memory),
             out=folder / "out",
             command="imitbench run",
             observer=Recorder(),

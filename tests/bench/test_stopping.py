@@ -13,7 +13,7 @@ import pytest
 from support.observer import Recorder
 
 from imitbench.bench import worker
-from imitbench.bench.job import Job, RunWorker
+from imitbench.bench.job import Job, JobWorker
 from imitbench.bench.stopping import RunStoppedError, noted_stop
 from imitbench.bench.sweep import run_sweep
 from imitbench.cards.catalog import suite_directory
@@ -264,7 +264,7 @@ def test_a_sweep_goes_on_with_a_run_whose_worker_somebody_stopped(tmp_path, plan
     recorder = Recorder()
     result = run_sweep(
         plan_of(),
-        LocalExecutor(RunWorker("stopped_once"), 1),
+        LocalExecutor(JobWorker("stopped_once"), 1),
         out=tmp_path / "out",
         command="imitbench run",
         observer=recorder,
@@ -280,7 +280,7 @@ from pathlib import Path
 from support.observer import Recorder
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
-from imitbench.bench.job import RunWorker
+from imitbench.bench.job import JobWorker
 from imitbench.bench.sweep import run_sweep
 from imitbench.executors.local import LocalExecutor
 class Announcer(Recorder):
@@ -290,7 +290,7 @@ class Announcer(Recorder):
         print("stopping", flush=True)
 plan = make_plan(algorithms=["random"], suite="classic", environment="Pendulum-v1", seeds=[0, 1],
                  settings=Settings(budget="quick"))
-outcome = run_sweep(plan, LocalExecutor(RunWorker(sys.argv[1]), 1), out=Path(sys.argv[2]),
+outcome = run_sweep(plan, LocalExecutor(JobWorker(sys.argv[1]), 1), out=Path(sys.argv[2]),
                     command="imitbench run", observer=Announcer())
 print("left", outcome.left)
 """

@@ -11,7 +11,7 @@ from imitbench.errors import InputError
 from imitbench.executors.inline import InlineExecutor
 from imitbench.executors.local import LocalExecutor
 from imitbench.executors.options import RunOptions
-from imitbench.executors.registry import executor_class, make_executor, resolve
+from imitbench.executors.registry import executor_class, resolve
 
 # A stand-in for the worker that speaks its language: one answer for each job.
 ENTRY = """
@@ -60,7 +60,7 @@ def finish(executor, count):
 
 @pytest.mark.parametrize("name", ["inline", "local"])
 def test_each_job_starts_and_ends_once(tmp_path, job, name):
-    executor = make_executor(RunOptions(executor=name, jobs=2), WORKER, tmp_path)
+    executor = executor_class(name).from_options(RunOptions(jobs=2), WORKER, tmp_path)
     jobs = [job(str(i), f"Path({str(tmp_path / f'out{i}')!r}).touch()") for i in range(5)]
     executor.submit(jobs)
     events = finish(executor, 5)

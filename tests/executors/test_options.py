@@ -32,14 +32,14 @@ def test_commands_have_the_options_of_the_record(command):
     flags = {
         flag for each in typer.main.get_command(app).commands[command].params for flag in each.opts
     }
-    for keyword, given in RunOptions.options().items():
-        assert (given.option.flag in flags) == (keyword not in DECIDED[command]), keyword
+    for keyword, option in RunOptions.options().items():
+        assert (option.flag in flags) == (keyword not in DECIDED[command]), keyword
 
 
 def test_the_function_has_the_keywords_of_the_record():
-    for keyword, given in RunOptions.options().items():
+    for keyword, option in RunOptions.options().items():
         with pytest.raises(InputError, match="did you mean 'bc'"):
-            imitbench.run("bcc", **{keyword: given.default})
+            imitbench.run("bcc", **{keyword: option.default})
     with pytest.raises(TypeError, match="nap_minutes"):
         imitbench.run("bc", nap_minutes=1)
 

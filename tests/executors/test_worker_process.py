@@ -10,7 +10,7 @@ import psutil
 import pytest
 from support.workers import ModuleWorker
 
-from imitbench.executors.memory import memory_above
+from imitbench.executors.descendants import memory_above
 from imitbench.executors.worker_process import WorkerProcess
 
 # A stand-in for the worker: jobs are programs; its deaths are noted in a file beside the job.

@@ -6,7 +6,7 @@ import pytest
 from support.hub import serve_hub
 from support.observer import Recorder
 
-from imitbench.bench.job import RunWorker
+from imitbench.bench.job import JobWorker
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings, reference_scores
 from imitbench.bench.sweep import run_sweep
@@ -98,7 +98,7 @@ def plan_of(client):
 
 
 def sweep(plan, out):
-    executor = InlineExecutor(RunWorker())
+    executor = InlineExecutor(JobWorker())
     return run_sweep(plan, executor, out=out, command="imitbench run", observer=Recorder())
 
 

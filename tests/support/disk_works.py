@@ -7,7 +7,7 @@ import shutil
 import sys
 
 from imitbench.bench import worker
-from imitbench.bench.job import Job, RunWorker
+from imitbench.bench.job import Job, JobWorker
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.spec import Settings
 from imitbench.bench.sweep import run_sweep
@@ -81,7 +81,7 @@ class Sweep:
         out.mkdir(parents=True)
 
     def do(self, out):
-        executor = InlineExecutor(RunWorker())
+        executor = InlineExecutor(JobWorker())
         given = {"out": out, "command": "imitbench run", "observer": Recorder()}
         try:
             outcome = run_sweep(

@@ -26,8 +26,8 @@ def test_options_are_told_by_keyword_with_the_default_that_would_be_given():
     assert list(options) == ["place", "minutes", "days", "depth"]
     assert [each.default for each in options.values()] == [..., 1.5, None, "light"]
     assert [each.least for each in options.values()] == [None, 0.0, None, None]
-    assert options["minutes"].option.flag == "--minutes"
-    assert (options["place"].option.kind, options["depth"].option.letter) == (str, "-d")
+    assert options["minutes"].flag == "--minutes"
+    assert (options["place"].kind, options["depth"].letter) == (str, "-d")
 
 
 def test_what_is_given_is_read():

@@ -60,6 +60,7 @@ class SlurmExecutor(Executor):
     """
 
     option_help = OPTION_HELP
+    limits_memory = True
     distributed = True
     outlives = True
     packs = True
