@@ -236,10 +236,11 @@ def _sweep(out: Path, runs: str) -> dict[str, float]:
     sys.path.insert(0, str(TESTS))
     from support.observer import Recorder
 
+    from imitbench.bench.job import JobWorker
     from imitbench.bench.plan import make_plan
     from imitbench.bench.spec import Settings
     from imitbench.bench.sweep import run_sweep
-    from imitbench.executors.registry import make_executor
+    from imitbench.executors.local import LocalExecutor
 
     out.mkdir()
     (out / "idle_worker.py").write_text(IDLE_WORKER)
@@ -252,7 +253,7 @@ def _sweep(out: Path, runs: str) -> dict[str, float]:
         seeds=range(int(runs)),
         settings=Settings(),
     )
-    executor = make_executor("local", entry="idle_worker", jobs=1)
+    executor = LocalExecutor(JobWorker("idle_worker"), 1)
     outcome = run_sweep(
         plan, executor, out=out / "runs", command="imitbench run", observer=Recorder()
     )

@@ -17,15 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from imitbench.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas
-    from typing_extensions import Unpack
 
-    from imitbench.bench.launch import Launch
     from imitbench.bench.summary import Summary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
@@ -56,36 +54,6 @@ DEFAULT_OUT = "runs"
 DEFAULT_SUITE = "classic"
 
 
-class Execution(TypedDict, total=False):
-    """How runs are carried out; nothing here but the device changes a number.
-
-    Attributes:
-        device: `auto` (GPUs if any are named, else the CPU), `cpu`, `cuda` or `cuda:N`.
-        gpus: GPUs that runs use in turn, such as `0,1`.
-        per_gpu: Runs at a time on each of them.
-        profile: With `slurm`: file that says what tasks ask for.
-        wait: With `slurm`: whether to wait until the tasks are done; `True` unless given.
-        retries: How often a run that failed is tried again.
-        timeout: Longest that an attempt at a run may take, such as `90m`.
-        max_mem: Memory that each worker may use, such as `4G`.
-        checkpoint_minutes: Time between checkpoints, from which runs resume.
-        lock: Lock file of the hub.
-        fail_fast: Whether the first failure stops all.
-    """
-
-    device: str
-    gpus: str | None
-    per_gpu: int | None
-    profile: AnyPath | None
-    wait: bool
-    retries: int
-    timeout: str | None
-    max_mem: str | None
-    checkpoint_minutes: float
-    lock: AnyPath | None
-    fail_fast: bool
-
-
 def run(
     algos: str | Sequence[str],
     suite: str = DEFAULT_SUITE,
@@ -97,12 +65,10 @@ def run(
     source: str = "bundled",
     config: Literal["default", "tuned"] = "default",
     overrides: Mapping[str, Scalar] | None = None,
+    lock: AnyPath | None = None,
     out: AnyPath = DEFAULT_OUT,
-    executor: str = "local",
-    jobs: int | None = None,
-    force: bool = False,
     progress: bool = True,
-    **execution: Unpack[Execution],
+    **options: Any,
 ) -> Summary:
     """Trains and evaluates every algorithm on every environment and seed.
 
@@ -120,12 +86,13 @@ def run(
         source: Of experts and demonstrations: `bundled`, `hub`, `path:DIR` or `minari:NAME`.
         config: `tuned` for hyper-parameters of each environment's own, where there are any.
         overrides: Hyper-parameters by `name` or `algorithm.name`.
+        lock: Lock file of the hub.
         out: Results folder, created when missing.
-        executor: Where runs are done: `local`, `slurm`, or `inline` for this process.
-        jobs: Runs at a time; 1, or as many as the GPUs take.
-        force: Whether completed runs are done again.
         progress: Whether stderr tells how it goes.
-        **execution: See `Execution`.
+        **options: How runs are carried out, by the names of the command's options, such as
+            `jobs=2`, `retries=1`, `timeout="90m"` or `force=True`: those of
+            `imitbench.executors.options.RunOptions`. Unlike the command, this waits for tasks in
+            a scheduler's queue unless `wait=False`.
 
     Returns:
         What was done, and the rows of the runs that were asked for. After Ctrl-C, `outcome.left`
@@ -133,16 +100,19 @@ def run(
 
     Raises:
         InputError: Something asked for does not exist, does not fit or cannot be carried out.
+        TypeError: There is no option of such a name.
     """
-    given = dict(locals())
-    from imitbench.bench.launch import carry_out
+    given = {name: value for name, value in locals().items() if name != "options"} | options
     from imitbench.bench.progress import make_observer
     from imitbench.bench.request import lock_in_use, plan_requests
     from imitbench.bench.summary import summarize
+    from imitbench.bench.sweep import carry_out
+    from imitbench.executors.options import RunOptions
+    from imitbench.executors.registry import resolve
     from imitbench.util.hub_client import silent
     from imitbench.util.text_line import note
 
-    how = _launch(out, executor, jobs, force, execution)
+    how = resolve(RunOptions.of({"wait": True, **options}))
     request = _request(
         algorithms=_names(algos),
         suite=suite,
@@ -152,14 +122,16 @@ def run(
         budget=budget,
         overrides={name: _text(value) for name, value in (overrides or {}).items()},
         source=source,
-        lock=lock_in_use(_path(execution.get("lock")), source),
-        device=how.device,
+        lock=lock_in_use(None if lock is None else Path(lock), source),
+        device=how.device_class,
         folder=str(Path.cwd()),
     )
     plans = plan_requests(request, _demo_counts(n_demos), note if progress else silent)
     with make_observer(quiet=not progress) as observer:
-        outcome = carry_out(plans, how, command=_call("run", given), observer=observer)
-    return summarize(plans, how.out, outcome)
+        outcome = carry_out(
+            plans, how, out=Path(out), command=_call("run", given), observer=observer
+        )
+    return summarize(plans, Path(out), outcome)
 
 
 def results(
@@ -384,28 +356,6 @@ def compare(
     return Comparison(contests(algorithm, ours, theirs, names, options), options)
 
 
-def _launch(
-    out: AnyPath, executor: str, jobs: int | None, force: bool, execution: Mapping[str, Any]
-) -> Launch:
-    from imitbench.bench.launch import Launch
-    from imitbench.executors.slurm import DEFAULT_MIN_TASK_MINUTES
-
-    unknown = [name for name in execution if name not in Execution.__annotations__]
-    if unknown:
-        raise TypeError(f"run() got an unexpected keyword argument '{unknown[0]}'")
-    usual = {"gpus": None, "per_gpu": None, "timeout": None, "max_mem": None}
-    given = {name: value for name, value in execution.items() if name not in ("profile", "lock")}
-    return Launch.of(
-        out=Path(out),
-        executor=executor,
-        jobs=jobs,
-        force=force,
-        profile=_path(execution.get("profile")),
-        min_task_minutes=DEFAULT_MIN_TASK_MINUTES,
-        **{**usual, **given},
-    )
-
-
 def _request(**values: Any) -> SweepRequest:
     """A request whose values were checked for their types.
 
@@ -454,10 +404,6 @@ def _text(value: Scalar) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return str(value)
-
-
-def _path(path: AnyPath | None) -> Path | None:
-    return None if path is None else Path(path)
 
 
 def _choice(name: str, value: str | None, accepted: Sequence[str | None]) -> None:

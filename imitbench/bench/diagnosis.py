@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.bench import artifacts, provenance
-from imitbench.bench.devices import explain_cuda, find_cuda
 from imitbench.bench.environments import make_environment
 from imitbench.bench.spec import environment_spec
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
+from imitbench.executors.devices import explain_cuda, find_cuda
 
 _LEAST_FREE_BYTES = 1_000_000_000
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import uuid
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
+from imitbench.executors.options import JobOptions
 from imitbench.store.records import Record, ReferenceScores, RunSpec
 from imitbench.util.files import atomic_write_text
 from imitbench.util.source_import import SourcePlace, register
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 JOBS_FOLDER = ".jobs"
-CHECKPOINT_S = 600.0
 
 
 class SourceRecord(Record):
@@ -56,8 +58,8 @@ class SourceRecord(Record):
         )
 
 
-class Job(Record):
-    """What a worker is told (a JSON file).
+class Job(JobOptions):
+    """What a worker is told (a JSON file): what to do, and the options that concern it.
 
     Attributes:
         out: Results folder, absolute.
@@ -67,10 +69,6 @@ class Job(Record):
         runs: Runs of one algorithm on one environment.
         references: References of that environment.
         command: The command that the user typed, for provenance.
-        force: Whether completed runs are done again.
-        checkpoint_s: Least seconds between two checkpoints of a run.
-        retries: How often a run that failed, or killed its worker, is tried again.
-        timeout_s: Seconds that an attempt at a run may take; `None` for as long as it likes.
         id: Tells whether a run was begun by this job, which may be given to one worker after
             the other.
     """
@@ -81,10 +79,6 @@ class Job(Record):
     runs: list[RunSpec]
     references: ReferenceScores
     command: str
-    force: bool = False
-    checkpoint_s: float = CHECKPOINT_S
-    retries: int = Field(default=0, ge=0)
-    timeout_s: float | None = Field(default=None, gt=0)
     id: str = Field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self) -> Path:
@@ -105,6 +99,30 @@ class Job(Record):
         except (OSError, ValidationError) as error:
             problem = str(error).splitlines()[0]
             raise InputError(f"{path}: not a job file ({problem})") from error
+
+
+@dataclass(frozen=True)
+class JobWorker:
+    """A worker of runs: `imitbench.executors.base.Worker`.
+
+    Attributes:
+        module: Module of the program.
+        job_type: What its job files hold.
+    """
+
+    module: str = "imitbench.bench.worker"
+    job_type: type[Job] = Job
+
+    def main(self, arguments: list[str]) -> int:
+        """The program within this process; returns its exit code."""
+        code: int = importlib.import_module(self.module).main(arguments)
+        return code
+
+    def after_death(self, job: Path, detail: str) -> bool:
+        """Puts a death on record; returns whether runs of the job remain."""
+        from imitbench.bench.deaths import after_death
+
+        return after_death(job, detail, self.job_type.read)
 
 
 def pack_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.bench.artifacts import HUB
-from imitbench.bench.devices import check_cuda, find_cuda
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.request import PlugIns
 from imitbench.bench.spec import Settings
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
+from imitbench.executors.devices import check_cuda, find_cuda
 from imitbench.store.records import RunSpec
 from imitbench.store.results_folder import PublishedRun, read_run
 from imitbench.store.run_dir import EpisodeTable, RunDirectory

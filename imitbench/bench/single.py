@@ -12,29 +12,27 @@ import contextlib
 import importlib
 import json
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from imitbench.bench import provenance
-from imitbench.bench.checkpoint import Checkpoints, Progress
-from imitbench.bench.interruption import Interruption, noted_interruption
-from imitbench.bench.job import CHECKPOINT_S
-from imitbench.bench.learner import Learner, Task
-from imitbench.bench.protocol import Episodes, Evaluator
-from imitbench.bench.seeding import derive_seed, seed_everything
-from imitbench.bench.stopping import RunStoppedError
+from imitbench.bench.checkpoint import Progress
+from imitbench.bench.stopping import Interruption, RunStoppedError, noted_interruption
+from imitbench.bench.training import (
+    Monitor,
+    Trained,
+    TrainingConfig,
+    TrainingInputs,
+    run_training,
+)
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.errors import InputError
-from imitbench.store.records import Budget, EnvironmentSpec, Protocol
-from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.executors.options import CHECKPOINT_S
+from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
 from imitbench.util.text_line import one_line
-from imitbench.util.torch_startup import repeat_exactly
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
@@ -52,35 +50,37 @@ OnPoint = Callable[[int, Mapping[str, float]], None]
 """Told of each point of the learning curve: budget units spent so far, and metrics."""
 
 
-@dataclass(frozen=True)
-class Training:
+@dataclass(frozen=True, kw_only=True)
+class Training(TrainingConfig):
     """What is to be trained.
 
     Attributes:
         card: The algorithm.
         hyperparameters: Every hyper-parameter, resolved.
-        environment: Where it trains; its horizon says whether episodes may differ in length.
-        budget: How much.
-        seed: Seed.
         demos: Demonstrations, where the algorithm needs them.
         expert: The expert, where the algorithm needs it.
         reward_fn: Rewards in place of the environment's own, for reinforcement learning.
         origins: Where demonstrations, expert and reward came from, by these names.
-        device: `cpu` or `cuda`.
-        episodes: Evaluation episodes of either policy after training.
     """
 
     card: AlgorithmCard
     hyperparameters: dict[str, Scalar]
-    environment: EnvironmentSpec
-    budget: Budget
-    seed: int
     demos: Sequence[TrajectoryWithRew] = ()
     expert: BasePolicy | None = None
     reward_fn: RewardFn | None = None
     origins: Mapping[str, Any] = field(default_factory=dict)
-    device: str = "cpu"
-    episodes: int = Protocol().episodes
+
+    def inputs(self) -> TrainingInputs:
+        """The method, not set up yet, and what it learns from."""
+        module, _, name = self.card.implementation.partition(":")
+        make = getattr(importlib.import_module(module), name)
+        return TrainingInputs(
+            learner=make() if self.reward_fn is None else make(self.reward_fn),
+            hyperparameters=self.hyperparameters,
+            demos=list(self.demos),
+            demos_name=str(self.origins.get("demos")) if self.demos else None,
+            expert=lambda *_: self.expert,
+        )
 
     def record(self) -> dict[str, Any]:
         """What `config.json` says of it; equal ones are the same training."""
@@ -93,41 +93,8 @@ class Training:
             "budget": {"unit": self.budget.unit, "amount": self.budget.amount},
             "seed": self.seed,
             "device": self.device,
-            "episodes": self.episodes,
+            "episodes": self.protocol.episodes,
             **self.origins,
-        }
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What came of it.
-
-    Attributes:
-        stochastic: Evaluation episodes of the policy as it acts.
-        deterministic: The same, with its most likely actions.
-        env_steps: Environment steps of the training.
-        train_s: Seconds of it.
-        measures: What else the method measured.
-    """
-
-    stochastic: Episodes
-    deterministic: Episodes
-    env_steps: int
-    train_s: float
-    measures: dict[str, float]
-
-    def as_document(self) -> dict[str, Any]:
-        """What `result.json` says."""
-        return {
-            "mean_return": float(self.stochastic.returns.mean()),
-            "std_return": float(self.stochastic.returns.std()),
-            "deterministic_return": float(self.deterministic.returns.mean()),
-            "mean_length": float(self.stochastic.lengths.mean()),
-            "termination_rate": float(self.stochastic.terminated.mean()),
-            "episodes": len(self.stochastic.returns),
-            "env_steps": self.env_steps,
-            "train_s": self.train_s,
-            "measures": self.measures,
         }
 
 
@@ -198,11 +165,19 @@ def train(
     """
     resumes = claim_folder(training, folder)
     with noted_interruption() as interruption:
-        run = _Single(training, folder, make_logger, on_point, checkpoint_s, interruption)
+        monitor = _Monitor(folder, make_logger, on_point, interruption)
         try:
-            trained = run.execute()
+            with contextlib.closing(monitor):
+                trained = run_training(
+                    training,
+                    training.inputs,
+                    RunDirectory(folder),
+                    checkpoint_s,
+                    monitor,
+                    keep_trained=True,
+                )
         except (ValueError, InputError) as error:
-            if not resumes and not run.progress.curve:
+            if not resumes and not monitor.progress.curve:
                 shutil.rmtree(folder)  # nothing was trained
             if isinstance(error, InputError):
                 raise
@@ -218,130 +193,49 @@ def train(
 
 
 @dataclass
-class _Single:
-    """One attempt."""
+class _Monitor(Monitor):
+    """Logs each point as it comes, and ends the training at Ctrl-C."""
 
-    training: Training
     folder: Path
     make_logger: Callable[[Path], HierarchicalLogger]
     on_point: OnPoint
-    checkpoint_s: float
     interruption: Interruption
     progress: Progress = field(default_factory=Progress)
+    logger: HierarchicalLogger | None = None
 
-    def execute(self) -> Trained:
-        training = self.training
-        repeat_exactly(training.device)
-        seed_everything(derive_seed(training.seed, "training"))
-        # After training, nobody minds where episodes end.
-        evaluated = training.environment.evaluated.model_copy(update={"horizon": "variable"})
-        with Evaluator(evaluated, Protocol().environments, check=self._stop) as evaluator:
-            learner = self._set_up(evaluator)
-            checkpoints = Checkpoints(self.folder / "checkpoint", self.checkpoint_s)
-            before = checkpoints.resume(learner)
-            if before is not None:
-                self.progress = before
-            shutil.rmtree(self.folder / LOG_FOLDER, ignore_errors=True)
-            logger = self.make_logger(self.folder / LOG_FOLDER)
-            with contextlib.closing(logger):
-                env_steps = self._train(learner, checkpoints, logger)
-            stochastic, deterministic = (
-                evaluator.evaluate(
-                    learner.policy(),
-                    episodes=training.episodes,
-                    seed=training.seed,
-                    deterministic=choice,
-                )
-                for choice in (False, True)
-            )
-        trained = Trained(
-            stochastic, deterministic, env_steps, self.progress.train_s, learner.measures()
-        )
-        self._save(learner, trained)
-        return trained
+    def begin(self, progress: Progress) -> None:
+        """Makes the logger; it gets the points of earlier attempts once more."""
+        self.progress = progress
+        shutil.rmtree(self.folder / LOG_FOLDER, ignore_errors=True)
+        self.logger = self.make_logger(self.folder / LOG_FOLDER)
+        for point in progress.curve:
+            self._log(self.logger, point)
 
-    def _set_up(self, evaluator: Evaluator) -> Learner:
-        training = self.training
-        task = Task(
-            environment=training.environment,
-            observation_space=evaluator.observation_space,
-            action_space=evaluator.action_space,
-            hyperparameters=training.hyperparameters,
-            seed=derive_seed(training.seed, "training"),
-            expert=training.expert,
-        )
-        if training.demos:
-            from imitbench.data.demonstrations import validate_demonstrations
+    def point(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Logs a point, and writes the curve."""
+        assert self.logger is not None
+        self._log(self.logger, self.progress.curve[-1])
+        RunDirectory(self.folder).write_curve(self.progress.curve)
+        self.on_point(step, metrics)
 
-            validate_demonstrations(
-                training.demos,
-                task.observation_space,
-                task.action_space,
-                where=str(training.origins.get("demos")),
-            )
-        module, _, name = training.card.implementation.partition(":")
-        make = getattr(importlib.import_module(module), name)
-        learner: Learner = make() if training.reward_fn is None else make(training.reward_fn)
-        rng = np.random.default_rng(derive_seed(training.seed, "learner"))
-        learner.setup(task, list(training.demos), rng, training.device)
-        return learner
+    def check(self) -> None:
+        """Ends the training once Ctrl-C was pressed.
 
-    def _train(self, learner: Learner, checkpoints: Checkpoints, logger: HierarchicalLogger) -> int:
-        for point in self.progress.curve:
-            self._log(logger, point)
-        earlier, started = self.progress.train_s, time.monotonic()
+        Raises:
+            RunStoppedError: It was.
+        """
+        if self.interruption.seen:
+            raise RunStoppedError
 
-        def progress() -> Progress:
-            self.progress.train_s = earlier + time.monotonic() - started
-            return self.progress
+    def close(self) -> None:
+        """Closes the logger."""
+        if self.logger is not None:
+            self.logger.close()
 
-        def record(step: int, metrics: Mapping[str, float]) -> None:
-            point = {"step": step, **metrics}
-            self.progress.curve.append(point)
-            self._log(logger, point)
-            self._write_curve()
-            self.on_point(step, metrics)
-
-        def offer() -> None:
-            if self.interruption.seen:
-                checkpoints.save(learner, progress())
-                raise RunStoppedError
-            checkpoints.save_if_due(learner, progress)
-
-        env_steps = learner.train(self.training.budget, record, offer)
-        checkpoints.save(learner, progress())  # evaluating may be interrupted, too
-        return env_steps
-
-    def _log(self, logger: HierarchicalLogger, point: Mapping[str, float]) -> None:
+    @staticmethod
+    def _log(logger: HierarchicalLogger, point: Mapping[str, float]) -> None:
         for name, value in point.items():
             if name != "step":
                 logger.record(name, value)
         logger.record("time/budget_spent", point["step"])
         logger.dump(int(point["step"]))
-
-    def _stop(self) -> None:
-        if self.interruption.seen:
-            raise RunStoppedError
-
-    def _write_curve(self) -> None:
-        RunDirectory(self.folder).write_curve(self.progress.curve)
-
-    def _save(self, learner: Learner, trained: Trained) -> None:
-        from imitbench.policies.storage import save_policy
-
-        save_policy(learner.policy(), self.folder / "policy")
-        reward = learner.reward()
-        if reward is not None:
-            from imitbench.rewards.storage import save_reward
-
-            save_reward(reward, self.folder / "reward")
-        both = (trained.stochastic, trained.deterministic)
-        self._write_curve()
-        RunDirectory(self.folder).write_episodes(
-            EpisodeTable(
-                returns=np.concatenate([each.returns for each in both]),
-                lengths=np.concatenate([each.lengths for each in both]),
-                terminated=np.concatenate([each.terminated for each in both]),
-                deterministic=np.repeat([False, True], len(trained.stochastic.returns)),
-            )
-        )

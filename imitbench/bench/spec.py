@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 from imitbench.bench import artifacts
-from imitbench.bench.devices import DeviceClass
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
+from imitbench.executors.devices import DeviceClass
 from imitbench.hub.published_results import read_published_results
 from imitbench.store.records import (
     Budget,

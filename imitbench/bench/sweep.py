@@ -1,10 +1,12 @@
-"""Runs a plan: skips what is done, submits the rest, watches it, and counts failures."""
+"""Runs plans: skips what is done, submits the rest, watches it, and counts failures."""
 
 from __future__ import annotations
 
 import errno
+import importlib
 import tempfile
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,19 +14,20 @@ from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
 from imitbench.bench.cost import Estimates
-from imitbench.bench.interruption import Interruption, noted_interruption
-from imitbench.bench.job import CHECKPOINT_S, Job, pack_runs
+from imitbench.bench.job import Job, JobWorker, pack_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
+from imitbench.bench.stopping import Interruption, noted_interruption
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
+from imitbench.executors.options import JobOptions, RunOptions
+from imitbench.executors.registry import executor_class
 from imitbench.store.attendance import attending
 from imitbench.store.records import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
 
-WORKER = "imitbench.bench.worker"
 _POLL_S = 0.2
 
 
@@ -74,6 +77,47 @@ class Outcome:
         self.lost += other.lost
 
 
+def carry_out(
+    plans: Sequence[Plan], options: RunOptions, *, out: Path, command: str, observer: Observer
+) -> Outcome:
+    """Runs one plan after the other, or submits them, by the executor that options name.
+
+    Args:
+        plans: What to do.
+        options: How, as `imitbench.executors.registry.resolve` gives it.
+        out: Results folder.
+        command: The command that the user typed, for provenance.
+        observer: Told about progress.
+
+    Returns:
+        What happened to the runs of all plans. Once a plan was stopped, what is open of those
+        after it counts as left.
+
+    Raises:
+        InputError: It cannot be carried out as asked.
+    """
+    outcome = Outcome()
+    for plan in plans:
+        if outcome.left or (options.fail_fast and outcome.failed):
+            outcome.left += sum(not RunDirectory.of(out, run).is_done for run in plan)
+            continue
+        own = options.model_copy(update={"device": plan.settings.device})
+        pool = executor_class(options.executor).from_options(own, JobWorker(), out)
+        # What the summary needs is loaded while the workers are busy. It is waited for in any
+        # case: a process that ends in the middle of an import may crash.
+        loader = threading.Thread(
+            target=importlib.import_module, args=("imitbench.store.collector",)
+        )
+        loader.start()
+        try:
+            outcome.add(
+                run_sweep(plan, pool, out=out, command=command, observer=observer, options=options)
+            )
+        finally:
+            loader.join()
+    return outcome
+
+
 def run_sweep(
     plan: Plan,
     executor: Executor,
@@ -81,12 +125,8 @@ def run_sweep(
     out: Path,
     command: str,
     observer: Observer,
-    force: bool = False,
-    fail_fast: bool = False,
+    options: RunOptions | None = None,
     pack: int = 1,
-    checkpoint_s: float = CHECKPOINT_S,
-    retries: int = 0,
-    timeout_s: float | None = None,
 ) -> Outcome:
     """Runs a plan to its end.
 
@@ -96,12 +136,8 @@ def run_sweep(
         out: Results folder, created when missing.
         command: The command that the user typed, for provenance.
         observer: Told about progress.
-        force: Whether completed runs are done again.
-        fail_fast: Whether the first failure stops the sweep.
+        options: How runs are carried out.
         pack: Most runs in one job.
-        checkpoint_s: Least seconds between two checkpoints of a run.
-        retries: How often a run that failed, or killed its worker, is tried again.
-        timeout_s: Seconds that an attempt at a run may take.
 
     Returns:
         What happened to each run. Interrupting returns too, with `left` above zero: the first
@@ -112,9 +148,10 @@ def run_sweep(
     Raises:
         InputError: The plan cannot be carried out as asked, or the folder cannot be written.
     """
+    options = options or RunOptions()
     runs = list(plan)
     check_writable(out)
-    open_runs = [run for run in runs if force or not _is_done(out, run)]
+    open_runs = [run for run in runs if options.force or not _is_done(out, run)]
     outcome = Outcome(already_done=len(runs) - len(open_runs))
     observer.planned(len(runs), outcome.already_done)
     if not open_runs:
@@ -125,19 +162,11 @@ def run_sweep(
         if plan.only is None:
             SweepFile.of(out, runs, command, plan.request).write(out)
         with attending(out), noted_interruption(wanted=executor.prompt) as interruption:
-            sweep.submit(
-                sweep.adopt(open_runs),
-                command=command,
-                force=force,
-                pack=pack,
-                checkpoint_s=checkpoint_s,
-                retries=retries,
-                timeout_s=timeout_s,
-            )
+            sweep.submit(sweep.adopt(open_runs), command, options.for_jobs, pack)
             if executor.detached:
                 sweep.stop()
             else:
-                sweep.watch(interruption, fail_fast=fail_fast)
+                sweep.watch(interruption, fail_fast=options.fail_fast)
     except KeyboardInterrupt:
         sweep.stop()
     except OSError as error:
@@ -205,17 +234,7 @@ class _Sweep:
                     wanted.pop(run.run_id, None)
         return list(wanted.values())
 
-    def submit(
-        self,
-        runs: Iterable[RunSpec],
-        *,
-        command: str,
-        force: bool,
-        pack: int,
-        checkpoint_s: float,
-        retries: int,
-        timeout_s: float | None,
-    ) -> None:
+    def submit(self, runs: Iterable[RunSpec], command: str, options: JobOptions, pack: int) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
         folder = self._plan.settings.folder
         root = artifacts.source_root(source, suite.origin.folder, folder)
@@ -230,10 +249,7 @@ class _Sweep:
                 runs=members,
                 references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,
-                force=force,
-                checkpoint_s=checkpoint_s,
-                retries=retries,
-                timeout_s=timeout_s,
+                **dict(options),
             )
             path = job.write()
             self._take(path, job)
@@ -257,7 +273,7 @@ class _Sweep:
         """Lets workers save checkpoints, and counts what still came to an end."""
         if self._executor.outlives:
             if self._outcome.failed:
-                self._executor.cancel()
+                self._executor.kill()
             self.stop()
             return
         self._observer.stopping()
@@ -270,7 +286,7 @@ class _Sweep:
     def stop(self) -> None:
         """Stops workers, unless they outlive this process; what they completed counts."""
         if not self._executor.outlives:
-            self._executor.cancel()
+            self._executor.kill()
         for path, job in self._jobs.items():
             queued = self._executor.outlives and path.exists()
             for run in job.runs:

@@ -21,10 +21,11 @@ from pydantic import Field
 
 from imitbench.bench.checkpoint import generator_states
 from imitbench.bench.comparison import differences
+from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Callback, Checkpoint, Learner, no_checkpoint
 from imitbench.bench.stopping import RunStoppedError, noted_stop
-from imitbench.bench.worker import make_learner, run_job
+from imitbench.bench.worker import run_job
 from imitbench.bench.wrapped_learner import WrappedLearner
 from imitbench.executors.base import STOPPED
 from imitbench.store.records import Budget, Record

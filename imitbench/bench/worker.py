@@ -20,41 +20,37 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
-
-import numpy as np
+from typing import TextIO
 
 from imitbench.bench import provenance
-from imitbench.bench.artifacts import demos_of, expert_of
-from imitbench.bench.checkpoint import Checkpoints, Progress
-from imitbench.bench.deaths import after_death, attempt_of, is_settled
-from imitbench.bench.devices import require_device
-from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
+from imitbench.bench.checkpoint import Progress
+from imitbench.bench.deaths import attempt_of, is_settled
+from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
-from imitbench.bench.learner import Learner, Task
-from imitbench.bench.protocol import Episodes, Evaluator
-from imitbench.bench.seeding import derive_seed, seed_everything
+from imitbench.bench.learner import Learner
+from imitbench.bench.protocol import Episodes
 from imitbench.bench.stopping import GRACE_S, RunStoppedError, StopRequest, noted_stop
-from imitbench.bench.time_limit import TimedOut, TimeLimit
+from imitbench.bench.time_limit import TimeLimit
+from imitbench.bench.training import (
+    Monitor,
+    Phase,
+    TrainingConfig,
+    TrainingInputs,
+    run_training,
+)
 from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
+from imitbench.executors.devices import require_device
 from imitbench.stats.references import normalize
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.records import RunFailure, RunResult, RunSpec
-from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
+from imitbench.store.run_dir import RunDirectory, RunStatus, State
 from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.text_line import encodable
-from imitbench.util.torch_startup import repeat_exactly, use_one_thread
-
-if TYPE_CHECKING:
-    from imitbench.data.types import TrajectoryWithRew
-
-__all__ = ["after_death", "do_job", "main", "make_learner", "run_job"]
-
-Phase = Literal["load", "setup", "train", "evaluate", "save"]
+from imitbench.util.torch_startup import use_one_thread
 
 
 class SpoiltProcessError(BaseException):
@@ -133,7 +129,7 @@ def _claim_and_run(
 
 
 @dataclass
-class _Run:
+class _Run(Monitor):
     """One run from loading to its result."""
 
     job: Job
@@ -142,7 +138,6 @@ class _Run:
     stop: StopRequest
     learner_of: LearnerOf
     supervised: bool
-    progress: Progress = field(default_factory=Progress)
     attempt: int = 1
     limit: TimeLimit = field(default_factory=lambda: TimeLimit(None))
     phase: Phase = "load"
@@ -190,42 +185,20 @@ class _Run:
 
     def _run(self) -> RunResult:
         spec, started_at, started = self.spec, provenance.now(), time.monotonic()
-        repeat_exactly(spec.device)
-        seed_everything(derive_seed(spec.seed, "training"))
-        self._enter("load")
-        require_device(spec.device)
-        learner, demos = self._load()
-        environments = spec.protocol.environments
-        with Evaluator(spec.environment.evaluated, environments, check=self._check) as evaluator:
-            self._enter("setup")
-            task = self._task(evaluator)
-            _check_demos(demos, task, spec)
-            rng = np.random.default_rng(derive_seed(spec.seed, "learner"))
-            learner.setup(task, demos, rng, spec.device)
-            self._enter("train")
-            env_steps = self._train(learner)
-            self._enter("evaluate")
-            stochastic, deterministic = (
-                evaluator.evaluate(
-                    learner.policy(),
-                    episodes=spec.protocol.episodes,
-                    seed=spec.seed,
-                    deterministic=choice,
-                )
-                for choice in (False, True)
-            )
-            measures = {**learner.measures(), **self._transfer(learner, evaluator)}
-        self._enter("save")
-        self._save(learner, stochastic, deterministic)
+        trained = run_training(
+            TrainingConfig.of(spec), self._load, self.directory, self.job.checkpoint_s, self
+        )
+        stochastic = trained.stochastic
+        measures = {**trained.measures, **self._transfer_measures(trained.transfer)}
         return RunResult(
             run_id=spec.run_id,
             raw_return=float(stochastic.returns.mean()),
             return_std=float(stochastic.returns.std()),
-            deterministic_return=float(deterministic.returns.mean()),
+            deterministic_return=float(trained.deterministic.returns.mean()),
             mean_length=float(stochastic.lengths.mean()),
             termination_rate=float(stochastic.terminated.mean()),
-            env_steps=env_steps,
-            train_s=self.progress.train_s,
+            env_steps=trained.env_steps,
+            train_s=trained.train_s,
             wall_s=time.monotonic() - started,
             started_at=started_at,
             finished_at=provenance.now(),
@@ -234,107 +207,38 @@ class _Run:
             measures={name: value for name, value in measures.items() if math.isfinite(value)},
         )
 
-    def _transfer(self, learner: Learner, evaluator: Evaluator) -> dict[str, float]:
+    def _load(self) -> TrainingInputs:
+        require_device(self.spec.device)
+        return TrainingInputs.of(self.spec, Path(self.job.source_root), self.learner_of)
+
+    def _transfer_measures(self, episodes: Episodes | None) -> dict[str, float]:
         """What the learnt reward teaches an agent that starts from scratch."""
-        policy = learner.transfer_policy()
-        if policy is None:
+        if episodes is None:
             return {}
-        protocol, references = self.spec.protocol, self.job.references
-        episodes = evaluator.evaluate(
-            policy, episodes=protocol.episodes, seed=self.spec.seed, deterministic=False
-        )
-        mean = float(episodes.returns.mean())
+        references, mean = self.job.references, float(episodes.returns.mean())
         return {
             "transfer_return": mean,
             "transfer_score": normalize(mean, references.random, references.expert),
         }
 
-    def _train(self, learner: Learner) -> int:
-        """Trains from the start, or from where an interrupted attempt left a checkpoint."""
-        checkpoints = Checkpoints(self.directory.checkpoints, self.job.checkpoint_s)
-        before = checkpoints.resume(learner)
-        if before is not None:
-            self.progress = before
-            print(f"resumed after {before.train_s:.1f} s of training")
-        earlier, started = self.progress.train_s, time.monotonic()
+    def enter(self, phase: Phase) -> None:
+        """Puts on record what the run is doing."""
+        self.phase = phase
+        self.check()
+        self._tell("running")
 
-        def progress() -> Progress:
-            self.progress.train_s = earlier + time.monotonic() - started
-            return self.progress
+    def begin(self, progress: Progress) -> None:
+        """Says in the log how much earlier attempts have trained."""
+        if progress.curve or progress.train_s:
+            print(f"resumed after {progress.train_s:.1f} s of training")
 
-        def offer() -> None:
-            self.directory.check_claim()
-            try:
-                self.stop.check()
-                self.limit.check(self.phase)
-            except (RunStoppedError, TimedOut):
-                self._save_at_once(checkpoints, learner, progress())
-                raise
-            checkpoints.save_if_due(learner, progress)
-
-        env_steps = learner.train(self.spec.budget, self._record, offer)
-        progress()
-        return env_steps
-
-    def _save_at_once(self, checkpoints: Checkpoints, learner: Learner, progress: Progress) -> None:
-        try:
-            checkpoints.save(learner, progress)
-        except OSError as error:  # the one before is still there
-            print(f"no checkpoint could be written: {error}", file=sys.stderr)
-
-    def _check(self) -> None:
+    def check(self) -> None:
         """Leaves a run that is not to go on, unless it is about to be complete."""
         self.directory.check_claim()
         if self.phase != "save":
             grace_s = GRACE_S if self.phase == "evaluate" else 0.0
             self.stop.check(grace_s)
             self.limit.check(self.phase, grace_s)
-
-    def _load(self) -> tuple[Learner, list[TrajectoryWithRew]]:
-        return self.learner_of(self.spec), demos_of(self.spec, Path(self.job.source_root))
-
-    def _task(self, evaluator: Evaluator) -> Task:
-        spaces = evaluator.observation_space, evaluator.action_space
-        expert = expert_of(self.spec, Path(self.job.source_root), *spaces, self.spec.device)
-        return Task(
-            environment=self.spec.environment,
-            observation_space=spaces[0],
-            action_space=spaces[1],
-            hyperparameters=hyperparameters_of(self.spec),
-            seed=derive_seed(self.spec.seed, "training"),
-            expert=expert,
-            folder=folder_of(self.spec),
-        )
-
-    def _record(self, step: int, metrics: Mapping[str, float]) -> None:
-        self.progress.curve.append({"step": step, **metrics})
-
-    def _save(self, learner: Learner, stochastic: Episodes, deterministic: Episodes) -> None:
-        from imitbench.policies.storage import save_policy
-
-        save_policy(learner.policy(), self.directory.policy)
-        reward = learner.reward()
-        if reward is not None:
-            from imitbench.rewards.storage import save_reward
-
-            save_reward(reward, self.directory.reward)
-        self.directory.write_curve(self.progress.curve)
-        both = (stochastic, deterministic)
-        self.directory.write_episodes(
-            EpisodeTable(
-                returns=np.concatenate([e.returns for e in both]),
-                lengths=np.concatenate([e.lengths for e in both]),
-                terminated=np.concatenate([e.terminated for e in both]),
-                deterministic=np.concatenate(
-                    [np.full(len(e.returns), e.deterministic) for e in both]
-                ),
-            )
-        )
-
-    def _enter(self, phase: Phase) -> None:
-        self.phase = phase
-        self._check()
-        self._tell("running")
 
     def _tell(self, state: State) -> None:
         self.directory.write_status(
@@ -360,16 +264,6 @@ class _Run:
             references=self.job.references,
             provenance=provenance.describe(self.job.command, self.spec.device),
         )
-
-
-def _check_demos(demos: list[TrajectoryWithRew], task: Task, spec: RunSpec) -> None:
-    if spec.demos is None:
-        return
-    from imitbench.data.demonstrations import validate_demonstrations
-
-    validate_demonstrations(
-        demos, task.observation_space, task.action_space, where=f"demos {spec.demos.repo}"
-    )
 
 
 @contextlib.contextmanager

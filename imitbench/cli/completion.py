@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from imitbench.cards.suite import EnvironmentCard
 
 DEVICES = ("auto", "cpu", "cuda")
+LOG_FORMATS = ("tensorboard", "csv", "json", "log", "stdout", "wandb")
 SOURCES = ("bundled", "hub", "path:", "minari:")
 
 
@@ -51,9 +52,9 @@ def demos(incomplete: str) -> list[str]:
 
 def executors(incomplete: str) -> list[str]:
     """Names of executors."""
-    from imitbench.executors.registry import EXECUTORS
+    from imitbench.executors.registry import executor_names
 
-    return _beginning(incomplete, EXECUTORS)
+    return _beginning(incomplete, executor_names())
 
 
 def devices(incomplete: str) -> list[str]:
@@ -68,8 +69,6 @@ def sources(incomplete: str) -> list[str]:
 
 def log_formats(incomplete: str) -> list[str]:
     """Outputs of the logger, after those that are named already."""
-    from imitbench.cli.train_options import LOG_FORMATS
-
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in _beginning(last, LOG_FORMATS)]
 

@@ -1,51 +1,55 @@
-"""Carries out a plan as the user asked, and says what came of it."""
+"""Carries out plans and says what came of them; or says beforehand what that would cost."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from imitbench.bench.launch import Launch
+    from pathlib import Path
+
     from imitbench.bench.plan import Plan
     from imitbench.bench.summary import Summary
+    from imitbench.executors.options import RunOptions
 
 
-def launch(plans: Sequence[Plan], how: Launch, *, json: bool, quiet: bool) -> None:
+def launch(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool, quiet: bool) -> None:
     """Runs one plan after the other, or submits them; collects, and prints one short table.
 
     Args:
         plans: What to do.
-        how: Where and how.
+        how: How runs are carried out.
+        out: Results folder.
         json: Whether the summary is one JSON document.
         quiet: Whether progress is not shown.
 
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.
     """
-    from imitbench.bench.launch import carry_out
     from imitbench.bench.progress import make_observer
     from imitbench.bench.summary import summarize
+    from imitbench.bench.sweep import carry_out
     from imitbench.cli.provenance import typed_command
 
     with make_observer(quiet=quiet) as observer:
-        outcome = carry_out(plans, how, command=typed_command(), observer=observer)
-    _print(summarize(plans, how.out, outcome), how, json=json, quiet=quiet)
+        outcome = carry_out(plans, how, out=out, command=typed_command(), observer=observer)
+    _print(summarize(plans, out, outcome), how, json=json, quiet=quiet)
     if outcome.left or (how.wait and outcome.queued):
         raise typer.Exit(130)
     if outcome.failed or outcome.lost:
         raise typer.Exit(1)
 
 
-def _print(summary: Summary, how: Launch, *, json: bool, quiet: bool) -> None:
+def _print(summary: Summary, how: RunOptions, *, json: bool, quiet: bool) -> None:
     """Says what happened: counts and failures to stderr, scores to stdout."""
     from imitbench.cli.output import command_for, count, note, print_json
     from imitbench.report.tables import build_report
     from imitbench.report.terminal import render_short
 
-    outcome = summary.outcome
+    outcome, out = summary.outcome, summary.out
     for left_out in summary.left_out:
         note(f"left out: {left_out.path}: {left_out.reason}")
     if json:
@@ -57,7 +61,7 @@ def _print(summary: Summary, how: Launch, *, json: bool, quiet: bool) -> None:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     for spec, failure in outcome.failed:
         note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
-    also = "" if how.force else f", and so does `{command_for(how.out, 'resume')}`"
+    also = "" if how.force else f", and so does `{command_for(out, 'resume')}`"
     if outcome.left:
         note(f"stopped with {outcome.left} runs left; the same command resumes{also}")
     if outcome.lost:
@@ -68,11 +72,86 @@ def _print(summary: Summary, how: Launch, *, json: bool, quiet: bool) -> None:
     if outcome.queued:
         note(
             f"{count(outcome.queued, 'run')} in the queue; "
-            f"`{command_for(how.out, 'status', '--watch')}` follows, "
-            f"`{command_for(how.out, 'cancel')}` cancels"
+            f"`{command_for(out, 'status', '--watch')}` follows, "
+            f"`{command_for(out, 'cancel')}` cancels"
         )
     if not quiet:
         note(
             f"{outcome.done} done, {outcome.already_done} already there, "
-            f"{len(outcome.failed)} failed; results in {how.out}"
+            f"{len(outcome.failed)} failed; results in {out}"
         )
+
+
+def print_plans(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool) -> None:
+    """Shows each cell with the expected time of what is still to do.
+
+    Args:
+        plans: What would be done.
+        how: How it would be done.
+        out: Results folder.
+        json: Whether as one JSON document.
+    """
+    from imitbench.cli.output import count, duration, note, print_json, print_table
+    from imitbench.executors.registry import executor_class
+
+    cells, ahead = _cells(plans, out)
+    rows = [
+        {"algo": algo, "env": env, "budget": budget, **cell}
+        for (_, algo, env, budget), cell in cells.items()
+    ]
+    preview = executor_class(how.executor).preview(how, ahead)
+    total = sum(ahead)
+    if preview is None:  # however many workers there are, the longest run takes its time
+        total = max([0.0, *ahead, total / (how.jobs or 1)])
+    not_applicable = [pair for plan in plans for pair in plan.not_applicable]
+    if json:
+        submission = {} if preview is None else {how.executor: preview.as_document()}
+        print_json(
+            {
+                "cells": rows,
+                "expected_seconds": total,
+                "not_applicable": [vars(pair) for pair in not_applicable],
+                **submission,
+            }
+        )
+        return
+    print_table(
+        ["algorithm", "environment", "training", "runs", "done", "expected"],
+        [[*list(row.values())[:5], duration(row["seconds"])] for row in rows],
+    )
+    for pair in not_applicable:
+        note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
+    if preview is None:
+        note(f"expected time with --jobs {how.jobs}: about {duration(total)}")
+        return
+    print_table([preview.command, ""], [list(pair) for pair in preview.request.items()])
+    inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"
+    note(
+        f"{count(len(ahead), 'run')} as {count(preview.tasks, 'task')}{inside}, about "
+        f"{duration(total)} of one core in all"
+    )
+
+
+def _cells(
+    plans: Sequence[Plan], out: Path
+) -> tuple[dict[tuple[str, str, str, str], dict[str, Any]], list[float]]:
+    """Runs by suite, algorithm, environment and budget, and the seconds of each run to do."""
+    from imitbench.bench.cost import Estimates
+    from imitbench.store.run_dir import RunDirectory
+
+    cells: dict[tuple[str, str, str, str], dict[str, Any]] = defaultdict(
+        lambda: {"runs": 0, "done": 0, "seconds": 0.0}
+    )
+    ahead = []
+    for plan in plans:
+        estimates = Estimates(plan, out)
+        for spec in plan:
+            budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
+            cell = cells[spec.suite, spec.algo_label, spec.environment.id, budget]
+            cell["runs"] += 1
+            if RunDirectory.of(out, spec).is_done:
+                cell["done"] += 1
+            else:
+                ahead.append(estimates.seconds(spec))
+                cell["seconds"] += ahead[-1]
+    return cells, ahead

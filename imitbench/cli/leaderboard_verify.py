@@ -97,14 +97,13 @@ def verify_submission(
 
 def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
     from imitbench.bench.progress import make_observer
-    from imitbench.bench.sweep import WORKER, run_sweep
+    from imitbench.bench.sweep import carry_out
     from imitbench.cli.provenance import typed_command
-    from imitbench.executors.registry import make_executor
+    from imitbench.executors.options import RunOptions
 
-    gpus = ("0",) if plan.settings.device == "cuda" else ()
-    pool = make_executor("local", entry=WORKER, jobs=jobs, gpus=gpus)
+    options = RunOptions(jobs=jobs)
     with make_observer(quiet=quiet) as observer:
-        outcome = run_sweep(plan, pool, out=out, command=typed_command(), observer=observer)
+        outcome = carry_out([plan], options, out=out, command=typed_command(), observer=observer)
     if outcome.left:
         raise typer.Exit(130)
 

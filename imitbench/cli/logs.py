@@ -94,11 +94,12 @@ def _texts(
     out: Path, directory: RunDirectory, failure: RunFailure | None
 ) -> Iterator[tuple[str, str]]:
     """Everything that was written about a run, by name."""
-    from imitbench.executors.slurm.submission import task_logs
+    from imitbench.executors.registry import executors_of
 
-    for path in task_logs(out, directory.path.name):
-        if text := path.read_text(errors="replace"):
-            yield f"SLURM: {path.name}", text
+    for executor in executors_of(out):
+        for title, path in executor.logs(out, directory.path.name):
+            if text := path.read_text(errors="replace"):
+                yield title, text
     log = ""
     if directory.log.exists():
         log = directory.log.read_text(errors="replace")

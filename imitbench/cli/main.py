@@ -71,7 +71,7 @@ def _build(name: str, module: str, attribute: str) -> Any:
         group.name = name
         return group
     alone = typer.Typer(add_completion=False, **_STYLE)
-    alone.command(name)(target)
+    alone.command(name, cls=vars(target).get("command_class"))(target)
     return typer.main.get_command(alone)
 
 

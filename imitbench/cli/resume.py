@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imitbench.cli import options, run_options
-from imitbench.cli.launch import launch
-from imitbench.cli.plan_table import print_plans
-from imitbench.executors.slurm import DEFAULT_MIN_TASK_MINUTES
+from imitbench.cli.launch import launch, print_plans
+from imitbench.cli.record_options import takes
+from imitbench.executors.options import RunOptions
 
 if TYPE_CHECKING:
     from imitbench.bench.request import LeftOut
 
 
+@takes(RunOptions, device="auto", force=False)
 def resume(
+    context: typer.Context,
     out: options.Out = options.DEFAULT_OUT,
     algo: Annotated[
         list[str],
@@ -25,19 +27,7 @@ def resume(
         list[str],
         typer.Option("--suite", metavar="DIR", help="Folder of a suite that may be run."),
     ] = [],  # noqa: B006
-    jobs: run_options.Jobs = None,
-    executor: run_options.Executor = "local",
-    profile: run_options.Profile = None,
-    wait: run_options.Wait = False,
-    min_task_minutes: run_options.MinTaskMinutes = DEFAULT_MIN_TASK_MINUTES,
-    gpus: run_options.Gpus = None,
-    per_gpu: run_options.PerGpu = None,
-    retries: run_options.Retries = 0,
-    timeout: run_options.Timeout = None,
-    max_mem: run_options.MaxMem = None,
     dry_run: run_options.DryRun = False,
-    fail_fast: run_options.FailFast = False,
-    checkpoint_minutes: run_options.CheckpointMinutes = 10.0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -51,27 +41,13 @@ def resume(
 
     Example: imitbench resume --out runs --jobs 2
     """
-    from imitbench.bench.launch import Launch
     from imitbench.bench.request import PlugIns, plan_missing
     from imitbench.bench.summary import Summary
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
+    from imitbench.executors.registry import resolve
 
-    how = Launch.of(
-        out=out,
-        executor=executor,
-        profile=profile,
-        wait=wait,
-        min_task_minutes=min_task_minutes,
-        jobs=jobs,
-        gpus=gpus,
-        per_gpu=per_gpu,
-        retries=retries,
-        timeout=timeout,
-        max_mem=max_mem,
-        fail_fast=fail_fast,
-        checkpoint_minutes=checkpoint_minutes,
-    )
+    how = resolve(context.obj)
     missing = plan_missing(out, make_tell(quiet=quiet), PlugIns.named(algo, suite))
     for each in missing.left_out:
         note(_line(each))
@@ -79,11 +55,11 @@ def resume(
         if not missing.left_out:
             note(f"nothing is missing in {out}")
     elif dry_run:
-        print_plans(missing.plans, how, json=json)
+        print_plans(missing.plans, how, out, json=json)
     elif not missing.plans:
         print_json(Summary(out).as_document())
     else:
-        launch(missing.plans, how, json=json, quiet=quiet)
+        launch(missing.plans, how, out, json=json, quiet=quiet)
     if missing.left_out:
         raise typer.Exit(1)
 

@@ -4,99 +4,103 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from imitbench.cards.catalog import algorithm_names, load_algorithm
+from imitbench.cli import completion, options, run_options
+from imitbench.cli.completion import LOG_FORMATS
 from imitbench.cli.evaluate import evaluate
-from imitbench.cli.train_options import LOG_FORMATS, make_command
+from imitbench.cli.record_options import command_class
+from imitbench.experts.training_request import TrainingRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imitbench.bench.single import OnPoint, Trained, Training
+    from imitbench.bench.single import OnPoint, Training
+    from imitbench.bench.training import Trained
+    from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.util.logger import HierarchicalLogger
 
 _TOLD = 20  # lines of progress at most
 _TELLING = ("/return_mean", "/loss", "/accuracy")  # what they say first
+# Where users of the reference library's scripts look for some of the algorithms.
+_GROUPS = {
+    "imitation": ("Learn a policy from an expert's actions", ("bc", "dagger")),
+    "adversarial": ("Learn a policy and a reward from demonstrations", ("gail", "airl")),
+}
+_SHORT_NAMES = {"preference_comparisons": "preferences"}
+_COMMON = ("env", "suite", "seed", "eval_episodes", "device", "checkpoint_minutes")
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Train a single algorithm, with logs as it learns; `imitbench run` compares several.",
-)
-imitation = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Learn a policy from an expert's actions: bc, dagger.",
-)
-adversarial = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Learn a policy and a reward from demonstrations: gail, airl.",
-)
+LogDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-dir",
+        metavar="DIR",
+        file_okay=False,
+        help="Folder of all outputs [output/ALGO/ENV/TIME].",
+    ),
+]
+LogFormat = Annotated[
+    str,
+    typer.Option(
+        "--log-format",
+        metavar="A,B",
+        help=f"Outputs of the logger: {', '.join(LOG_FORMATS)}.",
+        autocompletion=completion.log_formats,
+    ),
+]
+WandbProject = Annotated[
+    str, typer.Option("--wandb-project", metavar="NAME", help="With log format wandb.")
+]
 
 
-def train_one(algo: str, env: str, **given: Any) -> None:
+def train_one(
+    context: typer.Context,
+    set_: run_options.Set = [],  # noqa: B006 (typer copies it)
+    log_dir: LogDir = None,
+    log_format: LogFormat = "csv",
+    wandb_project: WandbProject = "imitbench",
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
     """Carries out a command of `imitbench train`."""
     from imitbench.bench.plan import parse_overrides
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note
-    from imitbench.errors import InputError
 
-    formats = _formats(given["log_format"], json=given["json"])
-    overrides = parse_overrides(given["set_"])
-    if given.get("comparisons") is not None:
-        overrides["total_comparisons"] = str(given["comparisons"])
-    if given.get("epochs") is not None and given.get("batches") is not None:
-        raise InputError("--epochs and --batches: name one of them")
-    amounts = [given.get(name) for name in ("amount", "batches", "iterations")]
+    formats = _formats(log_format, json=json)
+    given: TrainingRequest = context.obj
+    request = given.model_copy(update={"overrides": parse_overrides(set_)})
 
     # Training libraries take seconds to load: only once the options are known to be good.
     from imitbench.bench.single import train
     from imitbench.bench.stopping import RunStoppedError
     from imitbench.cli.provenance import typed_command
-    from imitbench.experts.single_training import Wish, prepare
+    from imitbench.experts.single_training import prepare
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
-    training = prepare(
-        Wish(
-            algo=algo,
-            env=env,
-            suite=given["suite"],
-            demos=given.get("demos"),
-            n_demos=given.get("n_demos"),
-            expert=given.get("expert") or given.get("asked_expert"),
-            reward=given.get("reward"),
-            amount=next((each for each in amounts if each is not None), None),
-            epochs=given.get("epochs"),
-            seed=given["seed"],
-            overrides=overrides,
-            variable_horizon=given.get("variable_horizon", False),
-            device=given["device"],
-            episodes=given["episodes"],
-        ),
-        make_tell(quiet=given["quiet"]),
-    )
-    folder = given["log_dir"] or _usual_folder(training)
+    training = prepare(request, make_tell(quiet=quiet))
+    folder = log_dir or _usual_folder(training)
     budget = f"{training.budget.amount:,} {training.budget.unit.replace('_', ' ')}"
-    if not given["quiet"]:
-        note(f"{algo} on {training.environment.id}: {budget}; {folder}")
+    if not quiet:
+        note(f"{request.algo} on {training.environment.id}: {budget}; {folder}")
     try:
         trained = train(
             training,
             folder,
-            make_logger=_logger_of(training, formats, given["wandb_project"]),
+            make_logger=_logger_of(training, formats, wandb_project),
             command=typed_command(),
-            on_point=_teller(training, quiet=given["quiet"] or "stdout" in formats),
-            checkpoint_s=60 * given["checkpoint_minutes"],
+            on_point=_teller(training, quiet=quiet or "stdout" in formats),
+            checkpoint_s=request.checkpoint_s,
         )
     except RunStoppedError:
-        also = "" if given["log_dir"] else f" with --log-dir {folder}"
+        also = "" if log_dir else f" with --log-dir {folder}"
         note(f"stopped; the same command{also} goes on from a checkpoint")
         raise typer.Exit(130) from None
-    _show(training, trained, folder, given["suite"], json=given["json"])
+    _show(training, trained, folder, request.suite, json=json)
 
 
 def _formats(text: str, *, json: bool) -> list[str]:
@@ -175,109 +179,63 @@ def _show(
     note(f"policy in {folder / 'policy'}; `imitbench eval {folder}` measures it again")
 
 
-_FROM_DEMOS = ("demos", "n_demos", "expert")
-_RL = ("amount", "variable_horizon")
-app.command("rl")(
-    make_command(
-        train_one,
-        None,
-        ("algo", "reward", "amount"),
-        """Train PPO, SAC or DQN on the true reward, or on a reward that was learnt.
+def _options_of(card: AlgorithmCard) -> list[str]:
+    """Keywords of the options that an algorithm takes."""
+    needs, parameters = card.needs, card.hyperparameters
+    chosen = {
+        "demos": needs.demos,
+        "n_demos": needs.demos,
+        "expert": needs.demos or needs.expert,
+        "total_timesteps": card.budget_unit == "env_steps",
+        "iterations": card.budget_unit == "batches" and needs.tabular,
+        "batches": card.budget_unit == "batches" and not needs.tabular,
+        "epochs": card.budget_unit == "batches" and "batch_size" in parameters,
+        "total_comparisons": "total_comparisons" in parameters,
+        "allow_variable_horizon": card.budget_unit == "env_steps"
+        and (needs.demos or needs.fixed_horizon),
+    }
+    return [*_COMMON, *(keyword for keyword, wanted in chosen.items() if wanted)]
+
+
+def _add_command(group: typer.Typer, path: str, name: str, card: AlgorithmCard) -> None:
+    env = "seals/CliffWorld7x4-v0" if card.needs.tabular else "Pendulum-v1"
+    help_text = f"{card.title}: {card.summary}\n\nExample: imitbench train {path}{name} --env {env}"
+    made = command_class(TrainingRequest, _options_of(card), algo=card.name)
+    group.command(name, cls=made, help=help_text)(train_one)
+
+
+def _make_app() -> typer.Typer:
+    """The command, with one command for each algorithm that has a card and is a method."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        help="Train a single algorithm, with logs as it learns; `imitbench run` compares several.",
+    )
+    app.command(
+        "rl",
+        cls=command_class(TrainingRequest, [*_COMMON, "algo", "reward", "total_timesteps"]),
+        help="""Train PPO, SAC or DQN on the true reward, or on a reward that was learnt.
 
         The policy is an expert for the other commands: `--expert DIR`.
 
         Example: imitbench train rl --algo sac --env Pendulum-v1 --total-timesteps 20000
         """,
+    )(train_one)
+    cards = {card.name: card for card in map(load_algorithm, algorithm_names())}
+    methods = {name: card for name, card in cards.items() if card.role == "method"}
+    for path, (text, names) in _GROUPS.items():
+        group = typer.Typer(
+            no_args_is_help=True, rich_markup_mode=None, help=f"{text}: {', '.join(names)}."
+        )
+        for name in names:
+            _add_command(group, f"{path} ", name, methods.pop(name))
+        app.add_typer(group, name=path)
+    for name, card in methods.items():
+        _add_command(app, "", _SHORT_NAMES.get(name, name.replace("_", "-")), card)
+    app.command("eval-policy", help=f"The same as `imitbench eval`.\n\n{evaluate.__doc__}")(
+        evaluate
     )
-)
-imitation.command("bc")(
-    make_command(
-        train_one,
-        "bc",
-        (*_FROM_DEMOS, "batches", "epochs"),
-        """Behavioral cloning.
+    return app
 
-        Example: imitbench train imitation bc --env seals/CartPole-v0 --epochs 4
-        """,
-    )
-)
-imitation.command("dagger")(
-    make_command(
-        train_one,
-        "dagger",
-        ("asked_expert", "amount"),
-        """DAgger, which asks the expert about what the learner meets.
 
-        Example: imitbench train imitation dagger --env seals/CartPole-v0 --total-timesteps 8000
-        """,
-    )
-)
-adversarial.command("gail")(
-    make_command(
-        train_one,
-        "gail",
-        (*_FROM_DEMOS, *_RL),
-        """Generative adversarial imitation learning.
-
-        Example: imitbench train adversarial gail --env seals/CartPole-v0 --set n_envs=4
-        """,
-    )
-)
-adversarial.command("airl")(
-    make_command(
-        train_one,
-        "airl",
-        (*_FROM_DEMOS, *_RL),
-        """Adversarial inverse reinforcement learning.
-
-        Example: imitbench train adversarial airl --env Pendulum-v1 --log-format csv,wandb
-        """,
-    )
-)
-app.add_typer(imitation, name="imitation")
-app.add_typer(adversarial, name="adversarial")
-app.command("preferences")(
-    make_command(
-        train_one,
-        "preference_comparisons",
-        ("comparisons", *_RL),
-        """Preference comparisons; the answers come from the true reward.
-
-        Example: imitbench train preferences --env Pendulum-v1 --total-comparisons 500
-        """,
-    )
-)
-app.command("density")(
-    make_command(
-        train_one,
-        "density",
-        (*_FROM_DEMOS, *_RL),
-        """PPO on the density of the demonstrations.
-
-        Example: imitbench train density --env Pendulum-v1 --set kernel_bandwidth=0.2
-        """,
-    )
-)
-app.command("sqil")(
-    make_command(
-        train_one,
-        "sqil",
-        (*_FROM_DEMOS, *_RL),
-        """Soft Q imitation learning, with DQN or SAC.
-
-        Example: imitbench train sqil --env seals/CartPole-v0 --n-demos 10
-        """,
-    )
-)
-app.command("mce-irl")(
-    make_command(
-        train_one,
-        "mce_irl",
-        (*_FROM_DEMOS, "iterations"),
-        """Maximum causal entropy IRL, on tabular environments.
-
-        Example: imitbench train mce-irl --env seals/CliffWorld7x4-v0 --iterations 200
-        """,
-    )
-)
-app.command("eval-policy", help=f"The same as `imitbench eval`.\n\n{evaluate.__doc__}")(evaluate)
+app = _make_app()

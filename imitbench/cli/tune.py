@@ -2,42 +2,98 @@
 
 from __future__ import annotations
 
-from imitbench.cli import options, run_options, tune_options
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from imitbench.cli import options, run_options
+from imitbench.cli.record_options import takes
+from imitbench.executors.options import RunOptions
+
+ObjectiveName = Literal[
+    "return", "demo-likelihood", "discriminator", "episode-length", "state-match"
+]
+
+Algo = Annotated[str | None, typer.Option("--algo", metavar="NAME", help="Algorithm to tune.")]
+PerOption = Annotated[
+    Literal["environment", "suite"],
+    typer.Option("--per", help="What gets values of its own; suite: the same everywhere."),
+]
+Trials = Annotated[
+    int, typer.Option("--trials", min=1, help="Trials of each environment or suite, all in all.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, help="Trials at a time [1, or 8 in a scheduler's queue]."),
+]
+Objective = Annotated[
+    ObjectiveName, typer.Option("--objective", help="What to maximize; return uses the reward.")
+]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Of the tuning [ALGO-SUITE].")
+]
+To = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="FILE", help="Where to write tuned values.", dir_okay=False),
+]
+KeepAnyway = Annotated[
+    bool, typer.Option("--keep-anyway", help="Write values that do not beat the default, too.")
+]
+Best = Annotated[
+    int, typer.Option("--best", min=1, help="Best trials that compete with the default.")
+]
+SearchSeeds = Annotated[
+    str, typer.Option("--search-seeds", metavar="SEEDS", help="Seeds of each trial.")
+]
+HeldOutSeeds = Annotated[
+    str, typer.Option("--held-out-seeds", metavar="SEEDS", help="Seeds of the contest.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the proposals.")]
+Points = Annotated[
+    int,
+    typer.Option("--points", min=1, help="Parts of the budget; each is measured."),
+]
+Prune = Annotated[bool, typer.Option("--prune/--no-prune", help="Give up what does badly.")]
+Storage = Annotated[
+    Literal["auto", "sqlite", "journal"],
+    typer.Option(
+        "--storage",
+        help="File of the study; auto: journal if jobs run on other machines, else sqlite.",
+    ),
+]
+Show = Annotated[bool, typer.Option("--show", help="Print what there is, and run nothing.")]
 
 
+@takes(
+    RunOptions, wait=True, min_task_minutes=0.0, jobs=None, retries=0, force=False, fail_fast=False
+)
 def tune(
-    algo: tune_options.Algo = None,
+    context: typer.Context,
+    algo: Algo = None,
     suite: options.Suite = options.DEFAULT_SUITE,
     env: options.Env = None,
-    per: tune_options.PerOption = "environment",
-    trials: tune_options.Trials = 50,
-    jobs: tune_options.Jobs = None,
+    per: PerOption = "environment",
+    trials: Trials = 50,
+    jobs: Jobs = None,
     out: options.Out = options.DEFAULT_OUT,
-    objective: tune_options.Objective = "return",
-    name: tune_options.Name = None,
-    to: tune_options.To = None,
-    keep_anyway: tune_options.KeepAnyway = False,
-    best: tune_options.Best = 3,
-    search_seeds: tune_options.SearchSeeds = "100,101,102",
-    held_out_seeds: tune_options.HeldOutSeeds = "200-204",
-    seed: tune_options.Seed = 0,
-    points: tune_options.Points = 5,
-    prune: tune_options.Prune = True,
-    storage: tune_options.Storage = "auto",
-    show: tune_options.Show = False,
+    objective: Objective = "return",
+    name: Name = None,
+    to: To = None,
+    keep_anyway: KeepAnyway = False,
+    best: Best = 3,
+    search_seeds: SearchSeeds = "100,101,102",
+    held_out_seeds: HeldOutSeeds = "200-204",
+    seed: Seed = 0,
+    points: Points = 5,
+    prune: Prune = True,
+    storage: Storage = "auto",
+    show: Show = False,
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     budget: run_options.Budget = "default",
     n_demos: run_options.Demos = "all",
     source: run_options.Source = "bundled",
     lock: options.NamedLock = None,
-    executor: run_options.Executor = "local",
-    profile: run_options.Profile = None,
-    device: run_options.Device = "auto",
-    gpus: run_options.Gpus = None,
-    per_gpu: run_options.PerGpu = None,
-    timeout: run_options.Timeout = None,
-    max_mem: run_options.MaxMem = None,
-    checkpoint_minutes: run_options.CheckpointMinutes = 10.0,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -50,10 +106,10 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.bench.launch import Launch
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.tune_launch import Target, make_plan, make_request, tune_and_tell
     from imitbench.cli.tune_table import print_tuning
+    from imitbench.executors.registry import executor_class, resolve
     from imitbench.tune.dependency import require_optuna
 
     require_optuna()
@@ -61,11 +117,10 @@ def tune(
     if show:
         print_tuning(target.existing(), as_json=json)
         return
-    how = Launch.of(
-        out=out, executor=executor, profile=profile, wait=True, min_task_minutes=0.0,
-        device=device, jobs=None if executor == "slurm" else jobs, gpus=gpus, per_gpu=per_gpu,
-        timeout=timeout, max_mem=max_mem, checkpoint_minutes=checkpoint_minutes,
-    )  # fmt: skip
+    given: RunOptions = context.obj
+    if not executor_class(given.executor).distributed:
+        given = given.model_copy(update={"jobs": jobs})
+    how = resolve(given)
     plan = make_plan(
         how, algo, suite, env, set_, budget, n_demos, source, lock, make_tell(quiet=quiet)
     )

@@ -9,7 +9,6 @@ from typing import Any
 import typer
 
 from imitbench.bench import plan as planning
-from imitbench.bench.launch import Launch, make_pool
 from imitbench.bench.plan import Plan
 from imitbench.bench.request import lock_in_use, plan_request
 from imitbench.bench.sweep import check_writable
@@ -19,13 +18,14 @@ from imitbench.cli.provenance import typed_command
 from imitbench.cli.tune_progress import TuneObserver
 from imitbench.cli.tune_table import print_tuning, tell
 from imitbench.errors import InputError
+from imitbench.executors.options import RunOptions
+from imitbench.executors.registry import executor_class
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
+from imitbench.tune.trial_job import TRIAL_WORKER
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
-from imitbench.tune.tuning import WORKER, Outcome, check, tune
+from imitbench.tune.tuning import Outcome, check, tune
 from imitbench.util.hub_errors import Tell
-
-_AT_ONCE_SLURM = 8
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _required(algo: str | None) -> str:
 
 
 def make_plan(
-    how: Launch,
+    how: RunOptions,
     algo: str | None,
     suite: str,
     env: str | None,
@@ -120,7 +120,7 @@ def make_plan(
         "overrides": planning.parse_overrides(set_),
         "source": source,
         "lock": lock_in_use(lock, source),
-        "device": how.device,
+        "device": how.device_class,
         "folder": str(Path.cwd()),
     }
     return plan_request(SweepRequest.model_validate(document), told)
@@ -128,7 +128,7 @@ def make_plan(
 
 def make_request(
     plan: Plan,
-    how: Launch,
+    how: RunOptions,
     *,
     search_seeds: str,
     held_out_seeds: str,
@@ -140,9 +140,10 @@ def make_request(
     Raises:
         InputError: One is wrong, or two do not go together.
     """
+    shared = executor_class(how.executor).distributed
     if storage == "auto":
-        storage = "sqlite" if how.slurm is None else "journal"
-    if storage == "sqlite" and how.slurm is not None:
+        storage = "journal" if shared else "sqlite"
+    if storage == "sqlite" and shared:
         raise InputError("--storage sqlite: goes wrong on file systems that nodes share; leave it")
     return TuneRequest(
         plan=plan,
@@ -150,8 +151,7 @@ def make_request(
         held_out_seeds=_seeds(held_out_seeds, "--held-out-seeds"),
         storage="sqlite" if storage == "sqlite" else "journal",
         command=typed_command(),
-        checkpoint_s=60 * how.checkpoint_minutes,
-        timeout_s=how.timeout_s,
+        options=how.for_jobs,
         **others,
     )
 
@@ -166,7 +166,7 @@ def _seeds(text: str, option: str) -> tuple[int, ...]:
 
 def tune_and_tell(
     request: TuneRequest,
-    how: Launch,
+    how: RunOptions,
     target: Target,
     jobs: int | None,
     *,
@@ -182,10 +182,11 @@ def tune_and_tell(
     root, file = target.root, target.file
     check_target(file, request.algorithm)
     check(request, root)
-    check_writable(how.out)
-    pool = make_pool(how, WORKER, root, device=request.plan.settings.device)
+    check_writable(target.out)
+    pool = executor_class(how.executor).from_options(how, TRIAL_WORKER, root)
+    at_once = jobs if jobs is not None and pool.distributed else pool.at_once
     observer = TuneObserver(request, root, quiet=quiet)
-    outcome = tune(request, pool, root, observer, at_once=_at_once(how, jobs))
+    outcome = tune(request, pool, root, observer, at_once=at_once)
     written = _write(request, outcome, target)
     only = [scope.name for scope in request.scopes]
     print_tuning([root], as_json=json, written=written, only=only)
@@ -195,13 +196,6 @@ def tune_and_tell(
         raise typer.Exit(130)
     if any(contest.winner is None for contest in outcome.contests.values()):
         raise typer.Exit(1)
-
-
-def _at_once(how: Launch, jobs: int | None) -> int:
-    if how.slurm is not None:
-        profile = how.slurm.profile
-        return jobs or min(_AT_ONCE_SLURM, profile.array_parallelism * profile.workers)
-    return 1 if how.executor == "inline" else how.jobs
 
 
 def _write(request: TuneRequest, outcome: Outcome, target: Target) -> dict[str, Path]:

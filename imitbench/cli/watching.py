@@ -14,8 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from imitbench.cli.output import duration, note, on_terminal
-from imitbench.errors import InputError
-from imitbench.executors.slurm import SLURM_FOLDER
 from imitbench.store.overview import STATES, CellStatus, Survey, total
 
 HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
@@ -60,18 +58,9 @@ def is_idle(survey: Survey, cells: Sequence[CellStatus]) -> bool:
 
 def queue_line(out: Path) -> str | None:
     """What a results folder has in a scheduler's queue: `…: 5 pending, 3 running`."""
-    if not (out / SLURM_FOLDER).is_dir():
-        return None
-    from imitbench.executors.slurm.submission import queue_states
+    from imitbench.executors.registry import executors_of
 
-    try:
-        states = queue_states(out)
-    except InputError as error:
-        return f"SLURM does not answer ({error})"
-    if not states:
-        return None
-    words = [f"{number} {state.lower()}" for state, number in sorted(states.items())]
-    return f"tasks in SLURM's queue: {', '.join(words)}"
+    return "; ".join(filter(None, (each.status(out) for each in executors_of(out)))) or None
 
 
 def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:

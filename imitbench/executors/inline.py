@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import io
+import os
 from collections import deque
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 
-from imitbench.executors.base import STOPPED, Executor, JobEvent
+from imitbench.executors.base import STOPPED, Executor, JobEvent, Worker
+from imitbench.executors.devices import check_cuda, find_cuda, visible_gpus
+from imitbench.executors.options import RunOptions
 
 
 class InlineExecutor(Executor):
@@ -17,10 +19,25 @@ class InlineExecutor(Executor):
 
     prompt = False
 
-    def __init__(self, entry: str) -> None:
-        super().__init__(entry)
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(worker)
         self._waiting: deque[Path] = deque()
         self._announced = False
+
+    @classmethod
+    def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> InlineExecutor:
+        """Makes the executor.
+
+        Raises:
+            InputError: There is no such GPU.
+        """
+        del out
+        if options.device == "cuda":
+            gpus = visible_gpus(options.gpus or ("0",), os.environ.get("CUDA_VISIBLE_DEVICES"))
+            # This process is the worker, and has not looked for GPUs yet.
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpus[0]
+            check_cuda(("0",), find_cuda())
+        return cls(worker)
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
         """Queues job files."""
@@ -41,7 +58,7 @@ class InlineExecutor(Executor):
         job = self._waiting.popleft()
         self._announced = False
         with redirect_stderr(io.StringIO()) as errors:  # as little as in a process of its own
-            code = importlib.import_module(self.entry).main([str(job)])
+            code = self.worker.main([str(job)])
         if code == STOPPED:
             raise KeyboardInterrupt
         if code != 0:
@@ -49,7 +66,7 @@ class InlineExecutor(Executor):
             return [JobEvent(job, "died", detail)]
         return [JobEvent(job, "finished")]
 
-    def cancel(self) -> None:
+    def kill(self) -> None:
         """Forgets waiting jobs."""
         self._waiting.clear()
 

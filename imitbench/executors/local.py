@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from imitbench.executors.base import Executor, JobEvent
+from imitbench.executors.base import Executor, JobEvent, Worker
+from imitbench.executors.descendants import can_measure
+from imitbench.executors.devices import check_cuda, find_cuda, visible_gpus
+from imitbench.executors.options import RunOptions
 from imitbench.executors.worker_process import WorkerProcess
 
 
@@ -18,29 +22,32 @@ class LocalExecutor(Executor):
     A worker that dies takes only the run along that it was at, and is replaced.
 
     Args:
-        entry: Module of the worker.
+        worker: What does the jobs.
         jobs: Number of worker processes.
         gpus: GPUs that the workers use in turn, as CUDA_VISIBLE_DEVICES names them; without
             any, the workers see none.
         max_memory: Bytes above which a worker, with its children, is killed.
     """
 
+    limits_memory = can_measure()
+
     def __init__(
         self,
-        entry: str,
+        worker: Worker,
         jobs: int,
         *,
         gpus: Sequence[str] = (),
         max_memory: int | None = None,
     ) -> None:
-        super().__init__(entry)
+        super().__init__(worker)
+        self.at_once = jobs
         self._waiting: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._cancelled = threading.Event()
         self._lanes = [
             _Lane(
                 WorkerProcess(
-                    entry,
+                    worker,
                     environment={"CUDA_VISIBLE_DEVICES": gpus[lane % len(gpus)] if gpus else ""},
                     max_memory=max_memory,
                     fresh=bool(gpus),
@@ -51,6 +58,21 @@ class LocalExecutor(Executor):
             )
             for lane in range(jobs)
         ]
+
+    @classmethod
+    def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> LocalExecutor:
+        """Makes the executor.
+
+        Raises:
+            InputError: There are no such GPUs.
+        """
+        del out
+        gpus: tuple[str, ...] = ()
+        if options.device == "cuda":
+            asked = options.gpus or ("0",)
+            gpus = visible_gpus(asked, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            check_cuda(asked, find_cuda())
+        return cls(worker, options.jobs or 1, gpus=gpus, max_memory=options.max_memory)
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
         """Queues job files; idle workers take them at once."""
@@ -74,7 +96,7 @@ class LocalExecutor(Executor):
         """Asks the workers to save checkpoints and end, and waits until they have."""
         self._end_by(signal.SIGTERM)
 
-    def cancel(self) -> None:
+    def kill(self) -> None:
         """Kills the workers; their unfinished runs resume from older checkpoints next time."""
         self._end_by(signal.SIGKILL)
 

@@ -1,42 +1,80 @@
-"""Executors of this machine, by name; that of SLURM needs more to be made."""
+"""Executors by name: those of this package, and those of installed packages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+import importlib.metadata
+from collections.abc import Iterator
+from pathlib import Path
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.executors.base import Executor
-from imitbench.executors.inline import InlineExecutor
-from imitbench.executors.local import LocalExecutor
-from imitbench.executors.memory import can_measure
+from imitbench.executors.options import RunOptions
+from imitbench.executors.slurm import OPTION_HELP
 
-EXECUTORS = ("local", "slurm", "inline")
+ENTRY_POINTS = "imitbench.executors"
+_BUNDLED = {
+    "local": "imitbench.executors.local:LocalExecutor",
+    "slurm": "imitbench.executors.slurm.executor:SlurmExecutor",
+    "inline": "imitbench.executors.inline:InlineExecutor",
+}
+_OPTION_HELP = {"slurm": OPTION_HELP}  # here for `--help`, which imports no executor
 
 
-def make_executor(
-    name: str,
-    *,
-    entry: str,
-    jobs: int,
-    gpus: Sequence[str] = (),
-    max_memory: int | None = None,
-) -> Executor:
-    """Makes an executor.
+def executor_names() -> list[str]:
+    """Names of all executors, those of this package first."""
+    installed = importlib.metadata.entry_points(group=ENTRY_POINTS).names
+    return [*_BUNDLED, *sorted(installed - _BUNDLED.keys())]
 
-    Args:
-        name: `inline` or `local`.
-        entry: Module of the worker.
-        jobs: How many jobs run at once, where the executor can choose.
-        gpus: GPUs for the workers of this machine, as CUDA_VISIBLE_DEVICES names them.
-        max_memory: Bytes that a worker of this machine, with its children, may use.
+
+def executor_class(name: str) -> type[Executor]:
+    """The executor of a name.
 
     Raises:
-        InputError: No such executor, or it cannot limit memory.
+        InputError: There is none, or it cannot be loaded.
     """
-    if max_memory is not None and (name == "inline" or not can_measure()):
-        raise InputError("--max-mem: only worker processes on Linux can be limited; leave it out")
-    if name == "inline":
-        return InlineExecutor(entry)
-    if name == "local":
-        return LocalExecutor(entry, jobs, gpus=gpus, max_memory=max_memory)
-    raise InputError(f"--executor {name}: no such executor; {did_you_mean(name, EXECUTORS)}")
+    target = _BUNDLED.get(name)
+    if target is None:
+        installed = importlib.metadata.entry_points(group=ENTRY_POINTS)
+        if name not in installed.names:
+            hint = did_you_mean(name, executor_names())
+            raise InputError(f"--executor {name}: no such executor; {hint}")
+        target = installed[name].value
+    module, _, attribute = target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"--executor {name}: {target} cannot be loaded ({error})") from error
+    if not (isinstance(found, type) and issubclass(found, Executor)):
+        raise InputError(
+            f"--executor {name}: {target} is no executor; make it a subclass of "
+            "imitbench.executors.base.Executor"
+        )
+    return found
+
+
+def resolve(options: RunOptions) -> RunOptions:
+    """Fills in what options leave open, as the executor that they name does it.
+
+    Raises:
+        InputError: There is no such executor, or two options do not go together.
+    """
+    executor = executor_class(options.executor)
+    if options.profile is not None and "profile" not in executor.option_help:
+        names = " or ".join(option_help("profile"))
+        raise InputError(f"--profile {options.profile}: goes with --executor {names} only")
+    return executor.resolve(options)
+
+
+def executors_of(out: Path) -> Iterator[type[Executor]]:
+    """Executors that keep something about a results folder there.
+
+    Raises:
+        InputError: One cannot be loaded.
+    """
+    return (executor_class(name) for name in executor_names() if (out / f".{name}").is_dir())
+
+
+def option_help(keyword: str) -> dict[str, str]:
+    """What an option means to executors of this package that alone have it, by their names."""
+    return {name: texts[keyword] for name, texts in _OPTION_HELP.items() if keyword in texts}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import selectors
 import signal
@@ -19,8 +18,7 @@ from types import MappingProxyType
 from typing import IO
 
 from imitbench.executors import descendants
-from imitbench.executors.base import RESTART, STOPPED, JobEvent
-from imitbench.executors.memory import memory_above
+from imitbench.executors.base import RESTART, STOPPED, JobEvent, Worker
 from imitbench.util.quantities import show_size
 
 # Also a worker that was asked to stop before it could listen has lost nothing.
@@ -52,12 +50,11 @@ class _Death:
 class WorkerProcess:
     """Supervises one worker process; a death costs the run at work, and nothing else.
 
-    The worker is `python -m <entry> -`. When it dies, `<entry>.after_death(job, detail)` is
-    called here; it puts the death on record and says whether runs of the job remain, for which
-    a fresh process is started then.
+    Its death is put on record by `Worker.after_death`, and a fresh process is started for the
+    runs that remain.
 
     Args:
-        entry: Module of the worker.
+        worker: The program.
         environment: Environment variables on top of those of this process.
         max_memory: Bytes above which the worker, with its children, is killed.
         fresh: Whether each job gets a process of its own, as on GPUs, where one failure spoils
@@ -66,13 +63,13 @@ class WorkerProcess:
 
     def __init__(
         self,
-        entry: str,
+        worker: Worker,
         *,
         environment: Mapping[str, str] = MappingProxyType({}),
         max_memory: int | None = None,
         fresh: bool = False,
     ) -> None:
-        self._entry = entry
+        self._worker = worker
         self._mark = uuid.uuid4().hex
         self._environment = {
             **os.environ,
@@ -110,7 +107,7 @@ class WorkerProcess:
             if death.code == RESTART:
                 continue
             try:
-                remain = importlib.import_module(self._entry).after_death(job, death.detail)
+                remain = self._worker.after_death(job, death.detail)
             except Exception as error:  # above all: the results folder is gone, or full
                 why = f"{death.detail}\nand that could not be put on record: {error}"
                 return JobEvent(job, "died", why)
@@ -174,7 +171,7 @@ class WorkerProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", self._entry, "-"],
+            [sys.executable, "-m", self._worker.module, "-"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -213,7 +210,7 @@ class WorkerProcess:
     def _excess(self, pid: int) -> str | None:
         if self._max_memory is None:
             return None
-        used = memory_above(pid, self._max_memory)
+        used = descendants.memory_above(pid, self._max_memory)
         if used is None:
             return None
         return (

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from imitbench.bench.devices import choose_device
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.bench.single import Training
 from imitbench.bench.spec import environment_spec
@@ -19,12 +17,14 @@ from imitbench.cards.catalog import load_algorithm
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
+from imitbench.executors.devices import choose_device
 from imitbench.experts.catalog import Listed, find_environment, find_listed
 from imitbench.experts.demonstrations import sample_demonstrations
 from imitbench.experts.evaluation import surroundings_of
 from imitbench.experts.locate import Located, locate_demos, locate_expert
+from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert
-from imitbench.store.records import Budget, EnvironmentSpec
+from imitbench.store.records import Budget, EnvironmentSpec, Protocol
 from imitbench.util.files import digest_files
 from imitbench.util.hub_errors import Tell
 
@@ -40,146 +40,121 @@ DEFAULT_SAMPLED = 50
 """Episodes that an expert is asked for where a number was not given."""
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What a person asked for.
-
-    Attributes:
-        algo: Name of an algorithm, or of one of reinforcement learning.
-        env: Environment id; `module:id` imports a module first, which registers it.
-        suite: Its suite, by name or folder; `None` for the first that has it, or none.
-        demos: Set of demonstrations: folder, bundled name, or repository `owner/name`.
-        n_demos: How many of them.
-        expert: Folder, zip, bundled name, or repository.
-        reward: Folder of a saved reward.
-        amount: Training in the unit of the algorithm; `None` for the suite's.
-        epochs: Passes over the demonstrations instead, where the unit is batches.
-        seed: Seed.
-        overrides: Hyper-parameters as text.
-        variable_horizon: Whether episodes of different length are accepted.
-        device: As `--device`.
-        episodes: Evaluation episodes.
-    """
-
-    algo: str
-    env: str
-    suite: str | None = None
-    demos: str | None = None
-    n_demos: int | None = None
-    expert: str | None = None
-    reward: Path | None = None
-    amount: int | None = None
-    epochs: int | None = None
-    seed: int = 0
-    overrides: dict[str, str] = field(default_factory=dict)
-    variable_horizon: bool = False
-    device: str = "auto"
-    episodes: int = 50
-
-
-def prepare(wish: Wish, tell: Tell) -> Training:
+def prepare(request: TrainingRequest, tell: Tell) -> Training:
     """Finds everything that a training needs.
 
     Args:
-        wish: What is asked for.
+        request: What is asked for.
         tell: Told about downloads.
 
     Raises:
         InputError: Something does not exist or does not fit.
     """
-    card = reinforcement_card(wish.algo) if wish.algo in NAMES else load_algorithm(wish.algo)
-    values = card.resolve(wish.overrides)
-    device = choose_device(wish.device).device
-    listed = find_listed(wish.env.rpartition(":")[2], wish.suite)
-    spec = _environment(wish, card, listed, values)
+    if request.epochs is not None and request.batches is not None:
+        raise InputError("--epochs and --batches: name one of them")
+    card = (
+        reinforcement_card(request.algo) if request.algo in NAMES else load_algorithm(request.algo)
+    )
+    overrides = dict(request.overrides)
+    if request.total_comparisons is not None:
+        overrides["total_comparisons"] = str(request.total_comparisons)
+    values = card.resolve(overrides)
+    device = choose_device(request.device).device
+    listed = find_listed(request.env.rpartition(":")[2], request.suite)
+    spec = _environment(request, card, listed, values)
     around = surroundings_of(spec)
     origins: dict[str, Any] = {}
     expert = demos = None
-    if card.needs.expert or (card.needs.demos and wish.expert is not None):
-        expert, origins["expert"] = _expert(wish, around, listed, tell)
+    if card.needs.expert or (card.needs.demos and request.expert is not None):
+        expert, origins["expert"] = _expert(request, around, listed, tell)
     if card.needs.demos:
-        sampled = expert if wish.expert is not None else None
-        demos, origins["demos"] = _demos(wish, spec, listed, sampled, tell)
+        sampled = expert if request.expert is not None else None
+        demos, origins["demos"] = _demos(request, spec, listed, sampled, tell)
     reward_fn = None
-    if wish.reward is not None:
-        reward_fn = _reward(wish.reward, around, device)
-        origins["reward"] = _digest(wish.reward)
+    if request.reward is not None:
+        reward_fn = _reward(request.reward, around, device)
+        origins["reward"] = _digest(request.reward)
     return Training(
         card=card,
         hyperparameters=values,
         environment=spec,
-        budget=_budget(wish, card, listed, demos or (), values),
-        seed=wish.seed,
+        # After training, nobody minds where episodes end.
+        evaluated=spec.evaluated.model_copy(update={"horizon": "variable"}),
+        budget=_budget(request, card, listed, demos or (), values),
+        seed=request.seed,
         demos=demos or (),
         expert=expert if card.needs.expert else None,
         reward_fn=reward_fn,
         origins=origins,
         device=device,
-        episodes=wish.episodes,
+        protocol=Protocol(episodes=request.episodes),
     )
 
 
 def _environment(
-    wish: Wish, card: AlgorithmCard, listed: Listed | None, values: Mapping[str, Scalar]
+    request: TrainingRequest,
+    card: AlgorithmCard,
+    listed: Listed | None,
+    values: Mapping[str, Scalar],
 ) -> EnvironmentSpec:
-    module, _, env_id = wish.env.rpartition(":")
+    module, _, env_id = request.env.rpartition(":")
     if listed is None:
         spec = find_environment(env_id)
         # Learners that look at the reward alone, or at actions alone, lose nothing by it.
         harmless = not (card.needs.demos or card.needs.fixed_horizon) or card.name == "bc"
-        horizon = "variable" if wish.variable_horizon or harmless else "fixed"
+        horizon = "variable" if request.variable_horizon or harmless else "fixed"
         spec = spec.model_copy(update={"module": module or spec.module, "horizon": horizon})
     else:
         spec = environment_spec(env_id, listed.card, values)
-        if wish.variable_horizon:
+        if request.variable_horizon:
             spec = spec.model_copy(update={"horizon": "variable"})
     if card.needs.tabular and (listed is None or not listed.card.tabular):
         raise InputError(
-            f"--env {wish.env}: {card.name} plans with the model of a tabular environment; see "
+            f"--env {request.env}: {card.name} plans with the model of a tabular environment; see "
             "`imitbench suites show tabular`"
         )
     return spec
 
 
 def _expert(
-    wish: Wish, around: Surroundings, listed: Listed | None, tell: Tell
+    request: TrainingRequest, around: Surroundings, listed: Listed | None, tell: Tell
 ) -> tuple[BasePolicy, dict[str, Any]]:
-    if wish.expert is not None:
-        located = locate_expert(wish.expert, None, tell)
+    if request.expert is not None:
+        located = locate_expert(request.expert, None, tell)
     elif listed is not None:
         located = Located(listed.expert)
     else:
-        raise InputError(f"--expert: {wish.algo} asks an expert, and none is known; name one")
-    return load_expert(located.path, around), _origin(located, wish.expert)
+        raise InputError(f"--expert: {request.algo} asks an expert, and none is known; name one")
+    return load_expert(located.path, around), _origin(located, request.expert)
 
 
 def _demos(
-    wish: Wish,
+    request: TrainingRequest,
     spec: EnvironmentSpec,
     listed: Listed | None,
     expert: BasePolicy | None,
     tell: Tell,
 ) -> tuple[Sequence[TrajectoryWithRew], dict[str, Any]]:
     """Demonstrations that were named, or sampled from the expert, or those of the suite."""
-    if wish.demos is not None and expert is not None:
+    if request.demos is not None and expert is not None:
         raise InputError("--demos and --expert: demonstrations come from one of them; name one")
     if expert is not None:
-        count = wish.n_demos or DEFAULT_SAMPLED
-        return sample_demonstrations(expert, spec, count, seed=wish.seed), {"sampled": count}
-    if wish.demos is not None:
-        located = locate_demos(wish.demos, None, tell)
+        count = request.n_demos or DEFAULT_SAMPLED
+        return sample_demonstrations(expert, spec, count, seed=request.seed), {"sampled": count}
+    if request.demos is not None:
+        located = locate_demos(request.demos, None, tell)
     elif listed is not None:
         located = Located(listed.demos)
     else:
         raise InputError(f"--demos: {spec.id} is in no suite, so that none are known; name a set")
     demos = read_demonstrations(located.path)
-    origin = {**_origin(located, wish.demos), "count": wish.n_demos or len(demos)}
-    if wish.n_demos is None or wish.n_demos == len(demos):
+    origin = {**_origin(located, request.demos), "count": request.n_demos or len(demos)}
+    if request.n_demos is None or request.n_demos == len(demos):
         return demos, origin
-    if wish.n_demos > len(demos):
-        raise InputError(f"--n-demos {wish.n_demos}: there are {len(demos)} in {located.path}")
-    rng = np.random.default_rng(wish.seed)
-    chosen = np.sort(rng.choice(len(demos), size=wish.n_demos, replace=False))
+    if request.n_demos > len(demos):
+        raise InputError(f"--n-demos {request.n_demos}: there are {len(demos)} in {located.path}")
+    rng = np.random.default_rng(request.seed)
+    chosen = np.sort(rng.choice(len(demos), size=request.n_demos, replace=False))
     return [demos[row] for row in chosen], origin
 
 
@@ -209,17 +184,17 @@ def _reward(folder: Path, around: Surroundings, device: str) -> RewardFn:
 
 
 def _budget(
-    wish: Wish,
+    request: TrainingRequest,
     card: AlgorithmCard,
     listed: Listed | None,
     demos: Sequence[TrajectoryWithRew],
     values: dict[str, Any],
 ) -> Budget:
     unit = card.budget_unit
-    amount = wish.amount
-    if wish.epochs is not None:
+    amount = request.amount
+    if request.epochs is not None:
         transitions = sum(len(each) for each in demos)
-        amount = wish.epochs * -(-transitions // min(int(values["batch_size"]), transitions))
+        amount = request.epochs * -(-transitions // min(int(values["batch_size"]), transitions))
     if amount is None and listed is not None:
         amount = listed.card.amount("default", unit)
     if amount is None:

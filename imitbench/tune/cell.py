@@ -327,9 +327,8 @@ class Cell:
                 request.plan.suite, specs[0].environment.id, settings.source, settings.folder
             ),
             command=request.command,
-            checkpoint_s=request.checkpoint_s,
-            timeout_s=request.timeout_s,
             watch=watch,
+            **dict(request.options),
         )
 
     def _place(self, trial: Trial) -> Path:

@@ -9,12 +9,12 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from imitbench.bench.job import CHECKPOINT_S
 from imitbench.bench.plan import Plan
 from imitbench.bench.spec import make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.search import Search
 from imitbench.errors import InputError
+from imitbench.executors.options import JobOptions
 from imitbench.store.records import Record, RunSpec
 from imitbench.tune.objectives import OBJECTIVES, Objective, ObjectiveName
 from imitbench.tune.search_space import searched
@@ -60,8 +60,7 @@ class TuneRequest:
         seed: Seed of the proposals.
         storage: Kind of the study's file.
         command: The command that the user typed, for provenance.
-        checkpoint_s: Least seconds between two checkpoints of a run.
-        timeout_s: Seconds that an attempt at a run may take.
+        options: What workers need to know of how runs are carried out.
     """
 
     plan: Plan
@@ -77,8 +76,7 @@ class TuneRequest:
     seed: int = 0
     storage: StorageKind = "sqlite"
     command: str = "imitbench tune"
-    checkpoint_s: float = CHECKPOINT_S
-    timeout_s: float | None = None
+    options: JobOptions = field(default_factory=JobOptions)
     space: dict[str, Search] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from imitbench.bench.job import Job
+from imitbench.bench.job import Job, JobWorker
 from imitbench.store.records import Record
 from imitbench.tune.objectives import ObjectiveName
 from imitbench.tune.storage import StudyAddress
@@ -50,3 +50,6 @@ class TrialJob(Job):
     """
 
     watch: Watch | None = None
+
+
+TRIAL_WORKER = JobWorker("imitbench.tune.worker", TrialJob)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imitbench.bench.interruption import Interruption, noted_interruption
+from imitbench.bench.stopping import Interruption, noted_interruption
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.store import lease
@@ -18,7 +18,6 @@ from imitbench.tune.request import TuneRequest
 from imitbench.tune.storage import StudyAddress, opened
 from imitbench.tune.trial_job import TrialJob
 
-WORKER = "imitbench.tune.worker"
 _POLL_S = 0.2
 
 
@@ -44,7 +43,7 @@ def tune(
 
     Args:
         request: What is asked for.
-        executor: Where runs are done, by the worker `WORKER`; closed at the end.
+        executor: Where runs are done, by `TRIAL_WORKER`; closed at the end.
         root: Folder of the tuning, made when missing.
         observer: Told about progress.
         at_once: Most jobs in flight. With one, the result depends on seeds alone.
@@ -157,7 +156,7 @@ class _Crew:
         if self._executor.outlives:
             self.outcome.queued = sum(path.exists() for path in self._jobs)
             return
-        self._executor.cancel()
+        self._executor.kill()
         for path in self._jobs:
             with suppress(OSError):  # it may be why everything stops
                 path.unlink(missing_ok=True)

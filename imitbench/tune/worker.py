@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from imitbench.bench import deaths
 from imitbench.bench import worker as bench
+from imitbench.bench.implementation import make_learner
 from imitbench.bench.learner import Learner
 from imitbench.bench.stopping import StopRequest
 from imitbench.store.records import RunSpec
@@ -64,7 +64,7 @@ def _learner(
     finals: list[float],
     spec: RunSpec,
 ) -> Learner:
-    learner = bench.make_learner(spec)
+    learner = make_learner(spec)
     if watch is None:
         return learner
     before = list(finals)
@@ -85,11 +85,6 @@ def _goes_on(reporter: Reporter, watch: Watch, finals: list[float]) -> bool:
     except TrialPrunedError:
         return False
     return True
-
-
-def after_death(path: Path, detail: str) -> bool:
-    """Puts the death of a worker on record, as `imitbench.bench.deaths.after_death` does."""
-    return deaths.after_death(path, detail, TrialJob.read)
 
 
 def main(arguments: list[str] | None = None) -> int:

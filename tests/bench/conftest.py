@@ -3,10 +3,12 @@
 import pytest
 from support.observer import Recorder
 
+from imitbench.bench.job import JobWorker
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
-from imitbench.bench.sweep import WORKER, run_sweep
-from imitbench.executors.registry import make_executor
+from imitbench.bench.sweep import run_sweep
+from imitbench.executors.options import RunOptions
+from imitbench.executors.registry import executor_class
 
 
 @pytest.fixture(scope="session")
@@ -25,14 +27,15 @@ def plan_of():
 
 @pytest.fixture
 def sweep():
-    def run(plan, out, *, executor="inline", jobs=1, observer=None, **options):
+    def run(plan, out, *, executor="inline", jobs=1, observer=None, pack=1, **options):
         return run_sweep(
             plan,
-            make_executor(executor, entry=WORKER, jobs=jobs),
+            executor_class(executor).from_options(RunOptions(jobs=jobs), JobWorker(), out),
             out=out,
             command="imitbench run",
             observer=observer or Recorder(),
-            **options,
+            options=RunOptions(**options),
+            pack=pack,
         )
 
     return run

@@ -10,38 +10,38 @@ import pytest
 from support.observer import Recorder
 
 from imitbench.bench.deaths import after_death, is_settled
-from imitbench.bench.job import Job
+from imitbench.bench.job import Job, JobWorker
 from imitbench.bench.sweep import run_sweep
 from imitbench.errors import InputError
-from imitbench.executors.registry import make_executor
+from imitbench.executors.local import LocalExecutor
+from imitbench.executors.options import RunOptions
 from imitbench.store.records import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 
-# The worker, with a hand in what happens once a run of it is in training. Whoever looks after it
-# imports the same module, and must not get that hand.
+# The worker, with a hand in what happens once a run of it is in training.
 ENTRY = """
 import ctypes, os, signal, sys, time
-from imitbench.bench import time_limit, worker
-from imitbench.bench.worker import after_death, main
+from imitbench.bench import time_limit, training
+from imitbench.bench.worker import main
 
-train = worker._Run._train
+train = training._train
 
-def act(run, learner):
+def act(budget, learner, checkpoints, run):
     seed, attempt = run.spec.seed, run.attempt
     print("in training", flush=True)
     os.write(1, b"a library in C prints\\n")
     exec({program!r}, {{**globals(), **locals()}})
-    return train(run, learner)
+    return train(budget, learner, checkpoints, run)
 
 if __name__ == "__main__":
     time_limit.HANG_S = 0.5
-    worker._Run._train = act
+    training._train = act
     sys.exit(main())
 """
 KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
-def sweep_by_worker(folder, plan, entry, *, max_memory=None, **options):
+def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
     """Does a sweep whose workers have another entry point."""
     (folder / "mischievous_worker.py").write_text(entry)
     with pytest.MonkeyPatch.context() as patch:
@@ -49,11 +49,12 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, **options):
         patch.syspath_prepend(str(folder))
         return run_sweep(
             plan,
-            make_executor("local", entry="mischievous_worker", jobs=1, max_memory=max_memory),
+            LocalExecutor(JobWorker("mischievous_worker"), 1, max_memory=max_memory),
             out=folder / "out",
             command="imitbench run",
             observer=Recorder(),
-            **options,
+            options=RunOptions(**options),
+            pack=pack,
         )
 
 
@@ -203,7 +204,7 @@ def test_when_time_is_up_a_checkpoint_is_saved_from_which_a_retry_goes_on(
 
 
 def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
-    program = "while True: time.sleep(0.05); run._check()"
+    program = "while True: time.sleep(0.05); run.check()"
     [(_, failure)] = sweep_with(plan_of(seeds=[0]), program, timeout_s=2.5).failed
     assert failure.error_type == "TimedOut"
     assert "took longer than --timeout 2.5s, in phase" in failure.message
@@ -267,7 +268,7 @@ WAITING = """
 import os, signal, sys
 from pathlib import Path
 from imitbench.bench import worker
-from imitbench.bench.worker import after_death, main
+from imitbench.bench.worker import main
 
 do = worker._claim_and_run
 
@@ -312,11 +313,7 @@ def test_a_forced_run_that_kills_its_worker_at_the_start_keeps_its_old_result(
 ):
     plan = plan_of(seeds=[0])
     sweep(plan, tmp_path / "out")
-    broken = (
-        "from imitbench.bench.worker import after_death\n"
-        "if __name__ == '__main__': raise SystemExit('broken')\n"
-    )
-    outcome = sweep_by(plan, broken, force=True)
+    outcome = sweep_by(plan, "raise SystemExit('broken')", force=True)
     [(_, failure)] = outcome.failed
     assert "broken" in failure.traceback
     assert directory_of(tmp_path / "out", plan, 0).is_done

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from imitbench.bench.interruption import noted_interruption
+from imitbench.bench.stopping import noted_interruption
 
 
 @pytest.fixture(autouse=True)

@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 import torch as th
 
-from imitbench.bench import artifacts
 from imitbench.bench.checkpoint import generator_states, restore_generators
-from imitbench.bench.learner import Task
 from imitbench.bench.plan import make_plan
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.seeding import seed_everything
 from imitbench.bench.spec import Settings, make_spec
-from imitbench.bench.worker import make_learner
+from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_directory
-from imitbench.policies.expert import Surroundings
 from imitbench.store.records import Budget
 from imitbench.util.state_file import load_state, save_state
 
@@ -81,7 +77,7 @@ VARIANTS = [
 ]  # fmt: skip
 
 
-def set_up(name, suite, env_id, options=()):
+def ready(name, suite, env_id, options=()):
     """A learner ready to train, as the worker makes it."""
     card = load_algorithm(name)
     wanted = {**SETTINGS, **dict(options)}
@@ -89,37 +85,15 @@ def set_up(name, suite, env_id, options=()):
     spec = make_spec(
         load_suite(suite), env_id, card, values, 0, Settings(budget="quick", n_demos=4)
     )
-    root = suite_directory(suite)
-
-    def place(part, pinned):
-        return artifacts.Place.of_spec(root, part, pinned, suite)
-
-    seed_everything(11)
-    learner = make_learner(spec)
-    demos = (
-        []
-        if spec.demos is None
-        else list(artifacts.load_demos(place("demos", spec.demos), spec.demos))
-    )
-    with Evaluator(spec.environment, 1) as evaluator:
-        expert = None
-        if spec.expert is not None:
-            surroundings = Surroundings(evaluator.observation_space, evaluator.action_space)
-            expert = artifacts.load_expert(
-                place("experts", spec.expert), spec.expert, surroundings, "cpu"
-            )
-        task = Task(
-            environment=spec.environment,
-            observation_space=evaluator.observation_space,
-            action_space=evaluator.action_space,
-            hyperparameters=values,
-            seed=5,
-            expert=expert,
-        )
-    learner.setup(task, demos, np.random.default_rng(6), "cpu")
-    return learner, Budget(
+    budget = Budget(
         name="quick", unit=card.budget_unit, amount=MORE.get(name, BUDGETS[card.budget_unit])
     )
+    config = TrainingConfig.of(spec)
+    seed_generators(config)
+    inputs = TrainingInputs.of(spec, suite_directory(suite))
+    with Evaluator(spec.environment, 1) as evaluator:
+        learner = set_up(config, inputs, evaluator.observation_space, evaluator.action_space)
+    return learner, budget
 
 
 @pytest.mark.parametrize(("name", "suite", "env_id"), CELLS)
@@ -133,7 +107,7 @@ def test_so_it_does_with_other_hyperparameters(name, options, tmp_path):
 
 
 def check_resumption(name, suite, env_id, tmp_path, options=()):
-    learner, budget = set_up(name, suite, env_id, options)
+    learner, budget = ready(name, suite, env_id, options)
     whole: list = []
     offers: list = []
     steps = learner.train(budget, lambda *point: whole.append(point), lambda: offers.append(0))
@@ -143,7 +117,7 @@ def check_resumption(name, suite, env_id, tmp_path, options=()):
         return
     assert len(offers) >= 2
 
-    stopped, _ = set_up(name, suite, env_id, options)
+    stopped, _ = ready(name, suite, env_id, options)
     first: list = []
     left = iter(range(len(offers) // 2))
 
@@ -156,7 +130,7 @@ def check_resumption(name, suite, env_id, tmp_path, options=()):
     with pytest.raises(StoppedError):
         stopped.train(budget, lambda *point: first.append(point), stop)
 
-    resumed, _ = set_up(name, suite, env_id, options)
+    resumed, _ = ready(name, suite, env_id, options)
     state = load_state(tmp_path / "a.state")
     resumed.load_state_dict(state["learner"])
     restore_generators(state["generators"])

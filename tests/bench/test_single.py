@@ -10,19 +10,20 @@ import imitbench
 from imitbench.bench.single import train
 from imitbench.bench.stopping import RunStoppedError
 from imitbench.errors import InputError
-from imitbench.experts.single_training import Wish, prepare
+from imitbench.experts.single_training import prepare
+from imitbench.experts.training_request import TrainingRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.logger import configure
 
-BC = Wish(algo="bc", env="Pendulum-v1", amount=60, n_demos=3, episodes=3)
+BC = TrainingRequest(algo="bc", env="Pendulum-v1", batches=60, n_demos=3, episodes=3)
 
 
 def logger(folder):
     return configure(folder, ["csv"])
 
 
-def do(wish, folder, **options):
-    return train(prepare(wish, silent), folder, make_logger=logger, command="test", **options)
+def do(asked, folder, **options):
+    return train(prepare(asked, silent), folder, make_logger=logger, command="test", **options)
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +61,10 @@ def test_the_numbers_are_those_of_the_harness(tmp_path):
     [row] = run.scores
     [spec_file] = (tmp_path / "runs").glob("*/*/*/*/spec.json")
     amount = json.loads(spec_file.read_text())["budget"]["amount"]
-    wish = Wish(
-        algo="bc", env="seals/CartPole-v0", seed=3, amount=amount, overrides={"hidden_size": "16"}
+    asked = TrainingRequest(
+        algo="bc", env="seals/CartPole-v0", seed=3, batches=amount, overrides={"hidden_size": "16"}
     )
-    alone = do(wish, tmp_path / "alone")
+    alone = do(asked, tmp_path / "alone")
     assert alone.stochastic.returns.mean() == row.raw_return
 
 
@@ -103,13 +104,13 @@ def test_another_training_is_not_mixed_into_an_interrupted_one(tmp_path):
 
     with pytest.raises(RunStoppedError):
         do(BC, folder, on_point=press_ctrl_c)
-    other = Wish(algo="bc", env="Pendulum-v1", amount=60, n_demos=3, episodes=3, seed=1)
+    other = TrainingRequest(algo="bc", env="Pendulum-v1", batches=60, n_demos=3, episodes=3, seed=1)
     with pytest.raises(InputError, match="with other seed"):
         do(other, folder)
 
 
 def test_what_is_refused_leaves_nothing(tmp_path):
-    wish = Wish(algo="gail", env="Pendulum-v1", amount=100)
+    asked = TrainingRequest(algo="gail", env="Pendulum-v1", total_timesteps=100)
     with pytest.raises(InputError, match="gail on Pendulum-v1: a budget of 100"):
-        do(wish, tmp_path / "gail")
+        do(asked, tmp_path / "gail")
     assert not (tmp_path / "gail").exists()

@@ -13,12 +13,12 @@ import pytest
 from support.observer import Recorder
 
 from imitbench.bench import worker
-from imitbench.bench.job import Job
+from imitbench.bench.job import Job, JobWorker
 from imitbench.bench.stopping import RunStoppedError, noted_stop
 from imitbench.bench.sweep import run_sweep
 from imitbench.cards.catalog import suite_directory
 from imitbench.executors.base import STOPPED
-from imitbench.executors.registry import make_executor
+from imitbench.executors.local import LocalExecutor
 from imitbench.store.lease import acquire
 from imitbench.store.records import Budget, ReferenceScores
 from imitbench.store.run_dir import RunDirectory
@@ -250,13 +250,13 @@ def test_a_sweep_goes_on_with_a_run_whose_worker_somebody_stopped(tmp_path, plan
         "import os, signal\n"
         "from pathlib import Path\n"
         "from imitbench.bench import worker\n"
-        "enter, mark = worker._Run._enter, Path(os.environ['MARK'])\n"
+        "enter, mark = worker._Run.enter, Path(os.environ['MARK'])\n"
         "def stopped_once(self, phase):\n"
         "    if phase == 'train' and not mark.exists():\n"
         "        mark.touch()\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "    enter(self, phase)\n"
-        "worker._Run._enter = stopped_once\n"
+        "worker._Run.enter = stopped_once\n"
         "raise SystemExit(worker.main())\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
@@ -264,7 +264,7 @@ def test_a_sweep_goes_on_with_a_run_whose_worker_somebody_stopped(tmp_path, plan
     recorder = Recorder()
     result = run_sweep(
         plan_of(),
-        make_executor("local", entry="stopped_once", jobs=1),
+        LocalExecutor(JobWorker("stopped_once"), 1),
         out=tmp_path / "out",
         command="imitbench run",
         observer=recorder,
@@ -280,8 +280,9 @@ from pathlib import Path
 from support.observer import Recorder
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
+from imitbench.bench.job import JobWorker
 from imitbench.bench.sweep import run_sweep
-from imitbench.executors.registry import make_executor
+from imitbench.executors.local import LocalExecutor
 class Announcer(Recorder):
     def started(self, runs):
         print("started", flush=True)
@@ -289,7 +290,7 @@ class Announcer(Recorder):
         print("stopping", flush=True)
 plan = make_plan(algorithms=["random"], suite="classic", environment="Pendulum-v1", seeds=[0, 1],
                  settings=Settings(budget="quick"))
-outcome = run_sweep(plan, make_executor("local", entry=sys.argv[1], jobs=1), out=Path(sys.argv[2]),
+outcome = run_sweep(plan, LocalExecutor(JobWorker(sys.argv[1]), 1), out=Path(sys.argv[2]),
                     command="imitbench run", observer=Announcer())
 print("left", outcome.left)
 """

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch as th
 from support.observer import Recorder
 
 from imitbench.cards.catalog import suite_directory
@@ -245,3 +246,18 @@ def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
     states = {json.loads(path.read_text())["state"] for path in tmp_path.rglob("status.json")}
     assert states <= {"done", "interrupted"}
     assert np.all([not p.name.endswith(".tmp") for p in tmp_path.rglob("*")])
+
+
+@pytest.mark.skipif(th.cuda.is_available(), reason="there is a GPU")
+def test_a_worker_without_gpu_does_not_use_the_cpu_instead(plan_of, sweep, tmp_path):
+    [(spec, failure)] = sweep(plan_of(["bc"], seeds=[0], device="cuda"), tmp_path).failed
+    assert spec.device == "cuda"
+    assert (failure.phase, failure.error_type) == ("load", "InputError")
+    assert failure.message.startswith("device cuda: ")
+    assert failure.provenance.gpu is None
+
+
+def test_the_device_is_part_of_what_a_run_is(plan_of):
+    [cpu], [cuda] = (plan_of(["bc"], seeds=[0], device=device) for device in ("cpu", "cuda"))
+    assert cpu.run_id != cuda.run_id
+    assert (cpu.algo_label, cuda.algo_label) == ("bc", "bc[device=cuda]")

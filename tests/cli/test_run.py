@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from imitbench.cli.run import run
+from imitbench.cli.main import app
 from imitbench.errors import InputError
 
 
@@ -21,7 +21,10 @@ def test_bad_input_is_told_only_when_nothing_is_being_loaded_any_more(tmp_path, 
 
     monkeypatch.setattr(importlib, "import_module", load_slowly)
     with pytest.raises(InputError, match="999"):
-        run(algo=["bc"], n_demos="999", out=tmp_path)
+        app(
+            ["run", "--algo", "bc", "--n-demos", "999", "--out", str(tmp_path)],
+            standalone_mode=False,
+        )
     told.set()
     assert begun.is_set()
     assert loaded == [False]  # it was over before

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from imitbench.bench.launch import count_workers
 from imitbench.errors import InputError
+from imitbench.executors.devices import count_workers
 
 
 @pytest.mark.parametrize(

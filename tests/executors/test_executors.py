@@ -1,13 +1,17 @@
-"""Executors: every job ends in exactly one event, and cancelling leaves no process behind."""
+"""Executors: every job ends in exactly one event, and killing leaves no process behind."""
 
 import importlib
 import time
 
 import psutil
 import pytest
+from support.workers import ModuleWorker
 
 from imitbench.errors import InputError
-from imitbench.executors.registry import make_executor
+from imitbench.executors.inline import InlineExecutor
+from imitbench.executors.local import LocalExecutor
+from imitbench.executors.options import RunOptions
+from imitbench.executors.registry import executor_class, resolve
 
 # A stand-in for the worker that speaks its language: one answer for each job.
 ENTRY = """
@@ -26,6 +30,8 @@ def main(arguments):
 if __name__ == "__main__":
     main(sys.argv[1:])
 """
+
+WORKER = ModuleWorker("stand_in_worker")
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +60,7 @@ def finish(executor, count):
 
 @pytest.mark.parametrize("name", ["inline", "local"])
 def test_each_job_starts_and_ends_once(tmp_path, job, name):
-    executor = make_executor(name, entry="stand_in_worker", jobs=2)
+    executor = executor_class(name).from_options(RunOptions(jobs=2), WORKER, tmp_path)
     jobs = [job(str(i), f"Path({str(tmp_path / f'out{i}')!r}).touch()") for i in range(5)]
     executor.submit(jobs)
     events = finish(executor, 5)
@@ -66,7 +72,7 @@ def test_each_job_starts_and_ends_once(tmp_path, job, name):
 
 
 def test_a_worker_serves_many_jobs(tmp_path, job):
-    executor = make_executor("local", entry="stand_in_worker", jobs=1)
+    executor = LocalExecutor(WORKER, 1)
     pids = tmp_path / "pids"
     note_pid = f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')"
     executor.submit([job(str(i), note_pid) for i in range(3)])
@@ -85,7 +91,7 @@ def test_a_worker_serves_many_jobs(tmp_path, job):
     ids=["killed", "raised", "silent"],
 )
 def test_a_worker_that_dies_is_replaced(job, program, how):
-    executor = make_executor("local", entry="stand_in_worker", jobs=1)
+    executor = LocalExecutor(WORKER, 1)
     bad, good = job("bad", program), job("good", "")
     executor.submit([bad, good])
     events = finish(executor, 2)
@@ -98,20 +104,20 @@ def test_a_worker_that_dies_is_replaced(job, program, how):
     assert [event.job for event in events if event.kind == "finished"] == [good]
 
 
-def test_cancelling_ends_all_processes_at_once(tmp_path, job):
+def test_killing_ends_all_processes_at_once(tmp_path, job):
     before = set(psutil.Process().children())
-    executor = make_executor("local", entry="stand_in_worker", jobs=2)
+    executor = LocalExecutor(WORKER, 2)
     executor.submit([job(str(i), "time.sleep(60)") for i in range(4)])
     while len(set(psutil.Process().children()) - before) < 2:
         time.sleep(0.05)
     begin = time.monotonic()
-    executor.cancel()
+    executor.kill()
     assert time.monotonic() - begin < 30
     assert set(psutil.Process().children()) <= before
 
 
 def test_stopping_asks_running_jobs_and_forgets_waiting_ones(tmp_path, job):
-    executor = make_executor("local", entry="stand_in_worker", jobs=1)
+    executor = LocalExecutor(WORKER, 1)
     listening = tmp_path / "listening"
     running = job(
         "running",
@@ -131,14 +137,14 @@ def test_stopping_asks_running_jobs_and_forgets_waiting_ones(tmp_path, job):
 
 @pytest.mark.parametrize("program", ["sys.exit(75)", "os.kill(os.getpid(), 15)"])
 def test_a_worker_that_somebody_else_stopped_is_told_from_one_that_died(job, program):
-    executor = make_executor("local", entry="stand_in_worker", jobs=1)
+    executor = LocalExecutor(WORKER, 1)
     executor.submit([job("a", program)])
     assert [event.kind for event in finish(executor, 1)] == ["started", "stopped"]
     executor.close()
 
 
 def test_inline_a_worker_that_could_do_nothing_has_died(job, monkeypatch):
-    executor = make_executor("inline", entry="stand_in_worker", jobs=1)
+    executor = InlineExecutor(WORKER)
     monkeypatch.setattr(importlib.import_module("stand_in_worker"), "main", lambda _: 2)
     executor.submit([job("one", "")])
     [death] = [event for event in finish(executor, 1) if event.kind != "started"]
@@ -147,7 +153,7 @@ def test_inline_a_worker_that_could_do_nothing_has_died(job, monkeypatch):
 
 def test_an_unknown_executor_is_told():
     with pytest.raises(InputError, match="did you mean 'inline'"):
-        make_executor("inlin", entry="x", jobs=1)
+        executor_class("inlin")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +163,7 @@ def test_workers_use_gpus_in_turn_and_see_none_that_was_not_asked_for(
     tmp_path, job, monkeypatch, gpus, expected
 ):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    executor = make_executor("local", entry="stand_in_worker", jobs=2, gpus=gpus)
+    executor = LocalExecutor(WORKER, 2, gpus=gpus)
     # Each waits for the other, so that both workers have one.
     program = (
         "(job.parent / f'{job.stem}.gpu').write_text(os.environ['CUDA_VISIBLE_DEVICES'])\n"
@@ -171,4 +177,4 @@ def test_workers_use_gpus_in_turn_and_see_none_that_was_not_asked_for(
 
 def test_memory_of_this_very_process_is_not_limited():
     with pytest.raises(InputError, match="--max-mem"):
-        make_executor("inline", entry="stand_in_worker", jobs=1, max_memory=2**30)
+        resolve(RunOptions(executor="inline", max_memory=2**30))

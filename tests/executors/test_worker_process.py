@@ -8,8 +8,9 @@ import time
 
 import psutil
 import pytest
+from support.workers import ModuleWorker
 
-from imitbench.executors.memory import memory_above
+from imitbench.executors.descendants import memory_above
 from imitbench.executors.worker_process import WorkerProcess
 
 # A stand-in for the worker: jobs are programs; its deaths are noted in a file beside the job.
@@ -52,7 +53,7 @@ def worker():
     made = []
 
     def make(**options):
-        made.append(WorkerProcess("stand_in_process", **options))
+        made.append(WorkerProcess(ModuleWorker("stand_in_process"), **options))
         return made[-1]
 
     yield make

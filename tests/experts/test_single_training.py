@@ -7,12 +7,13 @@ from imitbench.bench.implementation import learner_class
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.cards.catalog import load_suite, suite_directory
 from imitbench.errors import InputError
-from imitbench.experts.single_training import Wish, prepare
+from imitbench.experts.single_training import prepare
+from imitbench.experts.training_request import TrainingRequest
 from imitbench.util.hub_client import silent
 
 
 def test_a_suite_s_environment_brings_demonstrations_and_budget():
-    training = prepare(Wish(algo="bc", env="Pendulum-v1"), silent)
+    training = prepare(TrainingRequest(algo="bc", env="Pendulum-v1"), silent)
     card = load_suite("classic").environments["Pendulum-v1"]
     assert len(training.demos) == card.demos.trajectories
     assert training.budget.amount == card.budgets["default"].batches
@@ -20,14 +21,16 @@ def test_a_suite_s_environment_brings_demonstrations_and_budget():
 
 
 def test_epochs_are_passes_over_the_demonstrations():
-    wish = Wish(algo="bc", env="Pendulum-v1", n_demos=2, epochs=3, overrides={"batch_size": "64"})
-    training = prepare(wish, silent)
+    asked = TrainingRequest(
+        algo="bc", env="Pendulum-v1", n_demos=2, epochs=3, overrides={"batch_size": "64"}
+    )
+    training = prepare(asked, silent)
     assert training.budget.amount == 3 * -(-2 * 200 // 64)
 
 
 def test_demonstrations_are_drawn_by_the_seed():
     first, same, other = (
-        prepare(Wish(algo="bc", env="Pendulum-v1", n_demos=2, seed=seed), silent).demos
+        prepare(TrainingRequest(algo="bc", env="Pendulum-v1", n_demos=2, seed=seed), silent).demos
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first[0].obs, same[0].obs)
@@ -36,8 +39,8 @@ def test_demonstrations_are_drawn_by_the_seed():
 
 def test_demonstrations_are_sampled_from_an_expert_that_is_named():
     folder = suite_directory("classic") / "experts" / "sac-Pendulum-v1"
-    wish = Wish(algo="bc", env="Pendulum-v1", expert=str(folder), n_demos=2)
-    training = prepare(wish, silent)
+    asked = TrainingRequest(algo="bc", env="Pendulum-v1", expert=str(folder), n_demos=2)
+    training = prepare(asked, silent)
     assert [len(each) for each in training.demos] == [200, 200]
     assert training.origins["demos"] == {"sampled": 2}
     assert training.origins["expert"]["name"] == str(folder)
@@ -45,15 +48,20 @@ def test_demonstrations_are_sampled_from_an_expert_that_is_named():
 
 def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
     name = "sac-Pendulum-v1"
-    wishes = [
-        Wish(algo="gail", env="gymnasium:MountainCar-v0", demos=name, variable_horizon=flag)
+    asked_for = [
+        TrainingRequest(
+            algo="gail", env="gymnasium:MountainCar-v0", demos=name, variable_horizon=flag
+        )
         for flag in (False, True)
     ]
-    assert [prepare(wish, silent).environment.horizon for wish in wishes] == ["fixed", "variable"]
+    assert [prepare(each, silent).environment.horizon for each in asked_for] == [
+        "fixed",
+        "variable",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("asked", "message"),
     [
         ({"algo": "bcc"}, "did you mean 'bc'"),
         ({"env": "Pendulum-v0"}, "cannot be made"),
@@ -66,9 +74,9 @@ def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
         ({"algo": "mce_irl"}, "tabular environment"),
     ],
 )
-def test_what_does_not_exist_or_fit_is_told(wish, message):
+def test_what_does_not_exist_or_fit_is_told(asked, message):
     with pytest.raises(InputError, match=message):
-        prepare(Wish(**{"algo": "bc", "env": "Pendulum-v1", **wish}), silent)
+        prepare(TrainingRequest(**{"algo": "bc", "env": "Pendulum-v1", **asked}), silent)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,10 +6,11 @@ import pytest
 from support.hub import serve_hub
 from support.observer import Recorder
 
+from imitbench.bench.job import JobWorker
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings, reference_scores
-from imitbench.bench.sweep import WORKER, run_sweep
-from imitbench.executors.registry import make_executor
+from imitbench.bench.sweep import run_sweep
+from imitbench.executors.inline import InlineExecutor
 from imitbench.hub.pull import pull
 
 CARTPOLE = "HumanCompatibleAI/ppo-seals-CartPole-v0"
@@ -97,7 +98,7 @@ def plan_of(client):
 
 
 def sweep(plan, out):
-    executor = make_executor("inline", entry=WORKER, jobs=1)
+    executor = InlineExecutor(JobWorker())
     return run_sweep(plan, executor, out=out, command="imitbench run", observer=Recorder())
 
 

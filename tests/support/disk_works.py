@@ -7,13 +7,14 @@ import shutil
 import sys
 
 from imitbench.bench import worker
-from imitbench.bench.job import Job
+from imitbench.bench.job import Job, JobWorker
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.spec import Settings
-from imitbench.bench.sweep import WORKER, run_sweep
+from imitbench.bench.sweep import run_sweep
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
-from imitbench.executors.registry import make_executor
+from imitbench.executors.inline import InlineExecutor
+from imitbench.executors.options import RunOptions
 from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.records import Budget, Protocol, ReferenceScores
@@ -80,10 +81,12 @@ class Sweep:
         out.mkdir(parents=True)
 
     def do(self, out):
-        executor = make_executor("inline", entry=WORKER, jobs=1)
-        options = {"out": out, "command": "imitbench run", "observer": Recorder()}
+        executor = InlineExecutor(JobWorker())
+        given = {"out": out, "command": "imitbench run", "observer": Recorder()}
         try:
-            outcome = run_sweep(tiny_plan(), executor, checkpoint_s=0.0, **options)
+            outcome = run_sweep(
+                tiny_plan(), executor, options=RunOptions(checkpoint_s=0.0), **given
+            )
         except InputError as error:
             print(error, file=sys.stderr)
             return 2

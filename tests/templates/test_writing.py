@@ -1,7 +1,13 @@
 """What `init-algo` and `init-suite` write is whole, named, and replaces nothing."""
 
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
 import pytest
 
+import imitbench.templates
 from imitbench.cards.plugin import find_algorithm, find_suite
 from imitbench.errors import InputError
 from imitbench.templates.writing import write_template
@@ -47,3 +53,33 @@ def test_names_that_are_none(name, tmp_path):
 def test_names_that_are_taken(template, name, tmp_path):
     with pytest.raises(InputError, match="choose another"):
         write_template(template, name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(Path(imitbench.templates.__file__).parent.glob("*/*.py")),
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
+def test_what_templates_use_of_ours_is_public(path):
+    tree = ast.parse(path.read_text())
+    # Names of their own: what they define, and attributes that they set.
+    own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    attributes = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+    own |= {n.attr for n in attributes if isinstance(n.ctx, ast.Store)}
+    used = {n.attr for n in attributes}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            used |= set((node.module or "").split("."))
+            used |= {alias.name for alias in node.names}
+    private = {name for name in used if name.startswith("_") and not name.startswith("__")}
+    assert private <= own
+
+
+@pytest.mark.parametrize("template", ["algorithm", "reward"])
+def test_templates_override_nothing_private_of_ours(template):
+    module = importlib.import_module(f"imitbench.templates.{template}.learner")
+    ours = [base for base in module.MyMethod.__mro__[1:] if base.__module__.startswith("imitbench")]
+    assert ours
+    methods = {name for name, value in vars(module.MyMethod).items() if inspect.isfunction(value)}
+    defined = {name for name in methods if name.startswith("_") and name[1] != "_"}
+    assert not defined & {name for base in ours for name in vars(base)}

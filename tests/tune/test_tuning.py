@@ -21,7 +21,8 @@ from imitbench.tune.request import Scope
 from imitbench.tune.search_space import distributions
 from imitbench.tune.storage import StudyAddress, opened
 from imitbench.tune.study import TrialStudy
-from imitbench.tune.tuning import WORKER, check
+from imitbench.tune.trial_job import TRIAL_WORKER
+from imitbench.tune.tuning import check
 from imitbench.tune.worker import main as tuning_worker
 
 ENV = "Pendulum-v1"
@@ -31,7 +32,7 @@ class StopsAfter(InlineExecutor):
     """An executor that is interrupted before a job, as by Ctrl-C."""
 
     def __init__(self, jobs):
-        super().__init__(WORKER)
+        super().__init__(TRIAL_WORKER)
         self.left = 2 * jobs  # a poll that announces, and one that does
 
     def poll(self, timeout):

@@ -18,8 +18,8 @@ from imitbench.bench.conformance.practice import practice_environment
 from imitbench.bench.conformance.watched import Poison, poisoned_demos, watched
 from imitbench.bench.environments import make_environment
 from imitbench.bench.implementation import learner_class
-from imitbench.bench.learner import Learner, Task
-from imitbench.bench.seeding import derive_seed, seed_everything
+from imitbench.bench.learner import Learner
+from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Scalar
 from imitbench.cards.plugin import find_algorithm
 from imitbench.store.records import Budget, EnvironmentSpec, RunSpec
@@ -173,27 +173,20 @@ class Subject:
                 global one.
             poison: What becomes of rewards in demonstrations.
         """
-        card = self.card
-        what = f"algorithm {card.name}"
-        learner = learner_class(card.implementation, card.origin.digest, what)()
-        seed_everything(derive_seed(seed, "training"))
+        card, environment = self.card, arena.environment
+        config = TrainingConfig(environment, environment, self._budget, seed)
+        seed_generators(config)
         random.seed(others)
         np.random.seed(others)  # noqa: NPY002
-        learner.setup(
-            Task(
-                environment=arena.environment,
-                observation_space=arena.observation_space,
-                action_space=arena.action_space,
-                hyperparameters=self.values,
-                seed=derive_seed(seed, "training"),
-                expert=arena.expert if card.needs.expert else None,
-                folder=card.origin.folder if card.origin.place else None,
-            ),
-            poisoned_demos(arena.demos, poison) if card.needs.demos else [],
-            np.random.default_rng(derive_seed(seed, "learner")),
-            "cpu",
+        what = f"algorithm {card.name}"
+        inputs = TrainingInputs(
+            learner=learner_class(card.implementation, card.origin.digest, what)(),
+            hyperparameters=self.values,
+            demos=poisoned_demos(arena.demos, poison) if card.needs.demos else [],
+            expert=lambda *_: arena.expert if card.needs.expert else None,
+            folder=card.origin.folder if card.origin.place else None,
         )
-        return learner
+        return set_up(config, inputs, arena.observation_space, arena.action_space)
 
     def train(
         self,

@@ -46,10 +46,11 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
     def _make_reward_net(self, task: Task) -> RewardNet:
         """The network behind discriminator and reward."""
 
-    def _make_trainer(
+    def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> AdversarialTrainer:
-        options = self._options
+        """GAIL or AIRL."""
+        options = self.options
         transitions = flatten_trajectories(demos)
         decay = options["disc_weight_decay"]
         return self.algorithm(
@@ -58,8 +59,8 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
             demo_batch_size=min(options["demo_batch_size"], len(transitions)),
             n_disc_updates_per_round=options["n_disc_updates_per_round"],
             disc_opt_kwargs={"lr": options["disc_learning_rate"], "weight_decay": decay},
-            venv=self._episodes,
-            gen_algo=self._ppo,
+            venv=self.episodes,
+            gen_algo=self.ppo,
             gen_replay_buffer_capacity=options["replay_rounds"]
             * options["n_envs"]
             * options["n_steps"],
@@ -80,16 +81,17 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
         """Arguments that one of the algorithms alone has."""
         return {}
 
-    def _train_round(self, steps: int) -> dict[str, float]:
-        trainer = self._trainer
+    def train_round(self, steps: int) -> dict[str, float]:
+        """Trains the generator for one rollout, then the discriminator."""
+        trainer = self.trainer
         trainer.train_gen(steps)
         updates = [trainer.train_disc() for _ in range(trainer.n_disc_updates_per_round)]
-        trainer.logger.dump(self._rounds)
-        return {**self._episodes.pop(), **_mean_of(updates)}
+        trainer.logger.dump(self.rounds)
+        return {**self.episodes.pop(), **_mean_of(updates)}
 
     def reward(self) -> RewardNet:
         """The reward to train other policies on; AIRL's is without shaping."""
-        return self._trainer.reward_test
+        return self.trainer.reward_test
 
 
 class GAILLearner(AdversarialLearner):
@@ -98,7 +100,7 @@ class GAILLearner(AdversarialLearner):
     algorithm = GAIL
 
     def _make_reward_net(self, task: Task) -> RewardNet:
-        options = self._options
+        options = self.options
         return BasicRewardNet(
             task.observation_space,
             task.action_space,
@@ -107,9 +109,9 @@ class GAILLearner(AdversarialLearner):
         )
 
     def _own_options(self) -> dict[str, Any]:
-        standardized = scaled_by_running_statistics(self._options)
+        standardized = scaled_by_running_statistics(self.options)
         return {
-            "reward_form": self._options["reward_form"],
+            "reward_form": self.options["reward_form"],
             "normalize_reward": RunningNorm if standardized else None,
         }
 
@@ -120,7 +122,7 @@ class AIRLLearner(AdversarialLearner):
     algorithm = AIRL
 
     def _make_reward_net(self, task: Task) -> RewardNet:
-        options = self._options
+        options = self.options
         sizes = [options["reward_hidden_size"]] * options["reward_hidden_layers"]
         net: RewardNet = BasicShapedRewardNet(
             task.observation_space,

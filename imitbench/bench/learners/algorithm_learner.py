@@ -32,20 +32,25 @@ class AlgorithmLearner(Learner):
     """A learner whose policy is that of one algorithm; the budget is environment steps.
 
     `n_envs` environments (1) are stepped together.
+
+    Attributes:
+        options: Every hyper-parameter by name.
+        episodes: The training environments, which keep the returns of their episodes.
+        logger: Gets what the algorithm logs, and writes nothing.
     """
 
     _rollout_options = "n_envs or train_freq"
     """What to lower where not one rollout fits into the budget."""
 
     @abstractmethod
-    def _make_algorithm(
+    def make_algorithm(
         self,
         task: Task,
         demos: Sequence[TrajectoryWithRew],
         rng: np.random.Generator,
         device: str,
     ) -> BaseAlgorithm:
-        """The algorithm, which acts in `self._episodes`; arguments as those of `setup`."""
+        """The algorithm, which acts in `self.episodes`; arguments as those of `setup`."""
 
     def setup(
         self,
@@ -55,13 +60,13 @@ class AlgorithmLearner(Learner):
         device: str,
     ) -> None:
         """Builds environments and algorithm."""
-        self._options: dict[str, Any] = dict(task.hyperparameters)
-        self._n_envs: int = self._options.get("n_envs", 1)
+        self.options: dict[str, Any] = dict(task.hyperparameters)
+        self._n_envs: int = self.options.get("n_envs", 1)
         self._environments = make_training_environments(task.environment, self._n_envs, task.seed)
-        self._episodes = EpisodeLog(self._environments)
-        self._logger = silent_logger()
-        self._algorithm = self._make_algorithm(task, demos, rng, device)
-        self._algorithm.set_logger(self._logger)
+        self.episodes = EpisodeLog(self._environments)
+        self.logger = silent_logger()
+        self._algorithm = self.make_algorithm(task, demos, rng, device)
+        self._algorithm.set_logger(self.logger)
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
@@ -91,7 +96,7 @@ class AlgorithmLearner(Learner):
 
     def _measure(self) -> dict[str, float]:
         """What a point of the curve says: on episodes since the last one."""
-        return self._episodes.pop()
+        return self.episodes.pop()
 
     def policy(self) -> BasePolicy:
         """The algorithm's policy."""

@@ -25,31 +25,33 @@ _TYPES = {
 class DensityLearner(RewardLearner[DensityAlgorithm]):
     """Fits a density to the demonstrations, then trains PPO on its logarithm."""
 
-    def _make_trainer(
+    def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> DensityAlgorithm:
-        options = self._options
+        """The algorithm, whose density is fitted."""
+        options = self.options
         density = DensityAlgorithm(
             demonstrations=demos,
-            venv=self._episodes,
+            venv=self.episodes,
             rng=rng,
             density_type=_TYPES[options["density_type"]],
             kernel=options["kernel"],
             kernel_bandwidth=options["kernel_bandwidth"],
             is_stationary=options["is_stationary"],
             standardise_inputs=options["standardise_inputs"],
-            rl_algo=self._ppo,
+            rl_algo=self.ppo,
             allow_variable_horizon=task.environment.horizon == "variable",
             custom_logger=silent_logger(),
         )
         density.train()
         return density
 
-    def _train_round(self, steps: int) -> dict[str, float]:
+    def train_round(self, steps: int) -> dict[str, float]:
+        """Trains PPO for one rollout."""
         # Without an interval nothing is dumped, so that the newest values can be read.
-        self._trainer.train_policy(steps, log_interval=None)
-        episodes = self._episodes.pop()
+        self.trainer.train_policy(steps, log_interval=None)
+        episodes = self.episodes.pop()
         if episodes:
-            logged = self._trainer.logger.default_logger.name_to_value
+            logged = self.trainer.logger.default_logger.name_to_value
             episodes["rollout/log_density_mean"] = float(logged["rollout/ep_rew_wrapped_mean"])
         return episodes

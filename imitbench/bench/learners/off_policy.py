@@ -25,7 +25,7 @@ class OffPolicyLearner(AlgorithmLearner):
     """A learner whose policy is an off-policy algorithm's; its curve has the newest losses."""
 
     def _measure(self) -> dict[str, float]:
-        logged = self._logger.default_logger.name_to_value
+        logged = self.logger.default_logger.name_to_value
         losses = {name: float(logged[name]) for name in _LOSSES if name in logged}
         return {**super()._measure(), **losses}
 

@@ -24,7 +24,7 @@ class _PPOTrainer:
     """PPO that may be given its rewards; its environment is replaced."""
 
     def __init__(self, ppo: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
-        self._ppo = ppo
+        self.ppo = ppo
         ppo.set_logger(silent_logger())
         self._generator = make_generator(ppo, venv, reward_fn)
 
@@ -35,7 +35,7 @@ class _PPOTrainer:
     @property
     def policy(self) -> BasePolicy:
         """PPO's policy."""
-        return self._ppo.policy
+        return self.ppo.policy
 
     def state_dict(self) -> dict[str, Any]:
         """State of PPO, and of the rewards' bookkeeping."""
@@ -47,7 +47,7 @@ class _PPOTrainer:
 
 
 class PPOLearner(RewardLearner[_PPOTrainer]):
-    """PPO.
+    """PPO; a subclass may make its reward of the demonstrations.
 
     Args:
         reward_fn: Rewards; `None` for the environment's own.
@@ -56,11 +56,29 @@ class PPOLearner(RewardLearner[_PPOTrainer]):
     def __init__(self, reward_fn: RewardFn | None = None) -> None:
         self._reward_fn = reward_fn
 
-    def _make_trainer(
+    def make_reward(
+        self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
+    ) -> RewardFn | None:
+        """The reward, which stays as it is while the policy is trained.
+
+        Args:
+            task: What to solve.
+            demos: Expert episodes.
+            rng: The source of randomness.
+
+        Returns:
+            Rewards of transitions, or `None` for the environment's own.
+        """
+        del task, demos, rng
+        return self._reward_fn
+
+    def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> _PPOTrainer:
-        return _PPOTrainer(self._ppo, self._episodes, self._reward_fn)
+        """PPO on the reward."""
+        return _PPOTrainer(self.ppo, self.episodes, self.make_reward(task, demos, rng))
 
-    def _train_round(self, steps: int) -> dict[str, float]:
-        self._trainer.train(steps)
-        return self._episodes.pop()
+    def train_round(self, steps: int) -> dict[str, float]:
+        """Trains for one rollout."""
+        self.trainer.train(steps)
+        return self.episodes.pop()

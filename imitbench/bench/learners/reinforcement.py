@@ -29,18 +29,18 @@ class _OffPolicyRLLearner(OffPolicyLearner):
     def __init__(self, reward_fn: RewardFn | None = None) -> None:
         self._reward_fn = reward_fn
 
-    def _make_algorithm(
+    def make_algorithm(
         self,
         task: Task,
         demos: Sequence[TrajectoryWithRew],
         rng: np.random.Generator,
         device: str,
     ) -> OffPolicyAlgorithm:
-        venv: VecEnv = self._episodes
+        venv: VecEnv = self.episodes
         if self._reward_fn is not None:
             venv = RewardVecEnvWrapper(venv, self._reward_fn)
         cls = imitbench.rl.lean_dqn.DQN if self.discrete else imitbench.rl.lean_sac.SAC
-        arguments = algorithm_arguments(self._options, task.seed, device, discrete=self.discrete)
+        arguments = algorithm_arguments(self.options, task.seed, device, discrete=self.discrete)
         return cls("MlpPolicy", venv, **arguments)
 
 

@@ -38,31 +38,48 @@ _ARGUMENTS = (
 )
 
 
-class _Trainer(Protocol):
-    """What GAIL, AIRL and density have in common."""
+class Trainer(Protocol):
+    """What trains a policy, such as `imitbench.algorithms.adversarial.gail.GAIL`."""
 
     @property
-    def policy(self) -> BasePolicy: ...
+    def policy(self) -> BasePolicy:
+        """The policy."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that further training depends on."""
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` gave."""
 
 
-TrainerT = TypeVar("TrainerT", bound=_Trainer)
+TrainerT = TypeVar("TrainerT", bound=Trainer)
 
 
 class RewardLearner(Learner, Generic[TrainerT]):
-    """A learner whose policy is PPO's; the budget is spent in rounds of one rollout each."""
+    """A learner whose policy is PPO's; the budget is spent in rounds of one rollout each.
+
+    Attributes:
+        options: Every hyper-parameter by name.
+        episodes: The training environments, which keep the returns of their episodes.
+        ppo: PPO, which acts there.
+        trainer: What `make_trainer` made.
+        rounds: Rounds that were trained.
+    """
 
     @abstractmethod
-    def _make_trainer(
+    def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> TrainerT:
-        """The algorithm, with `self._episodes` as environment and `self._ppo` as generator."""
+        """Makes what trains PPO in the environments; the other attributes are there.
+
+        Args:
+            task: What to solve.
+            demos: Expert episodes.
+            rng: The source of randomness.
+        """
 
     @abstractmethod
-    def _train_round(self, steps: int) -> dict[str, float]:
+    def train_round(self, steps: int) -> dict[str, float]:
         """Trains for so many environment steps; returns what the curve shows of them."""
 
     def setup(
@@ -73,14 +90,14 @@ class RewardLearner(Learner, Generic[TrainerT]):
         device: str,
     ) -> None:
         """Builds environments, PPO and the algorithm."""
-        self._options: dict[str, Any] = dict(task.hyperparameters)
+        self.options: dict[str, Any] = dict(task.hyperparameters)
         self._environments = make_training_environments(
-            task.environment, self._options["n_envs"], task.seed
+            task.environment, self.options["n_envs"], task.seed
         )
-        self._episodes = EpisodeLog(self._environments)
-        self._rounds = 0
-        self._ppo = make_ppo(self._episodes, self._options, task.seed, device)
-        self._trainer = self._make_trainer(task, demos, rng)
+        self.episodes = EpisodeLog(self._environments)
+        self.rounds = 0
+        self.ppo = make_ppo(self.episodes, self.options, task.seed, device)
+        self.trainer = self.make_trainer(task, demos, rng)
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
@@ -90,33 +107,33 @@ class RewardLearner(Learner, Generic[TrainerT]):
         Raises:
             ValueError: Not one does.
         """
-        steps = self._ppo.n_steps * self._ppo.n_envs
+        steps = self.ppo.n_steps * self.ppo.n_envs
         rounds = count_rounds(budget.amount, steps)
-        while self._rounds < rounds:
-            set_learning_rate(self._ppo, self._options, self._rounds / rounds)
-            metrics = self._train_round(steps)
-            self._rounds += 1
-            callback(self._rounds * steps, metrics)
+        while self.rounds < rounds:
+            set_learning_rate(self.ppo, self.options, self.rounds / rounds)
+            metrics = self.train_round(steps)
+            self.rounds += 1
+            callback(self.rounds * steps, metrics)
             checkpoint()
-        return self._rounds * steps
+        return self.rounds * steps
 
     def policy(self) -> BasePolicy:
         """PPO's policy."""
-        return self._trainer.policy
+        return self.trainer.policy
 
     def state_dict(self) -> dict[str, Any]:
         """State at the end of a round."""
         return {
-            "trainer": self._trainer.state_dict(),
+            "trainer": self.trainer.state_dict(),
             "environments": episode_states(self._environments),
-            "rounds": self._rounds,
+            "rounds": self.rounds,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` gave."""
-        self._trainer.load_state_dict(state["trainer"])
+        self.trainer.load_state_dict(state["trainer"])
         restore_episodes(self._environments, state["environments"])
-        self._rounds = state["rounds"]
+        self.rounds = state["rounds"]
 
 
 def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -> PPO:

@@ -59,22 +59,23 @@ class SB3Learner(AlgorithmLearner):
             rng: The source of randomness.
         """
 
-    def _make_algorithm(
+    def make_algorithm(
         self,
         task: Task,
         demos: Sequence[TrajectoryWithRew],
         rng: np.random.Generator,
         device: str,
     ) -> BaseAlgorithm:
+        """The algorithm that the hyper-parameters name, on the reward."""
         self._reward = self.make_reward(task, demos, rng).to(device)
-        self._rewarded = RewardVecEnvWrapper(self._episodes, self._reward.predict_processed)
+        self._rewarded = RewardVecEnvWrapper(self.episodes, self._reward.predict_processed)
         own = {
             name.removeprefix(PREFIX): value
-            for name, value in self._options.items()
+            for name, value in self.options.items()
             if name.startswith(PREFIX) and name != f"{PREFIX}algorithm"
         }
-        algorithm = find_rl_algorithm(str(self._options[f"{PREFIX}algorithm"]))
-        layers = [self._options.get("hidden_size", 64)] * 2
+        algorithm = find_rl_algorithm(str(self.options[f"{PREFIX}algorithm"]))
+        layers = [self.options.get("hidden_size", 64)] * 2
         try:
             return algorithm(
                 "MlpPolicy",

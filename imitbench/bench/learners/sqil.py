@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 class SQILLearner(OffPolicyLearner):
     """Off-policy learning with reward 1 for the expert's actions: DQN, or SAC for a box."""
 
-    def _make_algorithm(
+    def make_algorithm(
         self,
         task: Task,
         demos: Sequence[TrajectoryWithRew],
         rng: np.random.Generator,
         device: str,
     ) -> OffPolicyAlgorithm:
+        """SQIL's algorithm, with the demonstrations in its replay buffer."""
         discrete = isinstance(task.action_space, spaces.Discrete)
         sqil = SQIL(
-            venv=self._episodes,
+            venv=self.episodes,
             demonstrations=demos,
             policy="MlpPolicy",
             rl_algo_class=sb3.DQN if discrete else sb3.SAC,
-            rl_kwargs=algorithm_arguments(self._options, task.seed, device, discrete=discrete),
-            custom_logger=self._logger,
-            lean=self._options["lean"],
+            rl_kwargs=algorithm_arguments(self.options, task.seed, device, discrete=discrete),
+            custom_logger=self.logger,
+            lean=self.options["lean"],
         )
         return sqil.rl_algo

@@ -3,5 +3,9 @@
 SLURM_FOLDER = ".slurm"
 """Folder of submissions and of the scheduler's logs, below a results folder."""
 
-DEFAULT_MIN_TASK_MINUTES = 5.0
-"""What a task should take at least: shorter runs share one."""
+OPTION_HELP = {
+    "profile": "what tasks ask for",
+    "wait": "stay until the tasks are done",
+    "min_task_minutes": "short runs share a task of this length",
+}
+"""What options mean that no other executor has, by their keyword."""

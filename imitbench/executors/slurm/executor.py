@@ -7,27 +7,37 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from imitbench.errors import InputError
-from imitbench.executors.base import Executor, JobEvent
+from imitbench.executors.base import Executor, JobEvent, Preview, Worker
+from imitbench.executors.options import RunOptions
+from imitbench.executors.slurm import OPTION_HELP
 from imitbench.executors.slurm.packs import pack_tasks
-from imitbench.executors.slurm.profile import Profile
-from imitbench.executors.slurm.queue import SchedulerError, max_array_size, require_slurm
+from imitbench.executors.slurm.profile import Profile, read_profile
+from imitbench.executors.slurm.queue import (
+    SchedulerError,
+    is_available,
+    max_array_size,
+    require_slurm,
+)
 from imitbench.executors.slurm.submission import (
     Submission,
     TaskArray,
     cancel_submissions,
     existing,
     open_tasks,
+    queue_states,
     read_submissions,
+    task_logs,
 )
 from imitbench.executors.slurm.task import SlurmTask
 from imitbench.util.extras import import_extra
 
 _Job = TypeVar("_Job")
+_AT_ONCE = 8
+"""Jobs in the queue at a time where the next ones depend on results."""
 _QUEUE_S = 3.0
 """Seconds between two looks at the queue, which all users of a cluster share."""
 _FILES_S = 1.0
@@ -37,62 +47,104 @@ _FORGOTTEN_S = 10.0
 over a network file system."""
 
 
-@dataclass(frozen=True)
-class ArrayRequest:
-    """How tasks are submitted.
-
-    Attributes:
-        profile: What each task asks for.
-        min_task_s: Short runs share a task until it takes about so many seconds.
-        max_memory: Bytes that a worker may use; unlimited if `None`.
-    """
-
-    profile: Profile
-    min_task_s: float = 300.0
-    max_memory: int | None = None
-
-
-def divide(
-    jobs: Sequence[_Job], expected_s: Sequence[float], request: ArrayRequest
-) -> list[list[_Job]]:
-    """Divides jobs among the tasks of a request, as `pack_tasks` does."""
-    return pack_tasks(
-        jobs,
-        expected_s,
-        least_s=request.min_task_s,
-        limit_s=60 * request.profile.minutes,
-        workers=request.profile.workers,
-    )
-
-
 class SlurmExecutor(Executor):
     """Submits arrays of tasks; each serves one or more jobs.
 
     Args:
-        entry: Module of the worker.
+        worker: What does the jobs.
         out: Results folder, on a file system that all nodes share.
-        request: How tasks are submitted.
-        wait: Whether somebody is going to poll until the end.
+        options: How runs are carried out.
 
     Raises:
         InputError: There is no cluster to talk to, or submitit is not installed.
     """
 
+    option_help = OPTION_HELP
+    limits_memory = True
+    distributed = True
     outlives = True
     packs = True
 
-    def __init__(self, entry: str, out: Path, request: ArrayRequest, *, wait: bool) -> None:
-        super().__init__(entry)
+    def __init__(self, worker: Worker, out: Path, options: RunOptions) -> None:
+        super().__init__(worker)
         self._submitit = import_extra("submitit", "slurm", "--executor slurm")
         require_slurm()
         self._out = out.resolve()
-        self._request = request
-        self.detached = not wait
+        self._options = options
+        self._profile = _profile_of(options)
+        self.at_once = min(_AT_ONCE, self._profile.array_parallelism * self._profile.workers)
+        self.detached = not options.wait
         self._submissions: list[Submission] = []
         self._waiting: set[Path] = set()
         self._running: set[Path] = set()
         self._missing: dict[Path, float] = {}
         self._listed = self._looked = 0.0
+
+    @classmethod
+    def resolve(cls, options: RunOptions) -> RunOptions:
+        """As every executor, but for what the profile says.
+
+        Raises:
+            InputError: The profile is wrong, or an option says otherwise what it says.
+        """
+        for option, value, keys in (
+            ("--jobs", options.jobs, "workers and array_parallelism"),
+            ("--gpus", ",".join(options.gpus) or None, "gpus"),
+        ):
+            if value is not None:
+                raise InputError(
+                    f"{option} {value}: with --executor slurm, {keys} of the profile say"
+                )
+        gpus = tuple(str(number) for number in range(_profile_of(options).gpus))
+        return super().resolve(options.model_copy(update={"gpus": gpus}))
+
+    @classmethod
+    def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> SlurmExecutor:
+        """Makes the executor.
+
+        Raises:
+            InputError: As the class.
+        """
+        return cls(worker, out, options)
+
+    @classmethod
+    def preview(cls, options: RunOptions, expected_s: Sequence[float]) -> Preview:
+        """The arrays that would be submitted.
+
+        Raises:
+            InputError: The profile is wrong, or the cluster does not answer.
+        """
+        tasks = len(_divide(range(len(expected_s)), expected_s, options))
+        # The cluster alone knows how large an array may be.
+        arrays = -(-tasks // max_array_size()) if is_available() else None
+        return Preview(tasks, arrays, "sbatch", _profile_of(options).sbatch_options())
+
+    @classmethod
+    def status(cls, out: Path) -> str | None:
+        """Number of tasks in the queue, by state."""
+        try:
+            states = queue_states(out)
+        except SchedulerError as error:
+            return f"SLURM does not answer ({error})"
+        words = [f"{number} {state.lower()}" for state, number in sorted(states.items())]
+        return f"tasks in SLURM's queue: {', '.join(words)}" if words else None
+
+    @classmethod
+    def cancel(cls, out: Path) -> int:
+        """Cancels tasks; running ones save checkpoints if the cluster gives them the time.
+
+        Raises:
+            InputError: There is no cluster to talk to, or it does not answer.
+        """
+        submissions = list(read_submissions(out))
+        if submissions:
+            require_slurm()
+        return cancel_submissions(submissions)
+
+    @classmethod
+    def logs(cls, out: Path, run_id: str) -> list[tuple[str, Path]]:
+        """What tasks of a run wrote to their standard error stream."""
+        return [(f"SLURM: {path.name}", path) for path in task_logs(out, run_id)]
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
         """Submits jobs as arrays.
@@ -100,7 +152,7 @@ class SlurmExecutor(Executor):
         Raises:
             InputError: The scheduler refuses; arrays that it took before stay in the queue.
         """
-        tasks = divide(jobs, expected_s, self._request)
+        tasks = _divide(jobs, expected_s, self._options)
         submission = Submission.of(tasks, max_array_size())
         submission.write(self._out)
         self._submissions.append(submission)
@@ -132,7 +184,7 @@ class SlurmExecutor(Executor):
         return jobs
 
     def _submit_array(self, array: TaskArray, folder: Path) -> None:
-        profile = self._request.profile
+        profile = self._profile
         executor = self._submitit.SlurmExecutor(
             folder=folder, python=profile.python(sys.executable)
         )
@@ -142,12 +194,12 @@ class SlurmExecutor(Executor):
             for jobs in array.tasks:
                 executor.submit(
                     SlurmTask(
-                        entry=self.entry,
+                        worker=self.worker,
                         jobs=jobs,
                         workers=profile.workers,
                         gpus=profile.gpus > 0,
                         max_requeues=profile.max_requeues,
-                        max_memory=self._request.max_memory,
+                        max_memory=self._options.max_memory,
                     )
                 )
 
@@ -187,13 +239,31 @@ class SlurmExecutor(Executor):
                 events.append(JobEvent(jobs[0], "started"))
         return events
 
-    def cancel(self) -> None:
+    def kill(self) -> None:
         """Takes what was submitted out of the queue; runs keep their checkpoints."""
         cancel_submissions(self._submissions)
         self._waiting.clear()
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _profile_of(options: RunOptions) -> Profile:
+    return Profile() if options.profile is None else read_profile(options.profile)
+
+
+def _divide(
+    jobs: Sequence[_Job], expected_s: Sequence[float], options: RunOptions
+) -> list[list[_Job]]:
+    """Divides jobs among tasks, as `pack_tasks` does."""
+    profile = _profile_of(options)
+    return pack_tasks(
+        jobs,
+        expected_s,
+        least_s=options.min_task_s,
+        limit_s=60 * profile.minutes,
+        workers=profile.workers,
+    )
 
 
 def _last_line(error: Exception) -> str:

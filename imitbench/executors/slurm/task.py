@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from imitbench.executors.base import STOPPED
+from imitbench.executors.base import STOPPED, Worker
 from imitbench.executors.slurm.queue import SchedulerError, requeue
 from imitbench.executors.worker_process import WorkerProcess
 
@@ -30,7 +30,7 @@ class SlurmTask:
     gone on with.
 
     Attributes:
-        entry: Module of the worker.
+        worker: What does the jobs.
         jobs: Job files.
         workers: Jobs at a time.
         gpus: Whether the task was given GPUs.
@@ -38,7 +38,7 @@ class SlurmTask:
         max_memory: Bytes that a worker may use; unlimited if `None`.
     """
 
-    entry: str
+    worker: Worker
     jobs: Sequence[str]
     workers: int = 1
     gpus: bool = False
@@ -74,7 +74,7 @@ class SlurmTask:
                 waiting.put(job)
         processes = [
             WorkerProcess(
-                self.entry,
+                self.worker,
                 environment=self._environment(number),
                 max_memory=self.max_memory,
                 fresh=self.gpus,

@@ -5,19 +5,17 @@ Start here: replace `rewards` by your own idea. The environment's own reward is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from stable_baselines3.common.policies import BasePolicy
 
-from imitbench.algorithms.adversarial.generator import make_generator
-from imitbench.bench.curve import silent_logger
 from imitbench.bench.learner import Task
-from imitbench.bench.learners.reward_learner import RewardLearner
+from imitbench.bench.learners.ppo_learner import PPOLearner
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.data.types import TrajectoryWithRew
+from imitbench.rewards.reward_function import RewardFn
 
 Array = npt.NDArray[Any]
 _REFERENCES = 500
@@ -53,46 +51,12 @@ class NearestExpert:
         return np.asarray(1.0 / (1.0 + nearest / self._width**2), dtype=np.float32)
 
 
-class Trainer:
-    """PPO on rewards that come from a function.
-
-    Args:
-        learner: The learner, whose PPO and environments are used.
-        reward: The reward.
-    """
-
-    def __init__(self, learner: MyMethod, reward: NearestExpert) -> None:
-        learner._ppo.set_logger(silent_logger())
-        self._generator = make_generator(learner._ppo, learner._episodes, reward.rewards)
-
-    def train(self, steps: int) -> None:
-        """Trains for so many environment steps."""
-        self._generator.learn(steps, log_interval=None)
-
-    @property
-    def policy(self) -> BasePolicy:
-        """PPO's policy."""
-        policy: BasePolicy = self._generator.algorithm.policy
-        return policy
-
-    def state_dict(self) -> dict[str, Any]:
-        """State of PPO. The reward follows from the demonstrations: it need not be kept."""
-        return self._generator.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
-        self._generator.load_state_dict(state)
-
-
-class MyMethod(RewardLearner[Trainer]):
+class MyMethod(PPOLearner):
     """Trains PPO in rounds; environments, budget and checkpoints are the base class's."""
 
-    def _make_trainer(
+    def make_reward(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
-    ) -> Trainer:
+    ) -> RewardFn:
+        """The reward, which follows from the demonstrations: checkpoints need not keep it."""
         states = np.asarray(flatten_trajectories(demos).next_obs)
-        return Trainer(self, NearestExpert(states, self._options["width"], rng))
-
-    def _train_round(self, steps: int) -> dict[str, float]:
-        self._trainer.train(steps)
-        return self._episodes.pop()
+        return NearestExpert(states, self.options["width"], rng).rewards

@@ -130,16 +130,16 @@ from imitbench.bench.learners.controls import ZeroRewardLearner
 
 
 class Mine(ZeroRewardLearner):
-    def _make_trainer(self, task, demos, rng):
-        self._taken, step = [], self._episodes.step_wait
+    def make_trainer(self, task, demos, rng):
+        self._taken, step = [], self.episodes.step_wait
 
         def watched():
             result = step()
             self._taken.append(np.nan_to_num(result[1]).copy())
             return result
 
-        self._episodes.step_wait = watched
-        return super()._make_trainer(task, demos, rng)
+        self.episodes.step_wait = watched
+        return super().make_trainer(task, demos, rng)
 
     def _rewards(self, state, action, next_state, done):
         steps = len(state) // len(self._taken[-1])

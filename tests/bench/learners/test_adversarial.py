@@ -56,13 +56,13 @@ def test_the_curve_shows_policy_and_discriminator(set_up, train, name):
 @pytest.mark.parametrize(("lean", "due"), [("true", True), ("false", False)])
 def test_ppo_is_a_matter_of_choice(set_up, train, name, lean, due):
     learner = set_up(name, lean_ppo=lean)
-    assert learner._ppo.lean is due
+    assert learner.ppo.lean is due
     assert train(learner, 200)[0] == 200
 
 
 def test_few_demonstrations_make_smaller_batches(set_up, train, demos, name):
     learner = set_up(name, demos=demos[:1], demo_batch_size="1024")
-    assert learner._trainer.demo_batch_size == 200
+    assert learner.trainer.demo_batch_size == 200
     train(learner, 200)
 
 
@@ -70,7 +70,7 @@ def test_few_demonstrations_make_smaller_batches(set_up, train, demos, name):
 def test_the_step_size_may_shrink_over_the_whole_budget(set_up, train, decay, last):
     learner = set_up("gail", learning_rate="0.001", learning_rate_decay=decay)
     train(learner, 800)
-    assert learner._ppo.policy.optimizer.param_groups[0]["lr"] == pytest.approx(last)
+    assert learner.ppo.policy.optimizer.param_groups[0]["lr"] == pytest.approx(last)
 
 
 def test_the_learnt_reward_can_be_kept(set_up, train, demos, name, tmp_path):
@@ -114,8 +114,8 @@ def test_rewards_are_not_peeked_at(set_up, train, demos, name):
 def test_rewards_are_scaled_in_one_way_at_most(set_up, train, name, options, due):
     learner = set_up(name, **options)
     train(learner, 200)
-    assert isinstance(learner._trainer.reward_train, NormalizedRewardNet) is due
-    assert (learner._ppo.return_scaling is not None) == ("returns" in options.values())
+    assert isinstance(learner.trainer.reward_train, NormalizedRewardNet) is due
+    assert (learner.ppo.return_scaling is not None) == ("returns" in options.values())
     assert not isinstance(learner.reward(), NormalizedRewardNet)
 
 
@@ -141,6 +141,6 @@ def test_what_the_discriminator_does_not_see_changes_no_reward(
 def test_ppo_is_given_its_options(set_up, name, option):
     learner = set_up(name, **{option: "-1.5" if option == "log_std_init" else "0.02"})
     if option == "target_kl":
-        assert learner._ppo.target_kl == 0.02
+        assert learner.ppo.target_kl == 0.02
     else:
         np.testing.assert_array_equal(learner.policy().log_std.detach(), -1.5)

@@ -6,12 +6,11 @@ import torch as th
 from support.other_device import other_device
 
 from imitbench.bench import artifacts
-from imitbench.bench.implementation import hyperparameters_of
+from imitbench.bench.implementation import hyperparameters_of, make_learner
 from imitbench.bench.learner import Task
 from imitbench.bench.plan import make_plan
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.spec import Settings
-from imitbench.bench.worker import make_learner
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
 from imitbench.policies.expert import Surroundings
 

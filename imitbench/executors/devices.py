@@ -98,6 +98,22 @@ def visible_gpus(gpus: Sequence[str], visible: str | None) -> tuple[str, ...]:
         ) from None
 
 
+def count_workers(jobs: int | None, gpus: Sequence[str], per_gpu: int | None) -> int:
+    """How many runs are done at a time.
+
+    Args:
+        jobs: What `--jobs` says, which wins.
+        gpus: GPUs in use.
+        per_gpu: What `--per-gpu` says.
+
+    Raises:
+        InputError: Runs per GPU without GPUs.
+    """
+    if per_gpu is not None and not gpus:
+        raise InputError(f"--per-gpu {per_gpu}: no GPUs were asked for; add --gpus 0")
+    return jobs or max(1, len(gpus) * (per_gpu or 1))
+
+
 @dataclass(frozen=True)
 class CudaFacts:
     """What torch and the driver say about GPUs.

@@ -3,9 +3,9 @@
 import os
 
 import pytest
-import torch as th
 
-from imitbench.bench.devices import (
+from imitbench.errors import InputError
+from imitbench.executors.devices import (
     Choice,
     CudaFacts,
     ask_driver,
@@ -15,7 +15,6 @@ from imitbench.bench.devices import (
     parse_gpus,
     visible_gpus,
 )
-from imitbench.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -130,18 +129,3 @@ def test_the_driver_is_asked(tmp_path, monkeypatch, script, answer):
 def test_there_may_be_no_driver(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ask_driver() == (0, None)
-
-
-@pytest.mark.skipif(th.cuda.is_available(), reason="there is a GPU")
-def test_a_worker_without_gpu_does_not_use_the_cpu_instead(plan_of, sweep, tmp_path):
-    [(spec, failure)] = sweep(plan_of(["bc"], seeds=[0], device="cuda"), tmp_path).failed
-    assert spec.device == "cuda"
-    assert (failure.phase, failure.error_type) == ("load", "InputError")
-    assert failure.message.startswith("device cuda: ")
-    assert failure.provenance.gpu is None
-
-
-def test_the_device_is_part_of_what_a_run_is(plan_of):
-    [cpu], [cuda] = (plan_of(["bc"], seeds=[0], device=device) for device in ("cpu", "cuda"))
-    assert cpu.run_id != cuda.run_id
-    assert (cpu.algo_label, cuda.algo_label) == ("bc", "bc[device=cuda]")

@@ -1,0 +1,101 @@
+"""How runs are carried out: one record, from which every place that needs it derives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from imitbench.executors.devices import DeviceClass, parse_gpus
+from imitbench.util.options import Option, OptionRecord
+from imitbench.util.quantities import parse_duration, parse_size
+
+CHECKPOINT_S = 600.0
+CheckpointInterval = Annotated[
+    float,
+    Field(ge=0.0),
+    Option("Between checkpoints, from which runs resume.", keyword="checkpoint_minutes", unit=60.0),
+]
+Device = Annotated[str, Option("auto (GPUs if asked for, else cpu), cpu, cuda or cuda:N.")]
+
+
+class JobOptions(OptionRecord):
+    """Options that a worker needs: they are part of every job file (`imitbench.bench.job.Job`)."""
+
+    force: Annotated[bool, Option("Do completed runs again.")] = False
+    checkpoint_s: CheckpointInterval = CHECKPOINT_S
+    retries: Annotated[int, Field(ge=0), Option("How often a run that failed is tried again.")] = 0
+    timeout_s: Annotated[
+        float | None,
+        Field(gt=0.0),
+        Option(
+            "Longest an attempt at a run may take, e.g. 90m.",
+            keyword="timeout",
+            kind=str | None,
+            read=lambda text: parse_duration(str(text), option="--timeout"),
+            metavar="DURATION",
+        ),
+    ] = None
+
+
+class RunOptions(JobOptions):
+    """How runs are carried out; only the device changes a number.
+
+    A new option takes two edits:
+
+    1. a field here, or in `JobOptions` if workers need it;
+    2. the line that uses it.
+
+    From the field follow the option of `imitbench run`, `resume` and `tune`, the keyword of
+    `imitbench.run`, the entry of the job file, and what executors are given. A command that does
+    not offer it says so where it takes this record (`imitbench.cli.record_options.takes`).
+    """
+
+    executor: Annotated[str, Option("Where runs are done.")] = "local"
+    profile: Annotated[
+        Path | None, Option("What tasks ask for.", kind=Path | None, read=Path, metavar="FILE")
+    ] = None
+    wait: Annotated[bool, Option("Stay until the tasks are done.")] = False
+    min_task_s: Annotated[
+        float,
+        Field(ge=0.0),
+        Option("Short runs share a task of this length.", keyword="min_task_minutes", unit=60.0),
+    ] = 300.0
+    jobs: Annotated[
+        int | None,
+        Field(ge=1),
+        Option("Runs at a time [1, or as many as GPUs take].", letter="-j"),
+    ] = None
+    device: Device = "auto"
+    gpus: Annotated[
+        tuple[str, ...],
+        Option(
+            "GPUs that runs use in turn [none].",
+            kind=str | None,
+            read=lambda text: parse_gpus(str(text)),
+            metavar="0,1",
+        ),
+    ] = ()
+    per_gpu: Annotated[int | None, Field(ge=1), Option("Runs at a time on each GPU [1].")] = None
+    max_memory: Annotated[
+        int | None,
+        Option(
+            "Memory that each worker may use, e.g. 4G.",
+            keyword="max_mem",
+            kind=str | None,
+            read=lambda text: parse_size(str(text), option="--max-mem"),
+            metavar="SIZE",
+        ),
+    ] = None
+    fail_fast: Annotated[bool, Option("Stop at the first failure.")] = False
+
+    @property
+    def for_jobs(self) -> JobOptions:
+        """The part that goes into job files."""
+        return JobOptions(**{name: getattr(self, name) for name in JobOptions.model_fields})
+
+    @property
+    def device_class(self) -> DeviceClass:
+        """What the device becomes part of a run's identity as, once it is chosen."""
+        return "cuda" if self.device == "cuda" else "cpu"

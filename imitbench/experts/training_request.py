@@ -1,0 +1,89 @@
+"""What a person asks for with `imitbench train`: one record, from which its options derive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from imitbench.executors.options import CHECKPOINT_S, CheckpointInterval, Device
+from imitbench.util.options import Option, OptionRecord
+
+_Amount = Annotated[int | None, Field(ge=1)]
+
+
+class TrainingRequest(OptionRecord):
+    """One training of one algorithm."""
+
+    algo: Annotated[str, Option("Algorithm.", kind=Literal["ppo", "sac", "dqn"])] = "ppo"
+    env: Annotated[
+        str,
+        Option("Environment id, or module:id where importing a module registers it.", metavar="ID"),
+    ]
+    suite: Annotated[
+        str | None,
+        Option("Suite of --env, or its folder [the first that has it].", metavar="NAME"),
+    ] = None
+    reward: Annotated[
+        Path | None,
+        Option(
+            "Learn from this saved reward [the environment's own]; a training's folder does.",
+            metavar="DIR",
+        ),
+    ] = None
+    demos: Annotated[
+        str | None,
+        Option(
+            "Demonstrations: folder, bundled set, or repository owner/name [the suite's].",
+            metavar="DIR_OR_REPO",
+        ),
+    ] = None
+    n_demos: Annotated[
+        _Amount,
+        Option("How many of them [all], or how many to sample from --expert [50].", metavar="N"),
+    ] = None
+    expert: Annotated[
+        str | None,
+        Option(
+            "Expert to sample demonstrations from, or to ask: folder, zip, bundled, or owner/name.",
+            metavar="DIR_OR_REPO",
+        ),
+    ] = None
+    total_timesteps: Annotated[
+        _Amount,
+        Option("Environment steps [the suite's default budget, or 100000].", metavar="N"),
+    ] = None
+    batches: Annotated[
+        _Amount, Option("Batches [the suite's default budget, or 2000].", metavar="N")
+    ] = None
+    epochs: Annotated[
+        _Amount, Option("Passes over the demonstrations, instead of --batches.", metavar="N")
+    ] = None
+    iterations: Annotated[
+        _Amount, Option("Iterations at most [the suite's default budget].", metavar="N")
+    ] = None
+    total_comparisons: Annotated[
+        _Amount, Option("Pairs of fragments that are asked about [1000].", metavar="N")
+    ] = None
+    variable_horizon: Annotated[
+        bool,
+        Option(
+            "Accept episodes of different length, whose ends tell of the reward.",
+            keyword="allow_variable_horizon",
+        ),
+    ] = False
+    seed: Annotated[int, Field(ge=0), Option("Seed.")] = 0
+    overrides: dict[str, str] = Field(default_factory=dict)
+    """Hyper-parameters as text, by name."""
+    episodes: Annotated[
+        int, Field(ge=1), Option("To measure the policy.", keyword="eval_episodes")
+    ] = 50
+    device: Device = "auto"
+    checkpoint_s: CheckpointInterval = CHECKPOINT_S
+
+    @property
+    def amount(self) -> int | None:
+        """Training in the unit of the algorithm; `None` for the suite's."""
+        named = (self.total_timesteps, self.batches, self.iterations)
+        return next((each for each in named if each is not None), None)

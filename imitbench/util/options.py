@@ -1,0 +1,119 @@
+"""Records of options: each field says once how it is given to a command and to a function.
+
+The command line makes an option of each field (`imitbench.cli.record_options`), and
+`OptionRecord.of` accepts the fields as keywords. Both use the same names: `--fail-fast` on the
+command line is the keyword `fail_fast`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from imitbench.errors import InputError
+
+_Record = TypeVar("_Record", bound="OptionRecord")
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field is given.
+
+    Attributes:
+        help: One line for `--help`.
+        keyword: Name of the keyword and of the option; by default that of the field.
+        kind: Type of what is given; by default that of the field.
+        read: Makes the field's value of what is given, unless that is `None`.
+        unit: The field's value is what is given times this number.
+        metavar: Stands for the value in `--help`.
+        letter: Short form of the option, as in `-j`.
+        field: Name of the field; this and what follows are filled in by the record.
+        default: What is given by default; `...` where something must be.
+        least: Least number that is accepted; `None` for any.
+    """
+
+    help: str
+    keyword: str = ""
+    kind: Any = None
+    read: Callable[[Any], Any] | None = None
+    unit: float | None = None
+    metavar: str | None = None
+    letter: str | None = None
+    field: str = ""
+    default: Any = None
+    least: float | None = None
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line, such as `--fail-fast`."""
+        return f"--{self.keyword.replace('_', '-')}"
+
+    def value(self, given: Any) -> Any:
+        """The field's value for what is given, which is not `None`.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        if self.read is not None:
+            return self.read(given)
+        return given if self.unit is None else self.unit * given
+
+
+class OptionRecord(BaseModel):
+    """A frozen record whose fields have an `Option` in their annotation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @classmethod
+    def options(cls) -> dict[str, Option]:
+        """The options by keyword, in the order of the fields."""
+        found = {}
+        for name, field in cls.model_fields.items():
+            for option in (each for each in field.metadata if isinstance(each, Option)):
+                default: Any = ... if field.is_required() else field.get_default()
+                if option.read is not None and default is not ...:
+                    default = None
+                elif option.unit is not None:
+                    default = default / option.unit
+                bounds = [each.ge for each in field.metadata if hasattr(each, "ge")]
+                found[option.keyword or name] = dataclasses.replace(
+                    option,
+                    keyword=option.keyword or name,
+                    kind=option.kind or field.annotation,
+                    field=name,
+                    default=default,
+                    least=bounds[0] if bounds else None,
+                )
+        return found
+
+    @classmethod
+    def of(cls: type[_Record], given: Mapping[str, Any]) -> _Record:
+        """Makes a record of options as people give them.
+
+        Args:
+            given: Options by keyword; those that are absent, or `None`, keep their default.
+
+        Raises:
+            TypeError: There is no option of such a name.
+            InputError: A value is wrong.
+        """
+        options = cls.options()
+        unknown = [keyword for keyword in given if keyword not in options]
+        if unknown:
+            raise TypeError(f"unexpected keyword argument '{unknown[0]}'")
+        values = {
+            options[keyword].field: options[keyword].value(each)
+            for keyword, each in given.items()
+            if each is not None
+        }
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            [first, *_] = error.errors()
+            option = next(each for each in options.values() if each.field == first["loc"][0])
+            shown = given.get(option.keyword)
+            raise InputError(f"{option.flag} {shown}: {first['msg']}") from error
