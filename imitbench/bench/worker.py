@@ -41,7 +41,6 @@ from imitbench.bench.stopping import GRACE_S, RunStoppedError, StopRequest, note
 from imitbench.bench.time_limit import TimedOut, TimeLimit
 from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
-from imitbench.stats.references import normalize
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.records import RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory, RunStatus, State
@@ -242,14 +241,13 @@ class _Run:
         policy = learner.transfer_policy()
         if policy is None:
             return {}
-        protocol, references = self.spec.protocol, self.job.references
         episodes = evaluator.evaluate(
-            policy, episodes=protocol.episodes, seed=self.spec.seed, deterministic=False
+            policy, episodes=self.spec.protocol.episodes, seed=self.spec.seed, deterministic=False
         )
         mean = float(episodes.returns.mean())
         return {
             "transfer_return": mean,
-            "transfer_score": normalize(mean, references.random, references.expert),
+            "transfer_score": self.job.references.score(mean),
         }
 
     def _train(self, learner: Learner) -> int:

@@ -34,6 +34,7 @@ from imitbench.report.notes import section_notes
 from imitbench.stats.aggregates import interquartile_mean, mean, median, optimality_gap
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
 from imitbench.stats.cells import FailurePolicy, count_failures
+from imitbench.stats.references import normalize
 from imitbench.store.external import ExternalScoreRow
 from imitbench.store.records import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 
@@ -269,8 +270,9 @@ def _algorithm_result(
         method.failed_runs,
     ).scores
     uses_reward = any(row.uses_reward for row in rows)
-    if not scores and any(cell.kind == "reference" for cell in cells):
-        by_definition = Interval(0.0 if name == RANDOM else 1.0, math.nan, math.nan, method.level)
+    defined = [cell.score for cell in cells if cell.kind == "reference" and cell.score is not None]
+    if not scores and defined:
+        by_definition = Interval(float(np.mean(defined)), math.nan, math.nan, method.level)
         return AlgorithmResult(name, cells, by_definition, by_definition)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
         return AlgorithmResult(name, cells, None, None, uses_reward)
@@ -317,8 +319,10 @@ def _cell(
         if reference is None:
             return Cell(env, "missing", failures=failures)
         kind: Kind = "reference"
-        raw, score = (reference.random, 0.0) if name == RANDOM else (reference.expert, 1.0)
-        return Cell(env, kind, failures=failures, raw_mean=raw, score=score)
+        raw = reference.random if name == RANDOM else reference.expert
+        score = normalize(raw, reference.random, reference.expert)
+        known = None if math.isnan(score) else score
+        return Cell(env, kind, failures=failures, raw_mean=raw, score=known)
     columns = np.array(
         [
             (

@@ -40,7 +40,7 @@ _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -48,7 +48,8 @@ CREATE TABLE runs (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
     budget VARCHAR, budget_unit VARCHAR, budget_amount BIGINT, n_demos BIGINT, all_demos BOOLEAN,
     source VARCHAR, uses_reward BOOLEAN,
-    raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE, mean_length DOUBLE,
+    raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE,
+    score DOUBLE, score_deterministic DOUBLE, mean_length DOUBLE,
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
@@ -93,10 +94,7 @@ CREATE VIEW "references" AS
     SELECT suite, env, reference_version, reference_random, reference_expert FROM failures;
 CREATE VIEW scores AS
     SELECT run_id, suite, env, algo, seed, budget, n_demos, all_demos, source, uses_reward,
-           raw_return,
-           (raw_return - reference_random) / (reference_expert - reference_random) AS score,
-           (deterministic_return - reference_random) / (reference_expert - reference_random)
-               AS score_deterministic,
+           raw_return, score, score_deterministic,
            mean_length, env_steps, train_s, wall_s, finished_at, termination_rate
     FROM runs;
 CREATE VIEW external_scores AS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -89,13 +90,16 @@ def read_rows(out: Path, path: str) -> RunRows:
         return RunRows(run_id, failure=identity | outcome | columns)
     result = directory.read_result()
     _check_run_id(directory, "result.json", run_id, result.run_id)
+    references = result.references
     row = identity | {
         "budget_unit": spec.budget.unit,
         "budget_amount": spec.budget.amount,
         **result.model_dump(
             exclude={"schema_version", "run_id", "references", "provenance", "measures"}
         ),
-        **_reference_columns(result.references),
+        "score": _known(references.score(result.raw_return)),
+        "score_deterministic": _known(references.score(result.deterministic_return)),
+        **_reference_columns(references),
         "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
     }
     return RunRows(
@@ -169,6 +173,10 @@ def _check_run_id(directory: RunDirectory, name: str, run_id: str, found: str) -
             f"{directory.path / name}: belongs to run {one_line(found)}, not to this folder; "
             "delete the folder or restore the file"
         )
+
+
+def _known(score: float) -> float | None:
+    return None if math.isnan(score) else score
 
 
 def _reference_columns(references: ReferenceScores) -> dict[str, Any]:

@@ -232,6 +232,15 @@ def test_a_score_that_is_not_finite_is_shown_and_not_aggregated(make_score: Make
     assert any("not finite on CartPole" in note for note in section.notes)
 
 
+def test_references_that_define_no_score_stand_in_without_one(make_score: MakeScore) -> None:
+    equal = ReferenceRow(suite="classic", env="CartPole", version="1.0", random=9.0, expert=9.0)
+    section = only_section(build([make_score("bc", "CartPole", 0, 9.0)], references=[equal]))
+    for name in ("random", "expert"):
+        [cell] = of(section, name).cells
+        assert (cell.raw_mean, cell.score) == (9.0, None)
+        assert of(section, name).iqm is None
+
+
 def test_references_of_several_versions_and_foreign_scores_are_pointed_out(
     make_score: MakeScore, references: list[ReferenceRow]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -114,8 +113,8 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
         {
             **columns,
             "raw_return": result.raw_return,
-            "score": _score(result.raw_return, result.references),
-            "score_deterministic": _score(result.deterministic_return, result.references),
+            "score": result.references.score(result.raw_return),
+            "score_deterministic": result.references.score(result.deterministic_return),
             "termination_rate": result.termination_rate,
             "mean_length": result.mean_length,
             "env_steps": result.env_steps,
@@ -124,12 +123,6 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
             "finished_at": result.finished_at,
         }
     )
-
-
-def _score(raw_return: float, references: ReferenceScores) -> float:
-    """As the view `scores` of the database has it; no number where there is no scale."""
-    width = references.expert - references.random
-    return (raw_return - references.random) / width if width else math.nan
 
 
 def _source_of_scale(version: str) -> str | None:
