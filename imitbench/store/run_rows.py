@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
-from imitbench.store.bundled_cards import budget_label
-from imitbench.store.records import ReferenceScores, RunSpec
+from imitbench.store.comparability import run_row
+from imitbench.store.records import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
 
@@ -75,8 +75,7 @@ def read_rows(out: Path, path: str) -> RunRows:
         )
     run_id = home.name
     identity = {
-        "run_id": run_id,
-        **identity_columns(spec),
+        **run_row(spec).model_dump(),
         "setting": spec.setting,
         "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
     }
@@ -149,22 +148,6 @@ def _ids(runs: Sequence[RunRows], counts: Sequence[int]) -> pa.Array:
 def _together(runs: Sequence[RunRows], tables: Sequence[pa.Table]) -> pa.Table:
     ids = _ids(runs, [table.num_rows for table in tables])
     return pa.concat_tables(tables).append_column("run_id", ids)
-
-
-def identity_columns(spec: RunSpec) -> dict[str, Any]:
-    """What tells which run a row belongs to, but for its id."""
-    demos = spec.demos
-    return {
-        "suite": spec.suite,
-        "env": spec.environment.id,
-        "algo": spec.algo_label,
-        "seed": spec.seed,
-        "budget": budget_label(spec),
-        "n_demos": demos.count if demos else None,
-        "all_demos": demos.count == demos.available if demos else None,
-        "source": spec.source,
-        "uses_reward": spec.uses_reward,
-    }
 
 
 def _check_run_id(directory: RunDirectory, name: str, run_id: str, found: str) -> None:

@@ -10,11 +10,10 @@ from functools import cache
 
 from imitbench.cards.catalog import load_algorithm
 from imitbench.report.model import ANCHORS
-from imitbench.store.newest import newest
+from imitbench.store.comparability import current_run_ids, run_row
 from imitbench.store.records import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
 from imitbench.store.results_folder import PublishedRun
 from imitbench.store.results_sources import ResultsSource
-from imitbench.store.run_rows import identity_columns
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ def make_rows(sources: Sequence[ResultsSource]) -> Rows:
     keys = _keys(sources)
     references: set[ReferenceRow] = set()
     for place, source in enumerate(sources):
-        shown = {id(run) for run in newest(source.runs)}
+        current = current_run_ids((run.spec, run.ended_at) for run in source.runs)
         for run in source.runs:
-            if id(run) not in shown:
+            if run.spec.run_id not in current:
                 continue
             outcome = run.result or run.failure
             assert outcome is not None
@@ -81,7 +80,7 @@ def make_rows(sources: Sequence[ResultsSource]) -> Rows:
             run_id = f"{place}-{spec.run_id}"
             key = keys[place, spec.suite, spec.algo_label, _is_anchor(spec)]
             columns = {
-                **identity_columns(spec),
+                **run_row(spec).model_dump(),
                 "run_id": run_id,
                 "algo": key,
                 "source": spec.source or _source_of_scale(outcome.references.version),
