@@ -70,7 +70,7 @@ def first_table_of_classic(board):
     [part] = [
         part
         for part in board.sections
-        if (part.section.suite, part.section.group.budget) == ("classic", "default")
+        if (part.section.suite, part.section.conditions.budget) == ("classic", "default")
     ]
     return render_section(part, board)[1]
 

@@ -24,6 +24,7 @@ from imitbench.bench.spec import Settings
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
 from imitbench.executors.devices import check_cuda, find_cuda
+from imitbench.store.comparability import Conditions
 from imitbench.store.records import RunSpec
 from imitbench.store.results_folder import PublishedRun, read_run
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
@@ -333,9 +334,7 @@ def _together(plans: Sequence[Plan]) -> list[Plan]:
 
 
 def _cell(spec: RunSpec) -> tuple[object, ...]:
-    demos = spec.demos.count if spec.demos else None
-    env = spec.environment.id
-    return spec.suite, spec.algo_label, env, spec.budget, demos, spec.source
+    return Conditions.of_spec(spec), spec.environment.id, spec.algo_label
 
 
 def _returns(episodes: EpisodeTable, deterministic: bool) -> npt.NDArray[np.float64]:

@@ -44,7 +44,6 @@ from imitbench.bench.training import (
 from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
 from imitbench.executors.devices import require_device
-from imitbench.stats.references import normalize
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.records import RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
@@ -215,10 +214,10 @@ class _Run(Monitor):
         """What the learnt reward teaches an agent that starts from scratch."""
         if episodes is None:
             return {}
-        references, mean = self.job.references, float(episodes.returns.mean())
+        mean = float(episodes.returns.mean())
         return {
             "transfer_return": mean,
-            "transfer_score": normalize(mean, references.random, references.expert),
+            "transfer_score": self.job.references.score(mean),
         }
 
     def enter(self, phase: Phase) -> None:

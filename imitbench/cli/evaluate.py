@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -162,8 +163,6 @@ def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
 def _document(
     label: str, env_id: str, episodes: Episodes, references: ReferenceScores | None
 ) -> dict[str, Any]:
-    from imitbench.stats.references import normalize
-
     returns, lengths = episodes.returns, episodes.lengths
     mean = float(returns.mean())
     return {
@@ -179,7 +178,7 @@ def _document(
         "min_length": int(lengths.min()),
         "max_length": int(lengths.max()),
         "termination_rate": float(episodes.terminated.mean()),
-        "score": normalize(mean, references.random, references.expert) if references else None,
+        "score": references.score(mean) if references else None,
         "references": references.model_dump() if references else None,
         "returns": returns.tolist(),
         "lengths": lengths.tolist(),
@@ -210,7 +209,8 @@ def _print(document: dict[str, Any]) -> None:
     print_table(["", "mean", "std", "min", "max"], rows)
     references = document["references"]
     if references is not None:
+        score = document["score"]
         typer.echo(
-            f"score {document['score']:.3f} (0: random actions, {references['random']:.2f}; "
-            f"1: the expert, {references['expert']:.2f})"
+            f"score {'undefined' if math.isnan(score) else f'{score:.3f}'} (0: random actions, "
+            f"{references['random']:.2f}; 1: the expert, {references['expert']:.2f})"
         )

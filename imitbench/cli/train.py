@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -162,19 +163,18 @@ def _show(
 ) -> None:
     from imitbench.cli.output import note, print_json
     from imitbench.experts.locate import find_references
-    from imitbench.stats.references import normalize
 
     references = find_references(training.environment.evaluated, suite)
     result = trained.as_document()
     mean = result["mean_return"]
-    score = normalize(mean, references.random, references.expert) if references else None
+    score = references.score(mean) if references else math.nan
     if json:
         print_json({"folder": str(folder), **training.record(), **result, "score": score})
         return
     typer.echo(
         f"return {mean:.2f} ± {result['std_return']:.2f} ({result['episodes']} episodes), "
         f"deterministic {result['deterministic_return']:.2f}, length {result['mean_length']:.1f}"
-        + (f", score {score:.3f}" if score is not None else "")
+        + ("" if math.isnan(score) else f", score {score:.3f}")
     )
     note(f"policy in {folder / 'policy'}; `imitbench eval {folder}` measures it again")
 

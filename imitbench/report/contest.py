@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from imitbench.errors import InputError, did_you_mean
-from imitbench.report.entries import Entry, Setting
+from imitbench.report.entries import Entry
 from imitbench.report.model import role_of
 from imitbench.stats.cells import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, both, verdicts
+from imitbench.store.comparability import Conditions
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,14 @@ class Contest:
     """An algorithm against others under the same conditions.
 
     Attributes:
-        setting: What all of their runs share, as far as it is known.
+        conditions: What all of their runs share, as far as it is known.
         algorithm: The algorithm that is asked about.
         verdicts: One per baseline.
         raw_means: Mean raw return by algorithm and environment, where all its runs have one.
         failures: Failed runs by algorithm and environment, where there are any.
     """
 
-    setting: Setting
+    conditions: Conditions
     algorithm: str
     verdicts: tuple[Verdict, ...]
     raw_means: dict[tuple[str, str], float]
@@ -87,10 +88,10 @@ def contests(
         )
     theirs = {name: _named(name, against) for name in names}
     found = []
-    for setting in _shared_settings(ours, [run for runs in theirs.values() for run in runs]):
-        present = {name: _within(setting, runs) for name, runs in theirs.items()}
+    for conditions in _shared_conditions(ours, [run for runs in theirs.values() for run in runs]):
+        present = {name: _within(conditions, runs) for name, runs in theirs.items()}
         present = {name: runs for name, runs in present.items() if runs}
-        found.append(_contest(setting, algorithm, _within(setting, ours), present, options))
+        found.append(_contest(conditions, algorithm, _within(conditions, ours), present, options))
     if not found:
         raise InputError(
             f"{algorithm} and {', '.join(names)}: no runs under the same suite, budget, "
@@ -112,32 +113,32 @@ def _named(name: str, entries: Sequence[Entry]) -> list[Entry]:
     return runs
 
 
-def _shared_settings(ours: Sequence[Entry], theirs: Sequence[Entry]) -> list[Setting]:
+def _shared_conditions(ours: Sequence[Entry], theirs: Sequence[Entry]) -> list[Conditions]:
     """What runs of both sides share; what is less specific than another is part of that."""
-    opposite = {entry.setting for entry in theirs}
+    opposite = {entry.conditions for entry in theirs}
     shared = {
         own.merged(other)
-        for own in {entry.setting for entry in ours}
+        for own in {entry.conditions for entry in ours}
         for other in opposite
         if own.compatible(other)
     }
     specific = [
-        setting
-        for setting in shared
+        conditions
+        for conditions in shared
         if not any(
-            other.known > setting.known and other.compatible(setting)
-            for other in shared - {setting}
+            other.known > conditions.known and other.compatible(conditions)
+            for other in shared - {conditions}
         )
     ]
-    return sorted(specific, key=lambda setting: str(setting))
+    return sorted(specific, key=str)
 
 
-def _within(setting: Setting, entries: Sequence[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.setting.compatible(setting)]
+def _within(conditions: Conditions, entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.conditions.compatible(conditions)]
 
 
 def _contest(
-    setting: Setting,
+    conditions: Conditions,
     algorithm: str,
     ours: Sequence[Entry],
     theirs: dict[str, list[Entry]],
@@ -152,7 +153,7 @@ def _contest(
         otherwise = _verdicts(algorithm, sides, FailurePolicy.EXCLUDE, options)
         decided = [both(one, other) for one, other in zip(decided, otherwise, strict=True)]
     return Contest(
-        setting=setting,
+        conditions=conditions,
         algorithm=algorithm,
         verdicts=tuple(decided),
         raw_means={

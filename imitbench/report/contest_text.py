@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from typing import Any
 
 from imitbench.report import text
 from imitbench.report.contest import Contest, Options
-from imitbench.report.entries import Setting
 from imitbench.stats.cells import FailurePolicy
 from imitbench.stats.intervals import Interval
 from imitbench.stats.power import SeedEstimate
 from imitbench.stats.significance import MeanDifference
 from imitbench.stats.verdicts import EnvironmentVerdict, Reason, Verdict
+from imitbench.store.comparability import Conditions
 
 _REASONS: dict[Reason, str] = {
     "decided": "",
@@ -31,23 +31,21 @@ ENVIRONMENT_HEADER = (
 
 def heading(contest: Contest) -> str:
     """What all runs of a contest share."""
-    return text.one_line(_title(contest.setting))
+    return text.one_line(_title(contest.conditions))
 
 
-def _title(setting: Setting) -> str:
-    group = setting.group
+def _title(conditions: Conditions) -> str:
+    suite, budget, n_demos, source = astuple(conditions)
     demos = {None: None, "all": "all demonstrations", 1: "1 demonstration"}.get(
-        group.n_demos, f"{group.n_demos} demonstrations"
+        n_demos, f"{n_demos} demonstrations"
     )
     parts = [
-        f"budget {group.budget}" if group.budget else None,
+        f"budget {budget}" if budget else None,
         demos,
-        f"source {group.source}" if group.source else None,
+        f"source {source}" if source else None,
     ]
     return ": ".join(
-        part
-        for part in (setting.suite or "unnamed suite", ", ".join(p for p in parts if p))
-        if part
+        part for part in (suite or "unnamed suite", ", ".join(p for p in parts if p)) if part
     )
 
 
@@ -137,8 +135,7 @@ def document(found: list[Contest], options: Options) -> dict[str, Any]:
         },
         "contests": [
             {
-                "suite": contest.setting.suite,
-                **asdict(contest.setting.group),
+                **asdict(contest.conditions),
                 "algorithm": contest.algorithm,
                 "verdicts": [_verdict(contest, verdict) for verdict in contest.verdicts],
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TypeAlias
 
 from imitbench.report.model import AlgorithmResult, Cell, Cost, Measured, Method, Report, Section
@@ -105,10 +106,7 @@ def _field(value: Value) -> str:
 def section_rows(section: Section, method: Method) -> Iterator[dict[str, Value]]:
     """The rows that `render_csv` writes of a section, by column; empty fields may be absent."""
     shared: dict[str, Value] = {
-        "suite": section.suite,
-        "budget": section.group.budget,
-        "n_demos": section.group.n_demos,
-        "source": section.group.source,
+        **asdict(section.conditions),
         "episodes": method.episodes,
         "replicates": method.replicates,
         "bootstrap_seed": method.seed,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.bench.checkpoint import read_curve
 from imitbench.errors import InputError
-from imitbench.stats.references import normalize
 from imitbench.store.records import RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
@@ -38,10 +38,10 @@ class RunCurve:
         """Final numbers by name; none before the end."""
         if self.result is None:
             return {}
-        references = self.result.references
+        score = self.result.references.score(self.result.raw_return)
         return {
             "result/raw_return": self.result.raw_return,
-            "result/score": normalize(self.result.raw_return, references.random, references.expert),
+            **({} if math.isnan(score) else {"result/score": score}),
             "result/deterministic_return": self.result.deterministic_return,
             "result/mean_length": self.result.mean_length,
             **{f"result/{name}": value for name, value in self.result.measures.items()},

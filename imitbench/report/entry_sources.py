@@ -10,6 +10,7 @@ from imitbench.errors import InputError
 from imitbench.report.entries import Entry, imported_entries, own_entries, table_entries
 from imitbench.store import database
 from imitbench.store.collector import collect
+from imitbench.store.comparability import Conditions
 from imitbench.store.importers.long_table import import_csv
 from imitbench.store.importers.suite_references import with_references
 from imitbench.util.hub_errors import Tell
@@ -35,11 +36,11 @@ def read_entries(
     Raises:
         InputError: Nothing readable there, or none of it is asked for.
     """
+    asked = Conditions(suite, budget, None, None)
     found = [
         entry
         for entry in _all_entries(path, suite, tell)
-        if suite in (None, entry.setting.suite) or entry.setting.suite is None
-        if budget in (None, entry.setting.group.budget) or entry.setting.group.budget is None
+        if asked.compatible(entry.conditions)
         if env is None or fnmatchcase(entry.env, env)
     ]
     if not found:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.entries import Setting, external_labels, group_of
-from imitbench.report.model import AlgorithmResult, Cost, ExtraTable, Group, Section, Shown
+from imitbench.report.entries import external_labels
+from imitbench.report.model import AlgorithmResult, Cost, ExtraTable, Section, Shown
 from imitbench.stats.intervals import Interval
+from imitbench.store.comparability import Conditions
 from imitbench.store.external import ExternalScoreRow
 from imitbench.store.records import ScoreRow
 
@@ -126,11 +128,10 @@ def _interval(value: Interval | None, result: AlgorithmResult) -> Shown:
 
 def responses(sections: Sequence[Section]) -> list[ExtraTable]:
     """How scores respond to the number of demonstrations, where there are several numbers."""
-    families: dict[tuple[str, Group], list[Section]] = {}
+    families: dict[Conditions, list[Section]] = {}
     for section in sections:
-        if section.group.n_demos is not None:
-            key = (section.suite, Group(section.group.budget, None, section.group.source))
-            families.setdefault(key, []).append(section)
+        if section.conditions.n_demos is not None:
+            families.setdefault(replace(section.conditions, n_demos=None), []).append(section)
     return [_response(members) for members in families.values() if len(members) > 1]
 
 
@@ -145,37 +146,37 @@ def _response(sections: Sequence[Section]) -> ExtraTable:
                 row.append(_interval(result.iqm, result))
     for row in shown.values():
         row += [Shown(text.NOTHING, math.nan)] * (len(sections) - len(row))
-    first = sections[0]
-    counts = tuple(str(section.group.n_demos) for section in sections)
+    first = sections[0].conditions
+    counts = tuple(str(section.conditions.n_demos) for section in sections)
     return ExtraTable(
         title=f"{first.suite}: IQM score by number of demonstrations",
         columns=("Algorithm", *counts),
         names=1,
         rows=tuple((Shown(name), *row) for name, row in sorted(shown.items())),
         caption=(
-            f"Budget {first.group.budget}, source {first.group.source}; each number is from the "
+            f"Budget {first.budget}, source {first.source}; each number is from the "
             "section of that many demonstrations. Which ones are used is drawn anew for each seed."
         ),
     )
 
 
 def imports(
-    rows: Sequence[ExternalScoreRow], settings: Sequence[Setting]
+    rows: Sequence[ExternalScoreRow], sections: Sequence[Section]
 ) -> tuple[list[list[ExternalScoreRow]], list[ExternalScoreRow]]:
     """Sorts imported runs to the sections that they may stand beside.
 
     Args:
         rows: Imported runs.
-        settings: Suite and group of each section.
+        sections: The sections.
 
     Returns:
         Those of each section, and those that fit none.
     """
-    beside: list[list[ExternalScoreRow]] = [[] for _ in settings]
+    beside: list[list[ExternalScoreRow]] = [[] for _ in sections]
     rest = []
     for row in rows:
-        own = Setting(row.suite, group_of(row))
-        fitting = [place for place, each in enumerate(settings) if own.compatible(each)]
+        own = Conditions.of(row)
+        fitting = [place for place, each in enumerate(sections) if own.compatible(each.conditions)]
         for place in fitting:
             beside[place].append(row)
         if not fitting:

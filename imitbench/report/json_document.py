@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 from imitbench import __version__
@@ -29,10 +30,7 @@ def render_json(report: Report) -> str:
         "sections": [
             {
                 "title": section.title,
-                "suite": section.suite,
-                "budget": section.group.budget,
-                "n_demos": section.group.n_demos,
-                "source": section.group.source,
+                **asdict(section.conditions),
                 "environments": list(section.environments),
                 "references": [row.model_dump(mode="json") for row in section.references],
                 "notes": list(section.notes),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal
 
 from imitbench.cards.algorithm import Role
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.cells import FailurePolicy
+from imitbench.store.comparability import Conditions
 from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
 
 RANDOM, EXPERT = "random", "expert"
@@ -59,22 +60,6 @@ class Method:
     seed: int
     level: float
     failed_runs: FailurePolicy = FailurePolicy.EXCLUDE
-
-
-@dataclass(frozen=True, order=True)
-class Group:
-    """What runs must share to be compared and averaged.
-
-    Attributes:
-        budget: Name of the training budget; `None` where nothing trained.
-        n_demos: Number of demonstrations, or `all` that the source has for each environment;
-            `None` where none were used.
-        source: Where experts and demonstrations came from; `None` where none were used.
-    """
-
-    budget: str | None
-    n_demos: int | Literal["all"] | None
-    source: str | None
 
 
 @dataclass(frozen=True)
@@ -252,6 +237,7 @@ class Section:
     """Runs of one suite that may be compared.
 
     Attributes:
+        conditions: What the runs share; a suite is always among it.
         environments: Environment ids, sorted.
         algorithms: Methods by IQM, best first; then controls, and the anchors last.
         references: Returns that map to 0 and 1, by environment and version.
@@ -261,8 +247,7 @@ class Section:
         extra: Further tables.
     """
 
-    suite: str
-    group: Group
+    conditions: Conditions
     environments: tuple[str, ...]
     algorithms: tuple[AlgorithmResult, ...]
     references: tuple[ReferenceRow, ...]
@@ -272,13 +257,19 @@ class Section:
     extra: tuple[ExtraTable, ...] = ()
 
     @property
+    def suite(self) -> str:
+        """Name of its suite."""
+        assert self.conditions.suite is not None
+        return self.conditions.suite
+
+    @property
     def title(self) -> str:
         """Suite and what its runs share."""
-        count = self.group.n_demos
+        _, budget, count, source = astuple(self.conditions)
         shared = [
-            f"budget {self.group.budget}" if self.group.budget is not None else None,
+            f"budget {budget}" if budget is not None else None,
             f"{count} demonstration{'' if count == 1 else 's'}" if count is not None else None,
-            f"source {self.group.source}" if self.group.source is not None else None,
+            f"source {source}" if source is not None else None,
         ]
         given = ", ".join(part for part in shared if part is not None)
         return f"{self.suite}: {given}" if given else self.suite

@@ -9,6 +9,7 @@ import numpy as np
 
 from imitbench.report import text
 from imitbench.report.model import ANCHORS, AlgorithmResult, Cell, role_of
+from imitbench.stats.references import normalize
 from imitbench.store.records import ReferenceRow, ScoreRow
 
 ENOUGH_SEEDS = 10
@@ -186,9 +187,9 @@ def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow
 
 def _follows(row: ScoreRow, reference: ReferenceRow) -> bool:
     """Whether a run's score is its return on the scale of a reference."""
-    scaled = row.score * (reference.expert - reference.random) + reference.random
-    finite = math.isfinite(scaled) and math.isfinite(row.raw_return)
-    return not finite or math.isclose(scaled, row.raw_return, rel_tol=1e-6, abs_tol=1e-6)
+    due = normalize(row.raw_return, reference.random, reference.expert)
+    finite = math.isfinite(due) and math.isfinite(row.score)
+    return not finite or math.isclose(due, row.score, rel_tol=1e-6, abs_tol=1e-6)
 
 
 def _few_seeds(result: AlgorithmResult) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import lru_cache
 
 import numpy as np
 
 from imitbench.report import extra_tables
-from imitbench.report.entries import Setting, group_of
 from imitbench.report.measures import summarize
 from imitbench.report.model import (
     ANCHORS,
@@ -22,7 +21,6 @@ from imitbench.report.model import (
     AlgorithmResult,
     Cell,
     ExtraTable,
-    Group,
     Kind,
     Method,
     Report,
@@ -34,6 +32,8 @@ from imitbench.report.notes import section_notes
 from imitbench.stats.aggregates import interquartile_mean, mean, median, optimality_gap
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
 from imitbench.stats.cells import FailurePolicy, count_failures
+from imitbench.stats.references import normalize
+from imitbench.store.comparability import Conditions
 from imitbench.store.external import ExternalScoreRow
 from imitbench.store.records import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 
@@ -100,8 +100,7 @@ def build_report(
             method,
         )
     ]
-    settings = [Setting(section.suite, section.group) for section in sections]
-    beside, rest = extra_tables.imports(imported, settings)
+    beside, rest = extra_tables.imports(imported, sections)
     return Report(
         method=method,
         sections=tuple(
@@ -126,15 +125,13 @@ def _suite_sections(
     measures: list[MeasureRow],
     method: Method,
 ) -> list[Section]:
-    """One section per group of runs that may be averaged."""
+    """One section for each of the conditions under which runs may be averaged."""
     sections = []
-    for group in _groups([*rows, *failures]):
-        failed = Counter(
-            (row.algo, row.env) for row in failures if row.algo in ANCHORS or belongs(row, group)
-        )
-        anchors = _anchor_runs(rows, group)
-        runs = [row for row in rows if row.algo not in ANCHORS and belongs(row, group)]
-        native = [row for row in anchors if group.budget in (None, row.budget)]
+    for conditions in _conditions(suite, [*rows, *failures]):
+        failed = Counter((row.algo, row.env) for row in failures if belongs(row, conditions))
+        anchors = _anchor_runs(rows, conditions)
+        runs = [row for row in rows if row.algo not in ANCHORS and belongs(row, conditions)]
+        native = [row for row in anchors if conditions.budget in (None, row.budget)]
         environments = sorted({row.env for row in [*runs, *native]} | {env for _, env in failed})
         inside = sorted(
             {row for row in references if row.env in environments},
@@ -155,8 +152,7 @@ def _suite_sections(
         ranked = tuple(sorted(results, key=_rank))
         sections.append(
             Section(
-                suite=suite,
-                group=group,
+                conditions=conditions,
                 environments=tuple(environments),
                 algorithms=ranked,
                 references=tuple(inside),
@@ -165,9 +161,7 @@ def _suite_sections(
                     [*runs, *anchors],
                     inside,
                 ),
-                measured=summarize(
-                    [row for row in measures if row.algo in ANCHORS or belongs(row, group)]
-                ),
+                measured=summarize([row for row in measures if belongs(row, conditions)]),
                 runs=_shown(ranked, [*runs, *anchors], environments),
                 extra=_extra(ranked),
             )
@@ -194,54 +188,42 @@ def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
     return *run, row.phase, row.error_type, row.message
 
 
-def belongs(row: RunRow, group: Group) -> bool:
-    """Whether a run may be averaged with, or shown beside, those of a group.
-
-    A method that uses no demonstrations is the same under any number of them, and one that uses
-    no expert either, under any source.
-    """
-    return _is_part(group_of(row), group)
+def belongs(row: RunRow, conditions: Conditions) -> bool:
+    """Whether a run stands in the section of some conditions; an anchor's stands in all."""
+    return row.algo in ANCHORS or Conditions.of(row).is_part_of(conditions)
 
 
-def _is_part(own: Group, group: Group) -> bool:
-    return (
-        own.budget == group.budget
-        and own.n_demos in (None, group.n_demos)
-        and own.source in (None, group.source)
-    )
-
-
-def _groups(rows: Sequence[ScoreRow | FailureRow]) -> list[Group]:
-    """Groups of the runs that trained or tried to; without any, one for each source of experts."""
-    trained = {group_of(row) for row in rows if row.algo not in ANCHORS}
+def _conditions(suite: str, rows: Sequence[ScoreRow | FailureRow]) -> list[Conditions]:
+    """Those of the runs that trained or tried to; without any, one for each source of experts."""
+    trained = {Conditions.of(row) for row in rows if row.algo not in ANCHORS}
     whole = {
-        group
-        for group in trained
-        if not any(_is_part(group, other) for other in trained if other != group)
+        each
+        for each in trained
+        if not any(each.is_part_of(other) for other in trained if other != each)
     }
-    experts = {Group(None, None, row.source) for row in rows if row.algo == EXPERT}
-    return sorted(whole or experts or {Group(None, None, None)}, key=_group_order)
+    experts = {Conditions(suite, None, None, row.source) for row in rows if row.algo == EXPERT}
+    return sorted(whole or experts or {Conditions(suite, None, None, None)}, key=_order)
 
 
-def _group_order(group: Group) -> tuple[int, str, float, str]:
-    known = group.budget in BUDGET_ORDER
-    place = BUDGET_ORDER.index(group.budget) if known and group.budget else len(BUDGET_ORDER)
-    demos = math.inf if group.n_demos == "all" else group.n_demos or -1
-    return place, group.budget or "", demos, group.source or ""
+def _order(conditions: Conditions) -> tuple[int, str, float, str]:
+    _, budget, n_demos, source = astuple(conditions)
+    place = BUDGET_ORDER.index(budget) if budget in BUDGET_ORDER else len(BUDGET_ORDER)
+    demos = math.inf if n_demos == "all" else n_demos or -1
+    return place, budget or "", demos, source or ""
 
 
-def _anchor_runs(rows: list[ScoreRow], group: Group) -> list[ScoreRow]:
-    """Anchor runs to show beside a group, one per environment and seed.
+def _anchor_runs(rows: list[ScoreRow], conditions: Conditions) -> list[ScoreRow]:
+    """Anchor runs to show beside others, one per environment and seed.
 
     An anchor does not train: under two budgets a seed gives the same run twice, which must not
-    count as two. The run under the group's own budget is taken, else the one that finished last.
+    count as two. The run under the others' budget is taken, else the one that finished last.
     """
     fitting = [
         row
         for row in rows
-        if row.algo == RANDOM or (row.algo == EXPERT and row.source in (None, group.source))
+        if row.algo == RANDOM or (row.algo == EXPERT and row.source in (None, conditions.source))
     ]
-    fitting.sort(key=lambda row: (row.budget == group.budget, row.finished_at, row.run_id))
+    fitting.sort(key=lambda row: (row.budget == conditions.budget, row.finished_at, row.run_id))
     chosen = {(row.env, row.algo, row.seed): row for row in fitting}
     return [chosen[key] for key in sorted(chosen)]
 
@@ -269,8 +251,9 @@ def _algorithm_result(
         method.failed_runs,
     ).scores
     uses_reward = any(row.uses_reward for row in rows)
-    if not scores and any(cell.kind == "reference" for cell in cells):
-        by_definition = Interval(0.0 if name == RANDOM else 1.0, math.nan, math.nan, method.level)
+    defined = [cell.score for cell in cells if cell.kind == "reference" and cell.score is not None]
+    if not scores and defined:
+        by_definition = Interval(float(np.mean(defined)), math.nan, math.nan, method.level)
         return AlgorithmResult(name, cells, by_definition, by_definition)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
         return AlgorithmResult(name, cells, None, None, uses_reward)
@@ -317,8 +300,10 @@ def _cell(
         if reference is None:
             return Cell(env, "missing", failures=failures)
         kind: Kind = "reference"
-        raw, score = (reference.random, 0.0) if name == RANDOM else (reference.expert, 1.0)
-        return Cell(env, kind, failures=failures, raw_mean=raw, score=score)
+        raw = reference.random if name == RANDOM else reference.expert
+        score = normalize(raw, reference.random, reference.expert)
+        known = None if math.isnan(score) else score
+        return Cell(env, kind, failures=failures, raw_mean=raw, score=known)
     columns = np.array(
         [
             (

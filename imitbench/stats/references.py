@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-from imitbench.errors import InputError
+
+def has_scale(random: float, expert: float) -> bool:
+    """Whether references define scores: both are finite, and the expert's is above random's.
+
+    Args:
+        random: Mean return of uniformly random actions.
+        expert: Mean return of the expert.
+    """
+    return math.isfinite(random) and random < expert < math.inf
 
 
 @overload
@@ -22,6 +31,9 @@ def normalize(
 ) -> float | npt.NDArray[np.float64]:
     """Puts returns on the scale where random actions score 0 and the expert scores 1.
 
+    Every score is computed here. It is undefined where `has_scale` says so: NaN in arrays and
+    rows, NULL in the database, null in JSON.
+
     Args:
         raw_return: Undiscounted return or an array of them, any shape. Scores are not clipped:
             a policy may be worse than random (below 0) or better than the expert (above 1).
@@ -29,22 +41,12 @@ def normalize(
         expert: Mean return of the expert.
 
     Returns:
-        (raw_return - random) / (expert - random), in the shape of `raw_return`.
-
-    Raises:
-        InputError: A reference is not finite, or the expert is no better than random, so that
-            the scale would be undefined or upside down.
+        (raw_return - random) / (expert - random), in the shape of `raw_return`; NaN where it is
+        undefined.
 
     Source: the human-normalized score of Mnih et al. 2015, "Human-level control through deep
     reinforcement learning", Methods, with the expert in place of the human.
     """
-    if not (math.isfinite(random) and math.isfinite(expert)):
-        raise InputError(
-            f"references random={random!r} and expert={expert!r} must be finite; measure them again"
-        )
-    if expert <= random:
-        raise InputError(
-            f"reference expert={expert!r} must exceed random={random!r}: no score is defined; "
-            "use a better expert or another environment"
-        )
+    if not has_scale(random, expert):
+        return raw_return * math.nan
     return (raw_return - random) / (expert - random)

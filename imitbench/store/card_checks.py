@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -12,6 +11,7 @@ from imitbench.cards.catalog import load_algorithm, suite_directory
 from imitbench.cards.fit import mismatch
 from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard
 from imitbench.cards.tuned import load_tuned
+from imitbench.stats.references import has_scale
 from imitbench.store.bundled_cards import bundled_algorithm, bundled_suite, environment_of
 from imitbench.store.content import content_files
 from imitbench.store.findings import Check, Findings
@@ -217,7 +217,7 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
     for each in runs:
         found, spec = _references_of(each), each.run.spec
         env_id = spec.environment.id
-        if not (math.isfinite(found.random) and found.random < found.expert < math.inf):
+        if not has_scale(found.random, found.expert):
             what = f"random {found.random:g} and expert {found.expert:g} make no scale"
             findings.fail("references", each.where, what)
             continue

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, TypeVar
 import duckdb
 
 from imitbench.errors import InputError
+from imitbench.store.comparability import current_runs_query
 from imitbench.store.external import ExternalScoreRow
-from imitbench.store.records import FailureRow, MeasureRow, Record, ReferenceRow, ScoreRow
+from imitbench.store.records import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
 from imitbench.util.extras import import_extra
 from imitbench.util.files import fsync_directory
 from imitbench.util.text_line import one_line
@@ -40,15 +41,17 @@ _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
+_RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 CREATE TABLE runs (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
     budget VARCHAR, budget_unit VARCHAR, budget_amount BIGINT, n_demos BIGINT, all_demos BOOLEAN,
     source VARCHAR, uses_reward BOOLEAN,
-    raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE, mean_length DOUBLE,
+    raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE,
+    score DOUBLE, score_deterministic DOUBLE, mean_length DOUBLE,
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
@@ -92,11 +95,7 @@ CREATE VIEW "references" AS
     UNION
     SELECT suite, env, reference_version, reference_random, reference_expert FROM failures;
 CREATE VIEW scores AS
-    SELECT run_id, suite, env, algo, seed, budget, n_demos, all_demos, source, uses_reward,
-           raw_return,
-           (raw_return - reference_random) / (reference_expert - reference_random) AS score,
-           (deterministic_return - reference_random) / (reference_expert - reference_random)
-               AS score_deterministic,
+    SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic,
            mean_length, env_steps, train_s, wall_s, finished_at, termination_rate
     FROM runs;
 CREATE VIEW external_scores AS
@@ -104,34 +103,19 @@ CREATE VIEW external_scores AS
            raw_return, score, score_deterministic, mean_length, episodes, env_steps, wall_s,
            finished_at, reference_version
     FROM external WHERE status = 'completed';
-CREATE VIEW newest AS
-    WITH attempts AS (
-        SELECT run_id, suite, env, algo, seed, budget, n_demos, source, setting, spec,
-               finished_at AS ended_at
-        FROM runs
+CREATE VIEW attempts AS
+    SELECT *,
+           coalesce(json_extract_string(spec, '$.implementation_digest'), '') AS method,
+           coalesce(json_extract_string(spec, '$.environment.module_digest'), '') AS world
+    FROM (
+        SELECT {_RUN_COLUMNS}, setting, spec, finished_at AS ended_at FROM runs
         UNION ALL
-        SELECT run_id, suite, env, algo, seed, budget, n_demos, source, setting, spec, failed_at
-        FROM failures
-    ), states AS (
-        SELECT *,
-               coalesce(json_extract_string(spec, '$.implementation_digest'), '') AS method,
-               coalesce(json_extract_string(spec, '$.environment.module_digest'), '') AS world
-        FROM attempts
-    ), current AS (
-        SELECT * FROM states
-        QUALIFY method = first_value(method) OVER (
-            PARTITION BY suite, algo ORDER BY ended_at DESC, run_id
-        )
-        AND world = first_value(world) OVER (
-            PARTITION BY suite, env ORDER BY ended_at DESC, run_id
-        )
-    )
-    SELECT run_id FROM current
-    QUALIFY setting = first_value(setting) OVER (
-        PARTITION BY suite, env, algo, budget, n_demos, source ORDER BY ended_at DESC, run_id
+        SELECT {_RUN_COLUMNS}, setting, spec, failed_at FROM failures
     );
-CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN newest USING (run_id);
-CREATE VIEW latest_failures AS SELECT failures.* FROM failures SEMI JOIN newest USING (run_id);
+CREATE VIEW current_runs AS {current_runs_query("attempts")};
+CREATE VIEW latest AS SELECT scores.* FROM scores SEMI JOIN current_runs USING (run_id);
+CREATE VIEW latest_failures AS
+    SELECT failures.* FROM failures SEMI JOIN current_runs USING (run_id);
 """
 
 _RUN_ORDER = "suite, env, algo, seed, run_id"
@@ -361,9 +345,8 @@ def count_superseded(connection: DuckDBPyConnection, suite: str | None = None) -
     """How many runs `read_scores` and `read_failures` leave out, of a suite or of all."""
     found = connection.execute(
         """
-        SELECT count(*) FROM (
-            SELECT run_id, suite FROM runs UNION ALL SELECT run_id, suite FROM failures
-        ) ANTI JOIN newest USING (run_id) WHERE suite = coalesce(?, suite)
+        SELECT count(*) FROM attempts ANTI JOIN current_runs USING (run_id)
+        WHERE suite = coalesce(?, suite)
         """,
         [suite],
     ).fetchone()

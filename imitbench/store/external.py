@@ -18,6 +18,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from imitbench.errors import InputError
+from imitbench.stats.references import normalize
 from imitbench.store.records import Record
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX
 from imitbench.util.files import atomic_write_text
@@ -126,7 +127,7 @@ class ExternalRun(Record):
         raw, random, expert = self.raw_return, self.reference_random, self.reference_expert
         if self.score is not None or raw is None or random is None or expert is None:
             return self.score
-        score = (raw - random) / (expert - random) if expert > random else math.nan
+        score = normalize(raw, random, expert)
         return score if math.isfinite(score) else None
 
 

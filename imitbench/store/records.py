@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -20,6 +22,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import BudgetUnit, Scalar
+from imitbench.stats.references import normalize
 from imitbench.util.numbers import Count, Integer, Size
 from imitbench.util.text_line import one_line
 
@@ -240,6 +243,10 @@ class ReferenceScores(Record):
     expert: float
     version: str
 
+    def score(self, raw_return: float) -> float:
+        """Score of a mean return; NaN where it is undefined, see `normalize`."""
+        return normalize(raw_return, self.random, self.expert)
+
 
 class Provenance(Record):
     """How and where a result came about. Never part of a run's identity."""
@@ -330,18 +337,23 @@ class RunRow(Record):
     uses_reward: bool
 
 
+Score = Annotated[float, BeforeValidator(lambda score: math.nan if score is None else score)]
+"""A score out of the database, where an undefined one is NULL; NaN here."""
+
+
 class ScoreRow(RunRow):
     """A completed run as the `scores` view of the database shows it.
 
     Attributes:
-        score: (raw_return - random) / (expert - random).
+        score: Of the mean raw return, see `imitbench.stats.references.normalize`; NaN where it
+            is undefined.
         score_deterministic: The same for the deterministic policy.
         termination_rate: Share of episodes that ended by termination, not truncation.
     """
 
     raw_return: float
-    score: float
-    score_deterministic: float
+    score: Score
+    score_deterministic: Score
     mean_length: float
     env_steps: int
     train_s: float

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.errors import InputError
-from imitbench.store.newest import newest
+from imitbench.store.comparability import current_run_ids
 from imitbench.store.records import (
     Provenance,
     Record,
@@ -104,6 +104,14 @@ class PublishedRun:
         assert outcome is not None
         return outcome.provenance
 
+    @property
+    def ended_at(self) -> str:
+        """When it completed or failed: ISO 8601 time in UTC."""
+        if self.result is not None:
+            return self.result.finished_at
+        assert self.failure is not None
+        return self.failure.failed_at
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -174,7 +182,8 @@ def read_runs(out: Path, *, suite: str | None = None) -> Runs:
             found.append(read_run(directory))
         except InputError as error:
             unreadable.append(str(error))
-    runs = sorted(newest(found), key=_order)
+    current = current_run_ids((run.spec, run.ended_at) for run in found)
+    runs = sorted((run for run in found if run.spec.run_id in current), key=_order)
     return Runs(runs, len(found) - len(runs), unfinished, unreadable)
 
 

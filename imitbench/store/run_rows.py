@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,8 +16,8 @@ import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
-from imitbench.store.bundled_cards import budget_label
-from imitbench.store.records import ReferenceScores, RunSpec
+from imitbench.store.comparability import run_row
+from imitbench.store.records import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
 
@@ -74,8 +75,7 @@ def read_rows(out: Path, path: str) -> RunRows:
         )
     run_id = home.name
     identity = {
-        "run_id": run_id,
-        **identity_columns(spec),
+        **run_row(spec).model_dump(),
         "setting": spec.setting,
         "spec": json.dumps(spec.model_dump(mode="json"), sort_keys=True),
     }
@@ -89,13 +89,16 @@ def read_rows(out: Path, path: str) -> RunRows:
         return RunRows(run_id, failure=identity | outcome | columns)
     result = directory.read_result()
     _check_run_id(directory, "result.json", run_id, result.run_id)
+    references = result.references
     row = identity | {
         "budget_unit": spec.budget.unit,
         "budget_amount": spec.budget.amount,
         **result.model_dump(
             exclude={"schema_version", "run_id", "references", "provenance", "measures"}
         ),
-        **_reference_columns(result.references),
+        "score": _known(references.score(result.raw_return)),
+        "score_deterministic": _known(references.score(result.deterministic_return)),
+        **_reference_columns(references),
         "provenance": json.dumps(result.provenance.model_dump(mode="json"), sort_keys=True),
     }
     return RunRows(
@@ -147,28 +150,16 @@ def _together(runs: Sequence[RunRows], tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).append_column("run_id", ids)
 
 
-def identity_columns(spec: RunSpec) -> dict[str, Any]:
-    """What tells which run a row belongs to, but for its id."""
-    demos = spec.demos
-    return {
-        "suite": spec.suite,
-        "env": spec.environment.id,
-        "algo": spec.algo_label,
-        "seed": spec.seed,
-        "budget": budget_label(spec),
-        "n_demos": demos.count if demos else None,
-        "all_demos": demos.count == demos.available if demos else None,
-        "source": spec.source,
-        "uses_reward": spec.uses_reward,
-    }
-
-
 def _check_run_id(directory: RunDirectory, name: str, run_id: str, found: str) -> None:
     if found != run_id:
         raise InputError(
             f"{directory.path / name}: belongs to run {one_line(found)}, not to this folder; "
             "delete the folder or restore the file"
         )
+
+
+def _known(score: float) -> float | None:
+    return None if math.isnan(score) else score
 
 
 def _reference_columns(references: ReferenceScores) -> dict[str, Any]:

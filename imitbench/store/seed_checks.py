@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import NamedTuple
 
 from imitbench.cards.fit import mismatch
 from imitbench.store.bundled_cards import bundled_algorithm, bundled_suite
+from imitbench.store.comparability import Conditions
 from imitbench.store.findings import Findings
 from imitbench.store.records import RunSpec
 from imitbench.store.submission import LocatedRun
@@ -18,24 +19,22 @@ _FIX = "publish every run, failed ones included, or run what is missing"
 _MOST_RUNS = 5_000_000
 
 
-class _Row(NamedTuple):
-    """What is to have the same seeds on every environment."""
+@dataclass(frozen=True)
+class _Row:
+    """What must have the same seeds on every environment."""
 
-    algo: str
     label: str
-    budget: str
-    demos: str
-    source: str
+    conditions: Conditions
 
     @classmethod
     def of(cls, spec: RunSpec) -> _Row:
-        demos = spec.demos
-        count = "" if demos is None else "all" if demos.count == demos.available else demos.count
-        return cls(spec.algo, spec.algo_label, spec.budget.name, str(count), spec.source or "")
+        # The name alone: an earlier amount of one environment's budget is no other budget.
+        return cls(spec.algo_label, replace(Conditions.of_spec(spec), budget=spec.budget.name))
 
     def __str__(self) -> str:
-        demos = f", {self.demos} demonstrations" if self.demos else ""
-        return one_line(f"{self.label} (budget {self.budget}{demos})")
+        count = self.conditions.n_demos
+        demos = "" if count is None else f", {count} demonstrations"
+        return one_line(f"{self.label} (budget {self.conditions.budget}{demos})")
 
 
 def check_seeds(runs: Sequence[LocatedRun], findings: Findings) -> None:
@@ -56,21 +55,21 @@ def check_seeds(runs: Sequence[LocatedRun], findings: Findings) -> None:
 
 def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> None:
     where = one_line(suite, 60)
+    algorithms = {_Row.of(spec): spec.algo for spec in specs}
     cells = Counter((_Row.of(spec), spec.environment.id, spec.seed) for spec in specs)
-    for (row, env, seed), runs in sorted(cells.items()):
+    for (row, env, seed), runs in cells.items():
         if runs > 1:
             what = f"{row} on {one_line(env, 60)}: {runs} runs of seed {seed}"
             findings.fail("seeds", where, what, "publish one of them")
     everywhere = {spec.environment.id for spec in specs}
     seeds = {spec.seed for spec in specs}
-    rows = sorted({row for row, _, _ in cells})
-    if len(rows) * len(everywhere) * len(seeds) > _MOST_RUNS:
+    if len(algorithms) * len(everywhere) * len(seeds) > _MOST_RUNS:
         findings.fail("seeds", where, f"more than {_MOST_RUNS} runs would be due", _FIX)
         return
-    for row in rows:
+    for row, algo in sorted(algorithms.items(), key=str):
         for env in sorted(everywhere):
             lacking = sorted(seed for seed in seeds if (row, env, seed) not in cells)
-            if lacking and _applies(suite, row.algo, env):
+            if lacking and _applies(suite, algo, env):
                 named = ", ".join(str(seed) for seed in lacking[:10])
                 more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
                 plural = "s" * (len(lacking) > 1)

@@ -14,7 +14,7 @@ from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import EnvironmentCard
-from imitbench.stats.references import normalize
+from imitbench.stats.references import has_scale
 from imitbench.store.records import ReferenceScores, RunResult, RunSpec
 from imitbench.tune.unsuitable import UnsuitableObjectiveError
 
@@ -130,11 +130,18 @@ class ReturnObjective(Objective):
     unit = "score"
     uses_reward = True
 
+    def refusal(
+        self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
+    ) -> str | None:
+        """Scores must be defined."""
+        due = environment.references
+        if due is None or has_scale(due.random.mean, due.expert.mean):
+            return None
+        return "its expert returns no more than random actions, so that no score is defined"
+
     def at(self, moment: Moment) -> float:
         """The score of a few episodes."""
-        references = moment.references
-        mean = float(moment.act().returns.mean())
-        return normalize(mean, references.random, references.expert)
+        return moment.references.score(float(moment.act().returns.mean()))
 
     def measures(self, moment: Moment) -> dict[str, float]:
         """Nothing: the result says it."""
@@ -142,8 +149,7 @@ class ReturnObjective(Objective):
 
     def of(self, result: RunResult) -> float:
         """The score of the run."""
-        references = result.references
-        return normalize(result.raw_return, references.random, references.expert)
+        return result.references.score(result.raw_return)
 
 
 class _HeldOutDemos(Objective):

@@ -40,7 +40,7 @@ def test_means_are_over_the_runs_of_a_cell(make_measure):
 
 def test_a_method_without_demonstrations_stands_beside_those_with(report):
     (section,) = report.sections
-    assert section.group.n_demos == 10
+    assert section.conditions.n_demos == 10
     assert [result.algorithm for result in section.algorithms][:2] == [
         "preference_comparisons",
         "bc",
@@ -56,7 +56,7 @@ def test_it_stands_beside_each_source_but_only_under_its_budget(make_score):
     ]
     sections = build_report(rows, [], [], replicates=200).sections
     shown = {
-        (section.group.budget, section.group.source): {
+        (section.conditions.budget, section.conditions.source): {
             result.algorithm for result in section.algorithms
         }
         for section in sections

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from imitbench.report.model import AlgorithmResult, Group, Report, Section
+from imitbench.report.model import AlgorithmResult, Report, Section
 from imitbench.report.tables import build_report
 from imitbench.stats.aggregates import interquartile_mean, mean
 from imitbench.stats.bootstrap import stratified_bootstrap
+from imitbench.store.comparability import Conditions
 from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
 
 MakeScore = Callable[..., ScoreRow]
@@ -114,20 +115,23 @@ def test_an_anchor_without_runs_and_references_is_shown_as_missing(rows: list[Sc
 
 
 @pytest.mark.parametrize(
-    ("change", "group"),
+    ("change", "conditions"),
     [
-        ({"budget": "full"}, Group("full", 10, "bundled")),
-        ({"n_demos": 1}, Group("quick", 1, "bundled")),
-        ({"source": "path:mine"}, Group("quick", 10, "path:mine")),
+        ({"budget": "full"}, Conditions("classic", "full", 10, "bundled")),
+        ({"n_demos": 1}, Conditions("classic", "quick", 1, "bundled")),
+        ({"all_demos": True}, Conditions("classic", "quick", "all", "bundled")),
+        ({"source": "path:mine"}, Conditions("classic", "quick", 10, "path:mine")),
     ],
 )
-def test_runs_of_different_groups_are_never_averaged(
-    make_score: MakeScore, change: dict[str, object], group: Group
+def test_runs_under_different_conditions_are_never_averaged(
+    make_score: MakeScore, change: dict[str, object], conditions: Conditions
 ) -> None:
     rows = [make_score("bc", "CartPole", 0, 100.0)]
     rows += [make_score("bc", "CartPole", 0, 400.0, run_id="other", **change)]
-    found = {section.group: of(section, "bc").cells[0].raw_mean for section in build(rows).sections}
-    assert found == {Group("quick", 10, "bundled"): 100.0, group: 400.0}
+    found = {
+        section.conditions: of(section, "bc").cells[0].raw_mean for section in build(rows).sections
+    }
+    assert found == {Conditions("classic", "quick", 10, "bundled"): 100.0, conditions: 400.0}
 
 
 def test_sections_go_by_suite_then_from_small_budgets_to_large(make_score: MakeScore) -> None:
@@ -232,6 +236,15 @@ def test_a_score_that_is_not_finite_is_shown_and_not_aggregated(make_score: Make
     assert any("not finite on CartPole" in note for note in section.notes)
 
 
+def test_references_that_define_no_score_stand_in_without_one(make_score: MakeScore) -> None:
+    equal = ReferenceRow(suite="classic", env="CartPole", version="1.0", random=9.0, expert=9.0)
+    section = only_section(build([make_score("bc", "CartPole", 0, 9.0)], references=[equal]))
+    for name in ("random", "expert"):
+        [cell] = of(section, name).cells
+        assert (cell.raw_mean, cell.score) == (9.0, None)
+        assert of(section, name).iqm is None
+
+
 def test_references_of_several_versions_and_foreign_scores_are_pointed_out(
     make_score: MakeScore, references: list[ReferenceRow]
 ) -> None:
@@ -306,7 +319,7 @@ def test_a_method_that_asks_the_expert_stands_beside_those_with_demonstrations(
     ]
     sections = build_report(rows, [], references, replicates=100).sections
     shown = {
-        (section.group.n_demos, section.group.source): [
+        (section.conditions.n_demos, section.conditions.source): [
             (result.algorithm, result.cells[0].raw_mean)
             for result in section.algorithms
             if result.algorithm not in ("random", "expert")

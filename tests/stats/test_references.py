@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imitbench.errors import InputError
-from imitbench.stats.references import normalize
+from imitbench.stats.references import has_scale, normalize
 
 RETURNS = st.floats(-1e6, 1e6)
 
@@ -47,9 +46,7 @@ def test_the_unit_of_reward_does_not_matter(
 @pytest.mark.parametrize(
     ("random", "expert"), [(1.0, 1.0), (2.0, 1.0), (math.nan, 1.0), (0.0, math.inf)]
 )
-def test_references_without_a_scale_are_refused_by_name(random: float, expert: float) -> None:
-    with pytest.raises(InputError) as error:
-        normalize(0.5, random=random, expert=expert)
-    assert f"random={random!r}" in str(error.value)
-    assert f"expert={expert!r}" in str(error.value)
-    assert "\n" not in str(error.value)
+def test_without_an_expert_above_random_a_score_is_undefined(random: float, expert: float) -> None:
+    assert math.isnan(normalize(0.5, random=random, expert=expert))
+    assert np.isnan(normalize(np.array([0.5, 2.0]), random=random, expert=expert)).all()
+    assert not has_scale(random, expert)

@@ -1,6 +1,7 @@
 """The database agrees with the run directories, however often it is collected."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -11,9 +12,13 @@ import pytest
 from support.runs import make_spec
 
 from imitbench.errors import InputError
+from imitbench.report.curve_source import read_curves
+from imitbench.report.leaderboard.rows import make_rows
 from imitbench.store import collector, database
 from imitbench.store.collector import Collected, collect
-from imitbench.store.records import EnvironmentSpec
+from imitbench.store.records import EnvironmentSpec, ReferenceScores
+from imitbench.store.results_folder import read_runs
+from imitbench.store.results_sources import ResultsSource
 
 TABLES = (
     "runs", "curves", "measures", "episodes", "failures", "quarantine", '"references"', "scores",
@@ -49,6 +54,24 @@ def test_finished_runs_become_rows(tmp_path, finished):
         (0, False, 50.0, 200, False, True),
         (1, True, 50.0, 200, True, False),
     ]
+
+
+@pytest.mark.parametrize("expert", [-100.0, -200.0])
+def test_without_an_expert_above_random_no_score_is_defined_anywhere(tmp_path, finished, expert):
+    references = ReferenceScores(random=-100.0, expert=expert, version="1")
+    finished(make_spec(), raw_return=50.0, references=references)
+    collect(tmp_path)
+    with database.reader(tmp_path) as connection:
+        query = "SELECT score, score_deterministic FROM scores"
+        assert connection.execute(query).fetchall() == [(None, None)]
+    [row] = scores(tmp_path)
+    [shown] = make_rows([ResultsSource("", tuple(read_runs(tmp_path).runs))]).scores
+    for each in (row, shown):
+        assert math.isnan(each.score)
+        assert math.isnan(each.score_deterministic)
+    [curve] = read_curves(tmp_path, tell=print)
+    assert "result/score" not in curve.outcome
+    assert curve.outcome["result/raw_return"] == 50.0
 
 
 def test_the_name_of_a_new_database_is_on_the_disk_at_the_end(tmp_path, finished, flushed):

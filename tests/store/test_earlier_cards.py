@@ -11,10 +11,10 @@ from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.suite import BudgetAmounts
 from imitbench.store import bundled_cards
 from imitbench.store.card_checks import check_against_cards
+from imitbench.store.comparability import run_row
 from imitbench.store.findings import Findings
 from imitbench.store.records import ReferenceScores, RunFailure, RunSpec
 from imitbench.store.results_folder import PublishedRun
-from imitbench.store.run_rows import identity_columns
 from imitbench.store.submission import LocatedRun
 
 RUNS = Path(__file__).resolve().parents[2] / "results/imitbench-seals-adversarial/runs/seals.jsonl"
@@ -72,16 +72,16 @@ def test_a_result_keeps_the_budget_that_it_had(spec, changed_suite):
     problems, told = findings(spec)
     assert not problems
     assert f"budget default was {OLD} env_steps then; it is {NEW} now" in {e.what for e in told}
-    assert identity_columns(spec)["budget"] == f"default-{OLD}"
+    assert run_row(spec).budget == f"default-{OLD}"
 
 
 def test_the_new_budget_is_called_by_its_name(spec, changed_suite):
     new = spec.model_copy(update={"budget": spec.budget.model_copy(update={"amount": NEW})})
     assert not findings(new)[0]
-    assert identity_columns(new)["budget"] == "default"
+    assert run_row(new).budget == "default"
     other = spec.model_copy(update={"budget": spec.budget.model_copy(update={"amount": OLD - 1})})
     assert [each.check for each in findings(other)[0]] == ["budget"]
-    assert identity_columns(other)["budget"] == "default"
+    assert run_row(other).budget == "default"
 
 
 def test_it_can_be_trained_again_with_that_budget(spec, changed_suite, monkeypatch):

@@ -17,7 +17,15 @@ ALGORITHMS = ("bc", "dagger", "gail", "random", "expert")
 
 
 def write_finished(
-    out, spec, raw_return=0.0, at=STARTED, measures=None, metrics=("loss",), points=2, episodes=1
+    out,
+    spec,
+    raw_return=0.0,
+    at=STARTED,
+    measures=None,
+    metrics=("loss",),
+    points=2,
+    episodes=1,
+    references=REFERENCES,
 ):
     """Writes the directory of a run that completed.
 
@@ -30,6 +38,7 @@ def write_finished(
         metrics: Metrics of the learning curve, which halve from 2.0.
         points: Its points.
         episodes: Episodes of either policy.
+        references: Returns of scores 0 and 1.
     """
     directory = RunDirectory.of(out, spec)
     with directory.claim(wait=False):
@@ -58,7 +67,7 @@ def write_finished(
                 wall_s=2.0,
                 started_at=at,
                 finished_at=at,
-                references=REFERENCES,
+                references=references,
                 provenance=provenance.describe("imitbench run", "cpu"),
                 measures=measures or {},
             )

@@ -62,6 +62,16 @@ def test_demonstrations_are_needed_to_hold_some_out():
     assert refusal("demo-likelihood", "bc", n_demos=2) is None
 
 
+def test_a_score_needs_an_expert_above_random():
+    suite = load_suite("classic")
+    assert refusal("return", "bc") is None
+    card = suite.environments["Pendulum-v1"]
+    same = card.references.model_copy(update={"expert": card.references.random})
+    without = card.model_copy(update={"references": same})
+    why = OBJECTIVES["return"].refusal(load_algorithm("bc"), without, spec_of(small_plan()))
+    assert "no score is defined" in why
+
+
 def test_equal_lengths_say_nothing():
     assert "same length" in refusal("episode-length", "bc")
     variable = [

@@ -15,7 +15,7 @@ from imitbench.report.leaderboard.model import (
 )
 from imitbench.report.leaderboard.names import episodes_folder, page_of
 from imitbench.report.leaderboard.rows import Rows, make_rows
-from imitbench.report.model import ANCHORS, AlgorithmResult, Report, Section
+from imitbench.report.model import AlgorithmResult, Report, Section
 from imitbench.report.palette import color_numbers
 from imitbench.report.tables import belongs, build_report
 from imitbench.stats.cells import FailurePolicy
@@ -73,7 +73,7 @@ def _own_rows(
     failures: dict[str, list[BoardFailure]] = defaultdict(list)
     for failure in report.failures:
         here = failure.suite == section.suite and failure.env in section.environments
-        if here and (failure.algo in ANCHORS or belongs(failure, section.group)):
+        if here and belongs(failure, section.conditions):
             failures[failure.algo].append(_failure(failure, rows, sources))
     colors = color_numbers(report)
     made = []

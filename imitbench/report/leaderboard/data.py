@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 from imitbench import __version__
@@ -61,7 +62,7 @@ def render_csv(board: Board) -> str:
     writer.writeheader()
     for part in board.sections:
         for row in part.rows:
-            columns = {**_group(part), **_row(row, part)}
+            columns = {**asdict(part.section.conditions), **_row(row, part)}
             writer.writerow({name: _field(columns[name]) for name in COLUMNS})
     return sink.getvalue()
 
@@ -69,7 +70,7 @@ def render_csv(board: Board) -> str:
 def _table(part: BoardSection) -> dict[str, Any]:
     section = part.section
     return {
-        **_group(part),
+        **asdict(section.conditions),
         "environments": list(section.environments),
         "references": [row.model_dump(exclude={"suite"}) for row in section.references],
         "notes": list(section.notes),
@@ -93,16 +94,6 @@ def _table(part: BoardSection) -> dict[str, Any]:
             }
             for row in part.rows
         ],
-    }
-
-
-def _group(part: BoardSection) -> dict[str, Any]:
-    group = part.section.group
-    return {
-        "suite": part.section.suite,
-        "budget": group.budget,
-        "n_demos": group.n_demos,
-        "source": group.source,
     }
 
 

@@ -11,6 +11,7 @@ from imitbench.report.leaderboard.model import BoardRow, Import
 from imitbench.report.leaderboard.names import external_page
 from imitbench.report.model import AlgorithmResult, Cell, Method, Section
 from imitbench.report.tables import build_report
+from imitbench.store.comparability import Conditions
 from imitbench.store.external import ExternalRun
 from imitbench.store.records import ScoreRow
 from imitbench.store.results_sources import ExternalResults
@@ -82,11 +83,8 @@ def _fitting(
 
 
 def _fits(section: Section, run: ExternalRun) -> bool:
-    due = section.group.n_demos
-    same_demos = run.n_demos is None or due is None or run.n_demos == due or (
-        due == "all" and run.all_demos is not False
-    )  # fmt: skip
-    return run.suite in (None, section.suite) and run.env in section.environments and same_demos
+    named = replace(Conditions.of(run), budget=None, source=None)
+    return run.env in section.environments and named.compatible(section.conditions)
 
 
 def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iterator[ScoreRow]:
@@ -100,7 +98,7 @@ def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iter
             env=run.env or "",
             algo=key,
             seed=number,
-            budget=section.group.budget or "",
+            budget=section.conditions.budget or "",
             n_demos=None,
             all_demos=None,
             source=None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from imitbench import __version__
 from imitbench.report import html_tables, text
@@ -110,12 +110,12 @@ def _header(board: Board) -> Markup:
 
 def _facets(part: BoardSection) -> dict[str, str]:
     """What tables are filtered by, in words."""
-    group = part.section.group
+    suite, budget, n_demos, source = astuple(part.section.conditions)
     return {
-        "suite": part.section.suite,
-        "source": group.source or "none",
-        "demonstrations": "none" if group.n_demos is None else str(group.n_demos),
-        "budget": group.budget or "none",
+        "suite": suite,
+        "source": source or "none",
+        "demonstrations": "none" if n_demos is None else str(n_demos),
+        "budget": budget or "none",
     }
 
 

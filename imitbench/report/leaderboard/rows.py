@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,11 +10,10 @@ from functools import cache
 
 from imitbench.cards.catalog import load_algorithm
 from imitbench.report.model import ANCHORS
-from imitbench.store.newest import newest
+from imitbench.store.comparability import current_run_ids, run_row
 from imitbench.store.records import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
 from imitbench.store.results_folder import PublishedRun
 from imitbench.store.results_sources import ResultsSource
-from imitbench.store.run_rows import identity_columns
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,9 @@ def make_rows(sources: Sequence[ResultsSource]) -> Rows:
     keys = _keys(sources)
     references: set[ReferenceRow] = set()
     for place, source in enumerate(sources):
-        shown = {id(run) for run in newest(source.runs)}
+        current = current_run_ids((run.spec, run.ended_at) for run in source.runs)
         for run in source.runs:
-            if id(run) not in shown:
+            if run.spec.run_id not in current:
                 continue
             outcome = run.result or run.failure
             assert outcome is not None
@@ -82,7 +80,7 @@ def make_rows(sources: Sequence[ResultsSource]) -> Rows:
             run_id = f"{place}-{spec.run_id}"
             key = keys[place, spec.suite, spec.algo_label, _is_anchor(spec)]
             columns = {
-                **identity_columns(spec),
+                **run_row(spec).model_dump(),
                 "run_id": run_id,
                 "algo": key,
                 "source": spec.source or _source_of_scale(outcome.references.version),
@@ -114,8 +112,8 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
         {
             **columns,
             "raw_return": result.raw_return,
-            "score": _score(result.raw_return, result.references),
-            "score_deterministic": _score(result.deterministic_return, result.references),
+            "score": result.references.score(result.raw_return),
+            "score_deterministic": result.references.score(result.deterministic_return),
             "termination_rate": result.termination_rate,
             "mean_length": result.mean_length,
             "env_steps": result.env_steps,
@@ -124,12 +122,6 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
             "finished_at": result.finished_at,
         }
     )
-
-
-def _score(raw_return: float, references: ReferenceScores) -> float:
-    """As the view `scores` of the database has it; no number where there is no scale."""
-    width = references.expert - references.random
-    return (raw_return - references.random) / width if width else math.nan
 
 
 def _source_of_scale(version: str) -> str | None:

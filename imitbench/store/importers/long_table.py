@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from imitbench.errors import InputError, did_you_mean
+from imitbench.store.comparability import Conditions
 from imitbench.store.external import MAX_RUNS, External, ExternalRun, what_is_wrong
 from imitbench.store.importers.untrusted import content_digest, read_bounded, visible
 from imitbench.util.text_line import one_line
@@ -43,8 +44,6 @@ COLUMNS = (
     *_PROVENANCE,
 )  # fmt: skip
 """Columns that are understood."""
-
-_SAME_RUN = ("suite", "env", "algo", "seed", "budget", "n_demos", "source", "config")
 
 
 class WrongLinesError(InputError):
@@ -194,7 +193,7 @@ def _flag(name: str, cell: str) -> bool:
 def _refuse_second(run: ExternalRun, seen: dict[tuple[Any, ...], str]) -> None:
     if run.status != "completed" or run.seed is None:
         return
-    key = tuple(getattr(run, name) for name in _SAME_RUN)
+    key = (Conditions.of(run), run.env, run.algo, run.seed, run.config)
     first = seen.setdefault(key, run.place)
     if first != run.place:
         raise ValueError(

@@ -1,6 +1,7 @@
-"""Of several runs of a cell and seed the newest counts, in reports and in what is published."""
+"""What makes runs comparable, and which of several count, in reports and in what is published."""
 
 import random
+from itertools import combinations, product
 
 import pytest
 from support.command import call_imitbench
@@ -8,6 +9,7 @@ from support.runs import make_spec
 
 from imitbench.store import database
 from imitbench.store.collector import collect
+from imitbench.store.comparability import Conditions
 from imitbench.store.records import DemoSpec, EnvironmentSpec
 from imitbench.store.results_folder import read_runs
 
@@ -63,6 +65,65 @@ def test_each_seed_draws_its_own_demonstrations_under_one_setting(tmp_path, fini
             make_spec(seed=seed, demos=DemoSpec(**demos, subsample_seed=seed)), at=day(seed + 1)
         )
     assert [len(ids) for ids in shown(tmp_path)] == [3, 0]
+
+
+def test_another_set_of_all_demonstrations_supersedes_the_one_before(tmp_path, finished):
+    def demos(available, count):
+        return DemoSpec(source="bundled", repo="ppo-x", digest="0" * 64,
+                        available=available, count=count)  # fmt: skip
+
+    finished(make_spec(demos=demos(20, 20)), at=day(1))
+    some = make_spec(demos=demos(30, 20))
+    finished(some, at=day(2))
+    every = make_spec(demos=demos(30, 30))
+    finished(every, at=day(3))
+    assert shown(tmp_path) == ({some.run_id, every.run_id}, set())
+
+
+def test_the_fields_are_the_same_in_sql_and_in_python(tmp_path, finished):
+    numbers = iter(range(100))
+    sets = [(20, 20), (20, 10), (30, 20), None]
+    for budget, given in product(["quick", "full"], sets):
+        demos = given and DemoSpec(source="bundled", repo="ppo-x", digest="0" * 64,
+                                   available=given[0], count=given[1])  # fmt: skip
+        budget = make_spec().budget.model_copy(update={"name": budget})
+        for _ in range(2):
+            finished(make_spec(seed=next(numbers), demos=demos, budget=budget))
+    collect(tmp_path)
+    with database.reader(tmp_path) as connection:
+        rows = database.read_scores(connection)
+        query = f"SELECT list(run_id ORDER BY run_id) FROM scores GROUP BY {Conditions.sql()}"
+        in_sql = {tuple(ids) for (ids,) in connection.execute(query).fetchall()}
+    groups = {}
+    for row in sorted(rows, key=lambda row: row.run_id):
+        groups.setdefault(Conditions.of(row), []).append(row.run_id)
+    assert in_sql == {tuple(ids) for ids in groups.values()}
+    assert len(groups) == 8
+
+
+def test_what_is_not_known_keeps_no_runs_apart():
+    conditions = Conditions("classic", "quick", 10, "bundled")
+    unknown = Conditions(None, "quick", None, None)
+    others = [
+        Conditions("seals", "quick", 10, "bundled"),
+        Conditions("classic", "full", None, None),
+    ]
+    assert conditions.compatible(unknown)
+    assert unknown.compatible(conditions)
+    assert unknown.merged(conditions) == conditions.merged(unknown) == conditions
+    assert not any(conditions.compatible(each) for each in others)
+    assert (unknown.known, conditions.known) == (1, 4)
+
+
+def test_who_uses_no_demonstrations_stands_beside_those_who_do():
+    taught = Conditions("classic", "quick", 10, "bundled")
+    asking = Conditions("classic", "quick", None, "bundled")
+    untaught = Conditions("classic", "quick", None, None)
+    for one, other in combinations([untaught, asking, taught], 2):
+        assert one.is_part_of(other)
+        assert not other.is_part_of(one)
+    assert not untaught.is_part_of(Conditions("classic", None, None, None))
+    assert not untaught.is_part_of(Conditions("seals", "quick", 10, "bundled"))
 
 
 def test_export_tells_what_it_leaves_out(tmp_path, finished, failed):

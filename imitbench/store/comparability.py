@@ -1,0 +1,149 @@
+"""What makes runs comparable, and which of several runs count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, fields
+from typing import Literal
+
+from imitbench.store.bundled_cards import budget_label
+from imitbench.store.external import ExternalRun, ExternalScoreRow
+from imitbench.store.records import RunRow, RunSpec
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What runs must share to be compared and averaged, beside algorithm and environment.
+
+    Attributes:
+        suite: Name of the suite; `None` where it is not known.
+        budget: Name of the training budget; `None` where nothing trained, or it is not known.
+        n_demos: Number of demonstrations, or `all` that the source has for each environment;
+            `None` where none were used, or the number is not known.
+        source: Where experts and demonstrations came from; `None` where none were used, or it is
+            not known.
+    """
+
+    suite: str | None
+    budget: str | None
+    n_demos: int | Literal["all"] | None
+    source: str | None
+
+    @classmethod
+    def of(cls, run: RunRow | ExternalRun | ExternalScoreRow) -> Conditions:
+        """Conditions of a run."""
+        n_demos: int | Literal["all"] | None = "all" if run.all_demos else run.n_demos
+        return cls(run.suite, run.budget, n_demos, run.source)
+
+    @classmethod
+    def of_spec(cls, spec: RunSpec) -> Conditions:
+        """Conditions of a run of this package."""
+        return cls.of(run_row(spec))
+
+    @classmethod
+    def sql(cls) -> str:
+        """The same as a list of SQL expressions over the columns of a table of runs."""
+        n_demos = "CASE WHEN all_demos THEN 'all' ELSE CAST(n_demos AS VARCHAR) END"
+        return ", ".join({"n_demos": n_demos}.get(each.name, each.name) for each in fields(cls))
+
+    def is_part_of(self, whole: Conditions) -> bool:
+        """Whether runs under these conditions may be averaged with, or shown beside, others.
+
+        A method that uses no demonstrations is the same under any number of them, and one that
+        uses no expert either, under any source.
+
+        Args:
+            whole: Conditions of the others.
+        """
+        return (
+            (self.suite, self.budget) == (whole.suite, whole.budget)
+            and self.n_demos in (None, whole.n_demos)
+            and self.source in (None, whole.source)
+        )
+
+    def compatible(self, other: Conditions) -> bool:
+        """Whether no field that is known of both differs."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+    def merged(self, other: Conditions) -> Conditions:
+        """What is known of either; they must be compatible."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Conditions(*(another if one is None else one for one, another in pairs))
+
+    @property
+    def known(self) -> int:
+        """Number of fields that are known."""
+        return sum(part is not None for part in astuple(self))
+
+
+def run_row(spec: RunSpec) -> RunRow:
+    """What the database says about which run a row belongs to."""
+    demos = spec.demos
+    return RunRow(
+        run_id=spec.run_id,
+        suite=spec.suite,
+        env=spec.environment.id,
+        algo=spec.algo_label,
+        seed=spec.seed,
+        budget=budget_label(spec),
+        n_demos=demos.count if demos else None,
+        all_demos=demos.count == demos.available if demos else None,
+        source=spec.source,
+        uses_reward=spec.uses_reward,
+    )
+
+
+def current_runs_query(attempts: str) -> str:
+    """SQL for the ids of the runs that count, of completed and failed ones.
+
+    Any run, a failed one too, supersedes those of its algorithm before the source of a plug-in was
+    edited, those in its environment before the source of a suite was edited, and those of its
+    algorithm on its environment under the same conditions and other settings: values on a card,
+    say, or other demonstrations. Of two runs that ended at the same time, the one with the smaller
+    id counts as the newer one.
+
+    Args:
+        attempts: A table or view. It has the columns of `RunRow`, and `setting`
+            (`RunSpec.setting`), `method` and `world` (digests of the sources of algorithm and
+            suite; empty for those of this package) and `ended_at` (ISO 8601 time in UTC).
+    """
+    newest_first = "ORDER BY ended_at DESC, run_id"
+    return f"""
+        WITH current AS (
+            SELECT * FROM {attempts}
+            QUALIFY method = first_value(method) OVER (PARTITION BY suite, algo {newest_first})
+            AND world = first_value(world) OVER (PARTITION BY suite, env {newest_first})
+        )
+        SELECT run_id FROM current
+        QUALIFY setting = first_value(setting) OVER (
+            PARTITION BY {Conditions.sql()}, env, algo {newest_first}
+        )
+    """
+
+
+def current_run_ids(attempts: Iterable[tuple[RunSpec, str]]) -> set[str]:
+    """Ids of the runs that count, see `current_runs_query`.
+
+    Args:
+        attempts: Completed and failed runs of one submitter, with the ISO 8601 time in UTC at
+            which each ended.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    rows = [
+        {
+            **run_row(spec).model_dump(),
+            "setting": spec.setting,
+            "method": spec.implementation_digest or "",
+            "world": spec.environment.module_digest or "",
+            "ended_at": ended_at,
+        }
+        for spec, ended_at in attempts
+    ]
+    if not rows:
+        return set()
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.register("attempts", pa.Table.from_pylist(rows))
+        return {run_id for (run_id,) in connection.sql(current_runs_query("attempts")).fetchall()}
