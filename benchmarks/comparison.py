@@ -36,7 +36,7 @@ class Measurement:
     less_is_better: bool = False
 
     def ratios(self, ours: list[float], theirs: list[float]) -> list[float]:
-        """How many times faster this library is, pair by pair."""
+        """How many times faster this library is, for each pair of turns."""
         pairs = zip(ours, theirs, strict=True)
         return [their / our if self.less_is_better else our / their for our, their in pairs]
 
@@ -67,7 +67,7 @@ def print_comparison(measurement: Measurement, python: Path, repeats: int) -> bo
     verdict = "" if reached else f"; MISSED, limited by {measurement.limit}"
     print(row(f"{measurement.name}, {measurement.unit}", ours, digits))
     print(row("reference 1.0.1", theirs, digits))
-    target = f"ratio, pair by pair (target: at least {measurement.target:g}{verdict})"
+    target = f"ratio of paired turns (target: at least {measurement.target:g}{verdict})"
     print(row(target, ratios, 2), flush=True)
     return reached
 
@@ -113,7 +113,7 @@ def take_turns(
 def print_heading(repeats: int) -> None:
     """Prints the conditions and the head of the table."""
     print(f"Python {platform.python_version()}, {repeats} repeats, one thread\n")
-    print("| | median | least to greatest |\n| --- | ---: | ---: |")
+    print("| | median | smallest to largest |\n| --- | ---: | ---: |")
 
 
 def row(what: str, values: list[float], digits: int) -> str:

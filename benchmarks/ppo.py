@@ -76,7 +76,7 @@ def main() -> None:
                     f"Stable-Baselines3 {stable_baselines3.__version__}, {what}", other, digits
                 )
             )
-            print(comparison.row("ratio, pair by pair", ratios, 2))
+            print(comparison.row("ratio of paired turns", ratios, 2))
 
 
 if __name__ == "__main__":

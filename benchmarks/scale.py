@@ -104,7 +104,7 @@ def measure_overhead(_runs: int, folder: Path) -> list[Row]:
             most=50,
         ),
         Row(
-            "writing down, ms per run (claim, specification, curve, episodes, result, flushed to "
+            "writing a run, ms (claim, specification, curve, episodes, result, flushed to "
             "the disk)",
             1000 * written["seconds"] / WRITTEN,
         ),
@@ -151,7 +151,7 @@ def measure_workers(_runs: int, folder: Path) -> list[Row]:
     return [
         Row(f"{SEEDS} runs of `{command}` with one worker, seconds", statistics.median(one[1:])),
         Row("with two workers, seconds", statistics.median(two[1:])),
-        Row("ratio, pair by pair", statistics.median(ratios), least=1.8),
+        Row("ratio of paired turns", statistics.median(ratios), least=1.8),
         Row("least ratio", min(ratios)),
         Row("greatest ratio", max(ratios)),
         Row("ratio of two commands that share nothing, half each", statistics.median(bounds)),

@@ -147,7 +147,7 @@ def main() -> None:
         missed = "" if statistics.median(ratios) >= TARGET else "; MISSED"
         print(comparison.row(f"{each.what}, seconds", ours, 3))
         print(comparison.row("rliable", theirs, 1))
-        target = f"ratio, pair by pair (target: at least {TARGET:g}{missed})"
+        target = f"ratio of paired turns (target: at least {TARGET:g}{missed})"
         print(comparison.row(target, ratios, 0), flush=True)
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A SLURM cluster of one node, this machine, to try and to test with. Needs root and Debian's packages.
+# A SLURM cluster of one node, this machine, for trials and tests. Needs root and Debian's packages.
 #
-#   slurm/dev-cluster.sh start [NAME=VALUE ...]   start it; settings of slurm.conf may be added
+#   slurm/dev-cluster.sh start [NAME=VALUE ...]   start it, optionally with settings of slurm.conf
 #   slurm/dev-cluster.sh stop                     cancel all jobs and stop it
-#   slurm/dev-cluster.sh status                   is it up?
+#   slurm/dev-cluster.sh status                   report whether it is up
 #
-# Settings that differ between two starts need a stop in between. Not for real work: every job
-# runs as root, and nothing limits the memory that it takes.
+# Changed settings need a stop before the next start. Not for production: every job
+# runs as root, and its memory is not limited.
 set -euo pipefail
 
 readonly conf=/etc/slurm/slurm.conf
@@ -24,16 +24,16 @@ install_packages() {
     echo "installing slurmctld, slurmd, slurm-client and munge" >&2
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    # Services are started here, not by the packages.
+    # This script starts the services, not the packages.
     apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null
 }
 
 write_conf() {
     if [[ -e $conf ]] && ! grep -qF "$marker" "$conf"; then
-        fail "$conf belongs to another cluster; this one must not be set up beside it"
+        fail "$conf belongs to another cluster; this machine cannot have both"
     fi
     mkdir -p "$(dirname "$conf")" "$home/state" "$home/spool"
-    # The real sockets and cores: with others, a node that comes back may crash the controller.
+    # The real sockets and cores: with others, a node that returns may crash the controller.
     local hardware
     hardware=$(slurmd -C | head -n 1 | grep -oE '(CPUs|Boards|SocketsPerBoard|CoresPerSocket|ThreadsPerCore|RealMemory)=[0-9]+' | tr '\n' ' ')
     {
@@ -59,7 +59,7 @@ write_conf() {
         echo "SlurmdSpoolDir=$home/spool"
         echo "NodeName=$node NodeHostname=$(hostname) NodeAddr=127.0.0.1 $hardware"
         echo "PartitionName=debug Nodes=$node Default=YES MaxTime=INFINITE State=UP"
-        # Of a setting that is given twice, the last value counts; those given here stand alone.
+        # A setting from the command line replaces the default, so that none occurs twice.
         for setting in "MaxArraySize=10001" "KillWait=30" "SlurmdTimeout=60" \
             "SchedulerParameters=sched_interval=2"; do
             given=no

@@ -1,4 +1,4 @@
-"""The FAQ quotes messages as the code says them, with a gap for each value."""
+"""The FAQ quotes error messages as the source has them, with a gap for each value."""
 
 import re
 from pathlib import Path
@@ -15,17 +15,17 @@ QUOTED = [
 
 
 @pytest.mark.parametrize("message", QUOTED)
-def test_a_quoted_message_is_one_of_the_code(message):
+def test_quoted_messages_occur_in_the_source(message):
     assert is_said(message)
 
 
-def test_a_message_that_nobody_says_is_found_out():
+def test_a_message_that_is_not_in_the_source_is_detected():
     assert is_said(f"suite {GAP}: no such suite; {GAP}")
     assert not is_said(f"suite {GAP}: no such sweet; {GAP}")
 
 
-def test_every_message_has_words_of_its_own():
-    """Gaps match anything: what is left must be enough to find the message by."""
+def test_quoted_messages_have_enough_words_to_identify_them():
+    """Gaps match anything, so the words between them must identify the message."""
     assert all(len(message.replace(GAP, "").split()) >= 3 for message in QUOTED)
 
 

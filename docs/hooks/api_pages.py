@@ -1,4 +1,4 @@
-"""The reference of the library: one page per package, out of its docstrings."""
+"""The reference pages of the library: one page per package, from its docstrings."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ EXTENDING = (
     "imitbench.store.records",
     "imitbench.store.database",
 )
-"""Modules of the harness that code of others builds on."""
+"""Modules of the harness that plug-ins and other packages build on."""
 
 
 def api_pages(root: Path) -> dict[str, tuple[str, str]]:
-    """Title and Markdown of every page, by its path.
+    """Returns title and Markdown of every page, by its path.
 
     Args:
-        root: Folder of the repository. Modules are found as files; nothing is imported.
+        root: Folder of the repository. Modules are found as files; none is imported.
     """
     pages = {"reference/api/harness.md": ("The harness", _page("The harness", list(EXTENDING)))}
     for package in LIBRARY:

@@ -1,4 +1,4 @@
-"""The cards of algorithms and suites as pages."""
+"""Pages generated from the cards of algorithms and suites."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from imitbench.cards.suite import EnvironmentCard, Measurement, SuiteCard
 
 ROLES = {
     "method": "",
-    "reference": "A reference: it uses the true reward; methods could reach as much at best.",
-    "control": "A control: it is taught nothing, and shows what an environment gives away.",
-    "anchor": "An anchor: it shows what the scores 0 and 1 look like.",
+    "reference": "A reference: it trains on the true reward, to show what methods could reach at best.",
+    "control": "A control: it uses no demonstrations, and shows what an environment gives away.",
+    "anchor": "A reference policy: it defines the score 0 or 1.",
 }
 
 
 def algorithms_page() -> str:
-    """Markdown with every bundled algorithm and its hyper-parameters."""
+    """Returns Markdown with every bundled algorithm and its hyper-parameters."""
     cards = sorted(
         map(load_algorithm, algorithm_names()), key=lambda card: list(ROLES).index(card.role)
     )
@@ -23,8 +23,8 @@ def algorithms_page() -> str:
         [
             "# Algorithms",
             "",
-            "Made from the cards `algorithms/<name>/card.yaml`; `imitbench algos NAME` prints the",
-            "same. `--set NAME=VALUE` changes a hyper-parameter.",
+            "Generated from the cards `algorithms/<name>/card.yaml`; `imitbench algos NAME` prints",
+            "the same. `--set NAME=VALUE` changes a hyper-parameter.",
             "",
             *map(_algorithm, cards),
         ]
@@ -32,13 +32,13 @@ def algorithms_page() -> str:
 
 
 def suites_page() -> str:
-    """Markdown with every bundled suite, its environments, references and budgets."""
+    """Returns Markdown with every bundled suite, its environments, references and budgets."""
     return "\n".join(
         [
             "# Suites",
             "",
-            "Made from the cards `suites/<name>/suite.yaml`; `imitbench suites show NAME` prints",
-            "the same.",
+            "Generated from the cards `suites/<name>/suite.yaml`; `imitbench suites show NAME`",
+            "prints the same.",
             "",
             *(_suite(load_suite(name)) for name in suite_names()),
         ]
@@ -57,10 +57,10 @@ def _algorithm(card: AlgorithmCard) -> str:
         lines += [f"[{paper.title}]({paper.url}), {paper.authors}, {paper.year}.", ""]
     lines += [
         f"- Needs: {', '.join(_needs(card))}",
-        f"- Acts in: {', '.join(card.needs.action_spaces)}",
+        f"- Action spaces: {', '.join(card.needs.action_spaces)}",
     ]
     lines += [
-        f"- Budget counts: {card.budget_unit}",
+        f"- Budget unit: {card.budget_unit}",
         f"- Implementation: `{card.implementation}`",
         "",
     ]
@@ -91,7 +91,7 @@ def _needs(card: AlgorithmCard) -> list[str]:
 
 def _suite(card: SuiteCard) -> str:
     lines = [f"## {card.name}", "", f"**{card.title}.** {card.description}", ""]
-    lines += [f"References are of version {card.version}."]
+    lines += [f"Version of the references: {card.version}."]
     if card.controls:
         lines += [f"Controls: {', '.join(f'`{name}`' for name in card.controls)}."]
     lines += ["", "| environment | actions | episode | random (0) | expert (1) | demonstrations |"]

@@ -1,4 +1,4 @@
-"""The reference of the command line, out of the commands themselves."""
+"""The reference page of the command line, generated from the commands."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from imitbench.cli.main import app
 
 INTRODUCTION = """# Commands
 
-Made from the commands themselves: `imitbench COMMAND --help` says the same. Data go to stdout,
-everything else to stderr; `--json` prints one document. Exit codes: 0 done, 1 some runs failed or
-a check says no, 2 bad input.
+Generated from the commands: `imitbench COMMAND --help` prints the same. Data are printed to stdout,
+everything else to stderr; `--json` prints one document. Exit codes: 0 success, 1 some runs failed or
+a check failed, 2 bad input.
 """
 
 
 def commands_page() -> str:
-    """Markdown with every command, its description and its options."""
+    """Returns Markdown with every command, its description and its options."""
     root = typer.main.get_command(app)
     sections = [_section(command, context) for command, context in _walk(root, None, "imitbench")]
     return "\n".join([INTRODUCTION, *sections])
@@ -45,7 +45,7 @@ def _section(command: Any, context: Any) -> str:
 
 
 def _prose(text: str) -> str:
-    """A docstring with its examples as blocks of code."""
+    """Formats a docstring; its examples become code blocks."""
     paragraphs = []
     for paragraph in re.split(r"\n\s*\n", text.strip().replace("\b\n", "")):
         start, _, examples = paragraph.partition("Example:")
@@ -64,7 +64,7 @@ def _cell(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text in which nothing but `code` is markup."""
+    """Escapes all markup except `code`."""
     parts = text.split("`")
     plain = [html.escape(part, quote=False).replace("*", "&#42;") for part in parts]
     return "`".join(

@@ -1,4 +1,4 @@
-"""Pages that are made when the site is built, so that they cannot fall behind the code."""
+"""Pages that are generated when the site is built, so that they match the code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ API_PLACE = "api"
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Puts the pages of the library where `mkdocs.yml` has the entry `Library: api`."""
+    """Replaces the entry `Library: api` of `mkdocs.yml` with the pages of the library."""
     pages = [{title: path} for path, (title, _) in api_pages(ROOT).items()]
 
     def filled(entry: Any) -> Any:
@@ -32,7 +32,7 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Adds what is generated, and the explanation that stands beside the cluster profiles."""
+    """Adds the generated pages, and `slurm/README.md` as `cluster.md`."""
     made = {
         "reference/commands.md": commands_page(),
         "reference/algorithms.md": algorithms_page(),

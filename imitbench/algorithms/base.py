@@ -65,8 +65,8 @@ class BaseImitationAlgorithm(ABC):  # noqa: B024 (subclasses differ too much for
             lengths.add(self._horizon)
         if len(lengths) > 1:
             raise ValueError(
-                f"episodes of different length: {sorted(lengths)}. Where an episode ends tells "
-                "the learner about the reward; pass allow_variable_horizon=True if that is meant"
+                f"episodes of different length: {sorted(lengths)}. The end of an episode "
+                "reveals the reward to the learner; pass allow_variable_horizon=True if intended"
             )
         if lengths:
             self._horizon = lengths.pop()

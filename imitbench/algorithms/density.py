@@ -237,8 +237,8 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         if not np.isfinite(rewards).all():
             raise ValueError(
                 f"kernel: the density with kernel {self.kernel} and kernel_bandwidth "
-                f"{self.kernel_bandwidth} is zero, or not a number, where the policy went; take "
-                "the gaussian or the exponential one, or a greater bandwidth"
+                f"{self.kernel_bandwidth} is zero or NaN in a state that the policy visited; "
+                "use the gaussian or exponential kernel, or a larger bandwidth"
             )
         return rewards
 

@@ -216,7 +216,7 @@ def pin_demos(place: Place, available: int, count: int | None) -> DemoSpec:
     if count is not None and not 1 <= count <= available:
         raise InputError(
             f"--n-demos {count}: {place.repo} of source '{place.source}' has {available} "
-            f"trajectories; ask for 1 to {available}"
+            f"trajectories; choose 1 to {available}"
         )
     return DemoSpec(
         source=place.source,

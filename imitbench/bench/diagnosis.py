@@ -78,7 +78,7 @@ def _results_folder(out: Path) -> str:
     check_writable(out)
     free = shutil.disk_usage(out).free
     if free < _LEAST_FREE_BYTES:
-        raise OSError(f"{out}: only {free / 1e6:.0f} MB free; make room or choose --out")
+        raise OSError(f"{out}: only {free / 1e6:.0f} MB free; free some space or choose --out")
     return f"{out.resolve()}: writable, {free / 1e9:.0f} GB free"
 
 

@@ -36,7 +36,7 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
             return gym.make(spec.id, disable_env_checker=True, **kwargs)
     except (ImportError, gym.error.Error) as error:
         raise InputError(
-            f"environment {spec.id}: cannot be made ({str(error).splitlines()[0]}); "
+            f"environment {spec.id}: cannot be created ({str(error).splitlines()[0]}); "
             "run `imitbench doctor` to see what is missing"
         ) from error
 

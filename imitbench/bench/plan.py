@@ -273,7 +273,7 @@ def _tuned(
     if settings.config == "tuned":
         found = {card.name: tuned for card in cards if (tuned := load_tuned(card)) is not None}
         if not found:
-            raise InputError(f"--config tuned: there are no tuned values of {names}; leave it out")
+            raise InputError(f"--config tuned: there are no tuned values for {names}; omit it")
         return found
     path = settings.folder / settings.config
     if not path.is_file():

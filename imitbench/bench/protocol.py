@@ -142,8 +142,8 @@ class Evaluator:
         if self.spec.horizon == "fixed" and lengths.min() != lengths.max():
             raise InputError(
                 f"environment {self.spec.id}: episodes took {lengths.min()} to {lengths.max()} "
-                "steps though the card says 'horizon: fixed'. Where episodes end tells a method "
-                "about the reward; write 'horizon: variable' on the card to accept that"
+                "steps though the card says 'horizon: fixed'. The end of an episode reveals "
+                "the reward to a method; set 'horizon: variable' on the card to accept this"
             )
 
 

@@ -50,7 +50,7 @@ class TimeLimit:
         if self._seconds is not None and time.monotonic() >= self._end + grace_s:
             raise TimedOut(
                 f"took longer than --timeout {show_duration(self._seconds)}, in phase {phase}; "
-                "raise --timeout: the same command goes on from the last checkpoint"
+                "raise --timeout: the same command resumes from the last checkpoint"
             )
 
     @contextmanager

@@ -114,7 +114,7 @@ def _open_pickle(file: Path, trust: bool) -> TrajectorySource:
     if not trust:
         raise InputError(
             f"{file}: a pickle, which can run any program when it is opened: pass --trust "
-            "(trust=True) if you trust its maker, or convert it with the library that wrote it"
+            "(trust=True) if you trust its author, or convert it with the library that wrote it"
         )
     return MemorySource(unpickle_trajectories(file), where=str(file), form="pickle")
 

@@ -84,7 +84,7 @@ def read_observation_statistics(path: Path) -> ObservationStatistics | None:
         return _statistics(read_safely(data, _admitted))
     except RefusedPickleError as error:
         raise InputError(
-            f"{path}: no statistics of VecNormalize that can be read without unpickling: {error}; "
+            f"{path}: the VecNormalize statistics cannot be read without unpickling: {error}; "
             f"{TRUST_HINT}"
         ) from error
 

@@ -104,7 +104,9 @@ def resolve(
     name = label(kind, repo)
     with told_as_input_error(name, revision):
         if is_offline():
-            raise UnreachableError(f"{name}: offline mode (HF_HUB_OFFLINE) forbids to ask the hub")
+            raise UnreachableError(
+                f"{name}: offline mode (HF_HUB_OFFLINE) forbids contacting the hub"
+            )
         return patiently(lambda: _ask_for_commit(repo, kind, revision), name, tell)
 
 
@@ -144,7 +146,7 @@ def fetch(
         if is_offline():
             raise UnreachableError(
                 f"{name}{at_revision(revision)}: not in the cache, and offline mode "
-                "(HF_HUB_OFFLINE) forbids to fetch it"
+                "(HF_HUB_OFFLINE) forbids fetching it"
             )
         try:
             return patiently(

@@ -106,7 +106,7 @@ def upload(
     name = label(kind, repo)
     with told_of_upload(name):
         if is_offline():
-            raise UnreachableError(f"{name}: offline mode (HF_HUB_OFFLINE) forbids to upload")
+            raise UnreachableError(f"{name}: offline mode (HF_HUB_OFFLINE) forbids uploading")
         if huggingface_hub.get_token() is None:
             raise InputError(
                 f"{name}: no token; set HF_TOKEN to a token that may write, or log in by "

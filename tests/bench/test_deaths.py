@@ -208,7 +208,7 @@ def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
     [(_, failure)] = sweep_with(plan_of(seeds=[0]), program, timeout_s=2.5).failed
     assert failure.error_type == "TimedOut"
     assert "took longer than --timeout 2.5s, in phase" in failure.message
-    assert "raise --timeout: the same command goes on" in failure.message
+    assert "raise --timeout: the same command resumes" in failure.message
 
 
 @pytest.mark.slow

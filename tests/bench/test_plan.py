@@ -165,7 +165,7 @@ def test_each_seed_draws_its_own_demonstrations_when_not_all_are_used():
 
 
 def test_asking_for_more_demonstrations_than_there_are_is_told():
-    with pytest.raises(InputError, match="ask for 1 to"):
+    with pytest.raises(InputError, match="choose 1 to"):
         list(plan(n_demos=1000))
 
 

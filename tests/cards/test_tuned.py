@@ -89,7 +89,7 @@ def test_an_environment_without_tuned_values_is_left_out_and_told(tuned_file, pl
 
 
 def test_algorithms_without_any_tuned_values_are_told(plan):
-    with pytest.raises(InputError, match="--config tuned: there are no tuned values of random"):
+    with pytest.raises(InputError, match="--config tuned: there are no tuned values for random"):
         plan(["random"], config="tuned")
 
 

@@ -24,7 +24,7 @@ from imitbench.cards.catalog import suite_directory
         (["run", "--algo", "bc", "--budget", "huge"], "'quick', 'default', 'full'"),
         (["report", "--format", "pdf"], "'--format': 'pdf' is not one of 'md', 'html'"),
         (["run", "--algo", "bc", "--jobs", "0"], "--jobs"),
-        (["run", "--algo", "bc", "--n-demos", "999"], "ask for 1 to"),
+        (["run", "--algo", "bc", "--n-demos", "999"], "choose 1 to"),
         (["run", "--algo", "bc", "--source", "ftp"], "'path:DIR' or 'minari:NAME'"),
         (["run", "--algo", "bc", "--executor", "lokal"], "did you mean 'local'"),
         (["run"], "--algo"),

@@ -64,7 +64,7 @@ def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
     ("asked", "message"),
     [
         ({"algo": "bcc"}, "did you mean 'bc'"),
-        ({"env": "Pendulum-v0"}, "cannot be made"),
+        ({"env": "Pendulum-v0"}, "cannot be created"),
         ({"env": "CartPole-v1"}, "--demos: CartPole-v1 is in no suite"),
         ({"algo": "dagger", "env": "CartPole-v1"}, "--expert: dagger asks an expert"),
         ({"demos": "sac-Pendulum"}, "did you mean 'sac-Pendulum-v1'"),

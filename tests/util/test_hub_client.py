@@ -101,7 +101,7 @@ def test_offline_mode_asks_nobody(hub, monkeypatch):
     assert fetch().commit == commit
     with pytest.raises(UnreachableError, match="not in the cache, and offline mode"):
         hub_client.fetch("org/other", files=WANTED)
-    with pytest.raises(UnreachableError, match="forbids to ask"):
+    with pytest.raises(UnreachableError, match="forbids contacting"):
         hub_client.resolve(REPO)
     assert hub.requests == []
 

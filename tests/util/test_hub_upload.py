@@ -194,7 +194,7 @@ def test_a_hub_that_is_down_is_told(hub, files):
 
 def test_offline_mode_forbids_uploads(hub, files, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(UnreachableError, match="forbids to upload"):
+    with pytest.raises(UnreachableError, match="forbids uploading"):
         upload(files())
     assert hub.requests == []
 

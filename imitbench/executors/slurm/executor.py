@@ -165,8 +165,8 @@ class SlurmExecutor(Executor):
                     job.unlink(missing_ok=True)
                 raise InputError(
                     f"--executor slurm: array {number + 1} of {len(submission.arrays)} was refused "
-                    f"({_last_line(error)}); mend the profile, then run the same command again: "
-                    "what is in the queue stays there"
+                    f"({_last_line(error)}); fix the profile, then run the same command again; "
+                    "tasks already in the queue stay there"
                 ) from error
 
     def adopt(self) -> list[Path]:

@@ -32,7 +32,7 @@ class _Document(BaseModel):
 
 def _as_time(value: Any) -> Any:
     if isinstance(value, int):
-        raise ValueError("write it in quotes, as in '4:00:00' (YAML takes it for a number)")
+        raise ValueError("write it in quotes, as in '4:00:00' (YAML reads it as a number)")
     if isinstance(value, str) and not (_TIME.fullmatch(value) and _minutes(value)):
         raise ValueError("must be a time such as '4:00:00', '1-12:00:00', or '90' in minutes")
     return value
