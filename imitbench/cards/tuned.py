@@ -39,7 +39,7 @@ class Tuning(Card):
         objective: What was maximized.
         uses_reward: Whether that is the true reward's doing.
         budget: Name of the budget of every run.
-        n_demos: Demonstrations that were learnt from; `null` for all.
+        n_demos: Demonstrations that were learned from; `null` for all.
         trials: Number of trials of the search.
         search_seeds: Seeds of their runs.
         held_out_seeds: Seeds of the contest with the default values.

@@ -47,7 +47,7 @@ class Moment:
         spec: The run.
         references: References of its environment.
         policy: A copy of the policy, with which anything may be done.
-        demos: Demonstrations that are learnt from.
+        demos: Demonstrations that are learned from.
         held_out: Demonstrations that are not.
         curve: Points of the learning curve so far.
         episodes: How many episodes to act, where that is needed.
@@ -103,7 +103,7 @@ class Objective(ABC):
     def hold_out(
         self, demos: Sequence[TrajectoryWithRew], spec: RunSpec
     ) -> tuple[Sequence[TrajectoryWithRew], Sequence[TrajectoryWithRew]]:
-        """Divides demonstrations into those that are learnt from and others."""
+        """Divides demonstrations into those that are learned from and others."""
         return demos, []
 
     @abstractmethod

@@ -92,7 +92,7 @@ class WatchedLearner(WrappedLearner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.learner.load_state_dict(state["learner"])
         self._point = state["point"]
         self._curve = list(state["curve"])

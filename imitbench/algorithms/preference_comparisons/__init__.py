@@ -1,4 +1,4 @@
-"""Deep reinforcement learning from human preferences: a reward learnt from comparisons.
+"""Deep reinforcement learning from human preferences: a reward learned from comparisons.
 
 Christiano et al. 2017, https://arxiv.org/abs/1706.03741. A round of `PreferenceComparisons` goes
 through the modules in this order: `trajectory_generators` and `agent_trainer` act,

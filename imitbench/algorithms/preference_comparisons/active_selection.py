@@ -161,5 +161,5 @@ class ActiveSelectionFragmenter(Fragmenter):
         return {"base_fragmenter": self.base_fragmenter.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.base_fragmenter.load_state_dict(state["base_fragmenter"])

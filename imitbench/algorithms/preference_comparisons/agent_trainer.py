@@ -1,4 +1,4 @@
-"""An agent that is trained on the learnt reward, and whose trajectories are compared."""
+"""An agent that is trained on the learned reward, and whose trajectories are compared."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AgentTrainer(TrajectoryGenerator):
 
     With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout; other algorithms of
     Stable-Baselines3 act in an environment wrapped to give them at each step. Sampling computes
-    no learnt rewards at all: only what the agent was trained on counts in
+    no learned rewards at all: only what the agent was trained on counts in
     `rollout/ep_rew_wrapped_mean`, and in the statistics of rewards that normalize themselves.
 
     Args:
@@ -62,9 +62,9 @@ class AgentTrainer(TrajectoryGenerator):
         algorithm: As given.
         reward_fn: The function that rewards come from.
         buffering_wrapper: The environment with a memory of what happened, with true rewards.
-        venv: The environment with learnt rewards.
+        venv: The environment with learned rewards.
         reward_venv_wrapper: The same.
-        log_callback: Logs the mean learnt return while the algorithm is trained.
+        log_callback: Logs the mean learned return while the algorithm is trained.
         exploration_wrapper: The policy that explores.
         exploration_frac: As given.
         rng: As given.
@@ -238,7 +238,7 @@ class AgentTrainer(TrajectoryGenerator):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave to a trainer with the same arguments."""
+        """Restores what `state_dict` returned to a trainer with the same arguments."""
         load_algorithm_state(self.algorithm, state["algorithm"])
         self.buffering_wrapper.load_state_dict(state["buffer"])
         self._returns.load_state_dict(state["returns"])
@@ -247,14 +247,14 @@ class AgentTrainer(TrajectoryGenerator):
 
     @property
     def _returns(self) -> LearntReturns | RewardVecEnvWrapper:
-        """Who adds up learnt rewards."""
+        """Who adds up learned rewards."""
         if isinstance(self.log_callback, LearntReturns):
             return self.log_callback
         return self.reward_venv_wrapper
 
 
 class _FiniteRewards:
-    """A reward function that refuses to give what nothing can be learnt from."""
+    """A reward function that refuses to give what nothing can be learned from."""
 
     def __init__(self, reward_fn: RewardFn) -> None:
         self._reward_fn = reward_fn

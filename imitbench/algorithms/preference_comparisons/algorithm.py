@@ -274,7 +274,7 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.model.load_state_dict(state["model"])
         self.dataset.load_state_dict(state["dataset"])
         self._iteration = state["iteration"]

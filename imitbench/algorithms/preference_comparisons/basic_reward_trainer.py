@@ -80,7 +80,7 @@ class RewardTrainer(ABC):
         return {"preference_model": copy.deepcopy(self._preference_model.state_dict())}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._preference_model.load_state_dict(state["preference_model"])
 
 
@@ -275,7 +275,7 @@ class BasicRewardTrainer(RewardTrainer):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave.
+        """Restores what `state_dict` returned.
 
         Raises:
             ValueError: It was made with a regularizer and this trainer has none, or vice versa.

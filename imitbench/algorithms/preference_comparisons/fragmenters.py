@@ -47,7 +47,7 @@ class Fragmenter(abc.ABC):
     def load_state_dict(  # noqa: B027 (not every component has a state)
         self, state: Mapping[str, Any]
     ) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
 
 
 class RandomFragmenter(Fragmenter):
@@ -119,7 +119,7 @@ class RandomFragmenter(Fragmenter):
         return {"rng": self.rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.rng.bit_generator.state = state["rng"]
 
     def _long_enough(

@@ -55,7 +55,7 @@ class PreferenceGatherer(abc.ABC):
         return {"rng": None if self.rng is None else self.rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         if self.rng is not None:
             self.rng.bit_generator.state = state["rng"]
 

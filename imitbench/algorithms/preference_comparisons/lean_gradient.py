@@ -53,7 +53,7 @@ def lean_gradient(
     Returns:
         `None` unless loss, model and network are the unchanged `CrossEntropyRewardLoss`,
         `PreferenceModel` and `BasicRewardNet` (perhaps in a `NormalizedRewardNet`), all parameters
-        are float32 on the CPU and learnt, and all fragments have the same length.
+        are float32 on the CPU and learned, and all fragments have the same length.
     """
     if type(loss) is not CrossEntropyRewardLoss or type(preference_model) is not PreferenceModel:
         return None
@@ -173,7 +173,7 @@ class LeanGradient:
         """What the first layer reads, shape `(steps, features)`.
 
         Steps that are joined for many batches are encoded once, for encoding depends on nothing
-        that is learnt; unless that would need much memory.
+        that is learned; unless that would need much memory.
         """
         joined = batch.joined
         if batch.fragments is None or len(joined.dones) * self._features > _LARGEST_ENCODED:

@@ -33,7 +33,7 @@ class TrajectoryGenerator(ABC):
             steps: Least number of steps, over all of them.
 
         Returns:
-            Trajectories with the environment's own rewards, not learnt ones.
+            Trajectories with the environment's own rewards, not learned ones.
         """
 
     def train(self, steps: int, **kwargs: Any) -> None:
@@ -59,7 +59,7 @@ class TrajectoryGenerator(ABC):
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave to a generator with the same arguments."""
+        """Restores what `state_dict` returned to a generator with the same arguments."""
         del state  # nothing was kept
 
 
@@ -104,7 +104,7 @@ class TrajectoryDataset(TrajectoryGenerator):
         return {"rng": self.rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave to a dataset of the same trajectories."""
+        """Restores what `state_dict` returned to a dataset of the same trajectories."""
         self.rng.bit_generator.state = state["rng"]
 
 
@@ -187,7 +187,7 @@ class TrajectoryMixture(TrajectoryGenerator):
         return {"generators": [each.state_dict() for each in self.generators]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave to a mixture of the same generators.
+        """Restores what `state_dict` returned to a mixture of the same generators.
 
         Raises:
             ValueError: The state is of another number of generators.

@@ -107,7 +107,7 @@ class AlgorithmLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         restore_episodes(self._environments, state["environments"])
         load_algorithm_state(self._algorithm, state["algorithm"])
 

@@ -78,6 +78,6 @@ class BCLearner(Learner):
         return {"bc": self._bc.state_dict(), "batches": self._batches}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._bc.load_state_dict(state["bc"])
         self._batches = state["batches"]

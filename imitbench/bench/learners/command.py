@@ -92,7 +92,7 @@ class CommandLearner(Learner):
         rng: np.random.Generator,
         device: str,
     ) -> None:
-        """Writes the demonstrations, without the rewards that are not to be learnt from."""
+        """Writes the demonstrations, without the rewards that are not to be learned from."""
         if task.folder is None:
             raise InputError("a command needs a card of its own: write a plug-in")
         self._task, self._device = task, device

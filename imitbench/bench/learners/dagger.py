@@ -124,7 +124,7 @@ class DAggerLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._dagger.load_state_dict(state["trainer"])
         self._env_steps = state["env_steps"]
         self._last_round = state["last_round"]

@@ -30,7 +30,7 @@ class MCEIRLLearner(Learner):
     """Plans with the environment's model for a reward that it learns.
 
     The environment's own reward is used for points of the curve only: the regret of the policy,
-    and how the learnt reward ranks states.
+    and how the learned reward ranks states.
     """
 
     def setup(
@@ -92,7 +92,7 @@ class MCEIRLLearner(Learner):
         return metrics
 
     def policy(self) -> BasePolicy:
-        """The policy for the learnt reward, which acts on observations."""
+        """The policy for the learned reward, which acts on observations."""
         return ObservationTabularPolicy.of(self._env, self._irl.policy.pi)
 
     def state_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class MCEIRLLearner(Learner):
         return {"irl": self._irl.state_dict(), "iterations": self._iterations}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._irl.load_state_dict(state["irl"])
         self._iterations = state["iterations"]
 

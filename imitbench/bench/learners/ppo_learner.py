@@ -42,7 +42,7 @@ class _PPOTrainer:
         return self._generator.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._generator.load_state_dict(state)
 
 

@@ -196,18 +196,18 @@ class PreferenceComparisonsLearner(Learner):
         return self._ppo.policy
 
     def reward(self) -> RewardNet:
-        """The learnt reward."""
+        """The learned reward."""
         return self._net
 
     def measures(self) -> dict[str, float]:
-        """How the learnt reward agrees with the true one on episodes that it never saw."""
+        """How the learned reward agrees with the true one on episodes that it never saw."""
         seed = derive_seed(self._task.seed, "held-out trajectories")
         trajectories = held_out_trajectories(self.policy(), self._task.environment, seed)
         length = self._options["fragment_length"]
         return agreement(self._net, [t for t in trajectories if len(t) >= length], length, seed)
 
     def transfer_policy(self) -> BasePolicy | None:
-        """A new PPO, trained on the learnt reward from scratch."""
+        """A new PPO, trained on the learned reward from scratch."""
         steps = self._options["transfer_steps"]
         if not steps:
             return None
@@ -232,7 +232,7 @@ class PreferenceComparisonsLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._algorithm.load_state_dict(state["algorithm"])
         restore_episodes(self._environments, state["environments"])
         self._rounds_done = state["rounds"]

@@ -1,4 +1,4 @@
-"""Plain reinforcement learning: on the environment's own reward, or on a learnt one."""
+"""Plain reinforcement learning: on the environment's own reward, or on a learned one."""
 
 from __future__ import annotations
 

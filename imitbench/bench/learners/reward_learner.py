@@ -113,7 +113,7 @@ class RewardLearner(Learner, Generic[TrainerT]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._trainer.load_state_dict(state["trainer"])
         restore_episodes(self._environments, state["environments"])
         self._rounds = state["rounds"]

@@ -1,4 +1,4 @@
-"""Any algorithm of Stable-Baselines3, or of a package like it, on a learnt reward.
+"""Any algorithm of Stable-Baselines3, or of a package like it, on a learned reward.
 
 A method is a subclass with `make_reward`, and a card whose hyper-parameters hold `rl_algorithm`
 and, prefixed by `rl_`, the algorithm's own:
@@ -90,7 +90,7 @@ class SB3Learner(AlgorithmLearner):
             ) from error
 
     def reward(self) -> RewardNet:
-        """The learnt reward."""
+        """The learned reward."""
         return self._reward
 
     def state_dict(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class SB3Learner(AlgorithmLearner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._reward.load_state_dict(state["reward"])
         self._rewarded.load_state_dict(state["rewarded"])
         super().load_state_dict(state)
