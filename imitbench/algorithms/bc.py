@@ -205,7 +205,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         if log_interval < 1:
             raise ValueError(f"log_interval must be at least 1, not {log_interval}")
         if self._batches is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         if reset_tensorboard:
             self._bc_logger.reset_tensorboard_steps()
         self._bc_logger.log_epoch(0)

@@ -59,7 +59,7 @@ def _check_values(name: str, values: Array, space: gym.Space[Any], count: int) -
     if values.shape != wanted:
         raise ValueError(f"demonstrations: {name} has shape {values.shape}, not {wanted}")
     if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
-        raise ValueError(f"demonstrations: {name} has values that are not finite")
+        raise ValueError(f"demonstrations: {name} holds values that are not finite")
 
 
 def _check_range(acts: Array, space: gym.Space[Any]) -> None:

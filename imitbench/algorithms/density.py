@@ -190,7 +190,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             ValueError: There are no demonstrations.
         """
         if not self.transitions:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         self._density = TimedDensity(
             self.transitions, self.kernel, self.kernel_bandwidth, self.standardise
         )

@@ -163,7 +163,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             ValueError: There are no demonstrations, or a reward is not finite.
         """
         if self.demo_state_om is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         if max_iter < 0:
             raise ValueError(f"max_iter must not be negative, but is {max_iter}")
         with training(self.reward_net):

@@ -138,7 +138,7 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: There are no demonstrations.
         """
         if self.expert_buffer is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         self.rl_algo.learn(total_timesteps=total_timesteps, tb_log_name=tb_log_name, **kwargs)
 
     def state_dict(self) -> dict[str, Any]:

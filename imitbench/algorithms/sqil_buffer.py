@@ -162,7 +162,7 @@ class SQILReplayBuffer(ReplayBuffer):
         """
         expert = self.expert_buffer
         if expert is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         share = batch_size // 2
         # From NumPy's global generator, as in the base class.
         own = np.random.randint(0, self.size() * self.n_envs, size=share)  # noqa: NPY002

@@ -365,7 +365,7 @@ def test_a_state_of_other_demonstrations_is_refused():
         assert th.equal(parameter, old)  # refused as a whole
     with pytest.raises(ValueError, match="batches of 32"):
         make_bc(batch_size=16).load_state_dict(state)
-    with pytest.raises(ValueError, match="set the demonstrations"):
+    with pytest.raises(ValueError, match="set_demonstrations"):
         make_bc().load_state_dict({key: state[key] for key in ("policy", "optimizer", "rng")})
 
 
@@ -466,7 +466,7 @@ def test_the_loggers_own_files_are_no_part_of_a_pickle():
     ("options", "message"),
     [
         ({"optimizer_kwargs": {"weight_decay": 1.0}}, "l2_weight"),
-        ({"batch_size": 32, "minibatch_size": 5}, "no multiple of minibatch_size"),
+        ({"batch_size": 32, "minibatch_size": 5}, "not a multiple of minibatch_size"),
         ({"batch_size": 0}, "batch_size must be positive"),
         ({"minibatch_size": 0}, "minibatch_size must be positive"),
         ({"minibatch_size": -8}, "minibatch_size must be positive"),

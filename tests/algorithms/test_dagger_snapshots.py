@@ -146,7 +146,7 @@ def test_missing_and_damaged_snapshots_are_named(tmp_path):
     trainer.train(40, **SMALL_ROUNDS)
     trainer.save_trainer()
     save_state(tmp_path / "checkpoint-latest.pt", {"format": "something else"})
-    with pytest.raises(InputError, match="no checkpoint of DAgger"):
+    with pytest.raises(InputError, match="not a DAgger checkpoint"):
         reconstruct_trainer(tmp_path, corridor())
     trainer.save_trainer()
     (tmp_path / "demos" / "round-000").rename(tmp_path / "elsewhere")

@@ -167,20 +167,20 @@ def test_times_that_no_demonstration_reaches_are_refused(demos):
     obs, acts, next_obs, dones = batch_of(demos, 2)
     with pytest.raises(ValueError, match="time 200 is beyond the demonstrations"):
         algorithm(obs, acts, next_obs, dones, steps=np.array([0, 200]))
-    with pytest.raises(ValueError, match="that is not stationary needs them"):
+    with pytest.raises(ValueError, match="the density is not stationary"):
         algorithm(obs, acts, next_obs, dones)
     with pytest.raises(ValueError, match="steps has shape"):
         algorithm(obs, acts, next_obs, dones, steps=np.array([0]))
 
 
 def test_transitions_cannot_tell_times(demos):
-    with pytest.raises(ValueError, match="only trajectories tell times"):
+    with pytest.raises(ValueError, match="give trajectories, which have time steps"):
         density(rollout.flatten_trajectories(demos), is_stationary=False)
 
 
 def test_demonstrations_may_come_later(demos):
     algorithm = density(None)
-    with pytest.raises(ValueError, match="demonstrations: there are none"):
+    with pytest.raises(ValueError, match="no demonstrations"):
         algorithm.train()
     algorithm.set_demonstrations(demos)
     with pytest.raises(ValueError, match=r"call train\(\) first"):

@@ -365,14 +365,14 @@ class TestDemonstrations:
     def test_transitions_do_not_tell_early_ends(self):
         env = gym.make("seals/EarlyTermNeg-v0")
         steps = types.TransitionsMinimal(np.array([0, 1]), np.array([0, 1]), np.array([{}, {}]))
-        with pytest.raises(ValueError, match="transitions do not tell which episodes ended early"):
+        with pytest.raises(ValueError, match="transitions do not show which episodes ended early"):
             MCEIRL(steps, env, TabularRewardNet.of(env), np.random.default_rng(0))
 
     def test_transitions_cannot_be_discounted(self):
         env = small_model(deterministic=True)
         batches = [{"obs": np.zeros(3, int), "acts": np.zeros(3, int)}]
         make_irl(env, batches)
-        with pytest.raises(ValueError, match="transitions do not tell their step"):
+        with pytest.raises(ValueError, match="transitions have no time step"):
             make_irl(env, batches, discount=0.9)
 
     @pytest.mark.parametrize("demonstrations", [5, [5]])
@@ -405,7 +405,7 @@ class TestBadInput:
     def test_networks_that_are_shaped(self):
         env = cliff_world()
         net = BasicShapedRewardNet(env.observation_space, env.action_space, use_action=False)
-        with pytest.raises(ValueError, match="reward_net: it must need nothing but the state"):
+        with pytest.raises(ValueError, match="reward_net: it must use only the state"):
             make_irl(env, net=net)
 
     def test_networks_for_other_observations(self):
@@ -415,7 +415,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"discount": 1.5}, "discount must be from 0 to 1"),
+            ({"discount": 1.5}, "discount must lie in"),
             ({"log_interval": 0}, "log_interval must be positive or None"),
         ],
     )
@@ -452,7 +452,7 @@ class TestTabularRewardNet:
     def test_refuses_observations_of_no_state(self):
         net = TabularRewardNet.of(cliff_world())
         obs = np.full((1, 2), 0.3, dtype=np.float32)
-        with pytest.raises(ValueError, match="state: holds an observation of no state"):
+        with pytest.raises(ValueError, match="state: an observation belongs to no state"):
             net.predict(obs, np.zeros(1, int), obs, np.zeros(1, bool))
 
     def test_tells_the_rewards_of_all_states_at_once(self):

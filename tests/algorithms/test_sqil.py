@@ -158,7 +158,7 @@ def test_a_resumed_training_goes_on_as_if_never_interrupted(
 def test_demonstrations_may_come_later(make, cartpole):
     algorithm = make("CartPole-v1", None)
     assert algorithm.expert_buffer is None
-    with pytest.raises(ValueError, match="demonstrations: there are none"):
+    with pytest.raises(ValueError, match="no demonstrations"):
         algorithm.train(total_timesteps=100)
     algorithm.set_demonstrations(cartpole)
     algorithm.train(total_timesteps=100)
@@ -171,8 +171,8 @@ def test_demonstrations_may_come_later(make, cartpole):
         ("Pendulum-v1", sb3.DQN, {}, "rl_algo_class: DQN does not fit action_space Box"),
         ("CartPole-v1", sb3.SAC, {}, "rl_algo_class: SAC does not fit action_space Discrete"),
         ("CartPole-v1", sb3.TD3, {}, "rl_algo_class: TD3 does not fit action_space Discrete"),
-        ("CartPole-v1", sb3.PPO, {}, "is no off-policy algorithm"),
-        ("CartPole-v1", "DQN", {}, "is no off-policy algorithm"),
+        ("CartPole-v1", sb3.PPO, {}, "is not an off-policy algorithm"),
+        ("CartPole-v1", "DQN", {}, "is not an off-policy algorithm"),
         ("CartPole-v1", sb3.DQN, {"replay_buffer_class": object}, "replay_buffer_class is SQIL's"),
         ("CartPole-v1", sb3.DQN, {"replay_buffer_kwargs": {}}, "replay_buffer_kwargs is SQIL's"),
     ],

@@ -149,7 +149,7 @@ def test_observations_are_normalized_and_rewards_are_not():
 def test_there_has_to_be_an_expert():
     empty = buffer(None)
     act(empty, 3)
-    with pytest.raises(ValueError, match="demonstrations: there are none"):
+    with pytest.raises(ValueError, match="no demonstrations"):
         empty.sample(2)
     empty.set_demonstrations([trajectory(2)])
     assert empty.sample(2).rewards.tolist() == [[0.0], [1.0]]

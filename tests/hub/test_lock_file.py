@@ -35,7 +35,7 @@ def test_a_missing_file_locks_nothing(tmp_path):
 def test_something_else_is_told_in_one_line(tmp_path, text):
     path = tmp_path / "lock"
     path.write_text(text)
-    with pytest.raises(InputError, match="no lock file") as caught:
+    with pytest.raises(InputError, match="not a lock file") as caught:
         read_lock(path)
     assert "\n" not in str(caught.value)
 

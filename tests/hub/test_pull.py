@@ -46,7 +46,7 @@ def test_a_lock_notices_changed_content(classic):
     lock = HubLock().with_items([old.as_locked()])
     weights = (old.folder / "policy.safetensors").resolve()
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    with pytest.raises(InputError, match="not what was prefetched") as caught:
+    with pytest.raises(InputError, match="differs from the lock") as caught:
         pull("model", REPO, lock=lock)
     assert "imitbench prefetch" in str(caught.value)
 
@@ -54,7 +54,7 @@ def test_a_lock_notices_changed_content(classic):
 @pytest.mark.parametrize(("kind", "what"), [("model", "an expert"), ("dataset", "demonstrations")])
 def test_a_repository_of_something_else_is_told(hub, kind, what):
     hub.add(kind, "org/other", {"README.md": b"", "notes.txt": b""})
-    with pytest.raises(InputError, match=f"no repository of {what}") as caught:
+    with pytest.raises(InputError, match=f"not a repository of {what}") as caught:
         pull(kind, "org/other")
     assert "\n" not in str(caught.value)
 

@@ -346,7 +346,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         if expert_samples is not None:
             expert = as_fields(expert_samples, "expert_samples", size)
         elif self._expert is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         else:
             expert = next(self._expert)
         if gen_samples is not None:

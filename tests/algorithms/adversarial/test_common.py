@@ -314,10 +314,10 @@ def test_a_state_stays_what_it_is_while_training_goes_on(algorithm):
 
 def test_a_state_needs_its_demonstrations(algorithm):
     state = make_trainer(algorithm).state_dict()
-    with pytest.raises(ValueError, match="set the demonstrations"):
+    with pytest.raises(ValueError, match="set_demonstrations"):
         make_trainer(algorithm, demonstrations=None).load_state_dict(state)
     other = make_trainer(algorithm, demonstrations=random_transitions(make_venv(), 100))
-    with pytest.raises(ValueError, match="state is of 200 transitions, but there are 100"):
+    with pytest.raises(ValueError, match="state is of 200 transitions, not 100"):
         other.load_state_dict(state)
 
 

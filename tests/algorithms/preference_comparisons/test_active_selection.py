@@ -154,7 +154,7 @@ def test_the_fragmenter_inside_has_the_same_logger_and_its_state_is_kept(tmp_pat
 
 
 def test_a_single_network_cannot_disagree(tmp_path):
-    with pytest.raises(ValueError, match="needs that of a RewardEnsemble"):
+    with pytest.raises(ValueError, match="needs a model of a RewardEnsemble"):
         ActiveSelectionFragmenter(PreferenceModel(perceptron()), GivenPairs([], tmp_path), 2.0)
 
 

@@ -168,7 +168,7 @@ def test_after_acting_training_begins_with_an_episode(ppo):
 def test_training_waits_for_the_sample(ppo):
     trainer = make(ppo)
     trainer.train(40)
-    with pytest.raises(RuntimeError, match=r"40 transitions .* call AgentTrainer\.sample\(\)"):
+    with pytest.raises(RuntimeError, match=r"40 uncollected transitions; call AgentTrainer\.sample\(\)"):
         trainer.train(40)
     trainer.sample(1)
     trainer.train(40)

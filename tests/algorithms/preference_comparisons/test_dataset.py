@@ -234,7 +234,7 @@ class TestValidation:
             ((fragment(0), fragment(1, steps=4)), "pair 1 has fragments of 3 and 4 steps"),
             (
                 (fragment(0), Trajectory(np.zeros(4), np.zeros(3), None, True)),
-                "pair 1 is no pair of TrajectoryWithRew",
+                "pair 1 is not a pair of TrajectoryWithRew",
             ),
             (
                 (
@@ -243,10 +243,10 @@ class TestValidation:
                         np.array(list("abcd")), *[np.zeros(3)] * 1, None, True, np.zeros(3)
                     ),
                 ),
-                "obs of a fragment has data type .*: no numbers",
+                "obs of a fragment has data type .*, not numbers",
             ),
         ],
-        ids=["unequal lengths", "no rewards", "no numbers"],
+        ids=["unequal lengths", "no rewards", "not numbers"],
     )
     def test_bad_fragments_are_named_and_nothing_is_added(self, pair, message):
         dataset = filled(0, 10, max_size=2)
@@ -310,7 +310,7 @@ class TestFiles:
 
     def test_other_safetensors_files_are_refused(self, tmp_path):
         (tmp_path / "file").write_bytes(safetensors_numpy.save({"weight": np.zeros(2)}))
-        with pytest.raises(InputError, match="no preference data set in it"):
+        with pytest.raises(InputError, match="without a preference dataset"):
             PreferenceDataset.load(tmp_path / "file")
 
     @pytest.mark.parametrize(
@@ -323,15 +323,15 @@ class TestFiles:
             ("preferences", floats(0, 2), r"must lie in \[0, 1\]"),
             ("preferences", np.zeros(2), "float64, not float32"),
             ("0/lengths", np.array([3, 3, 4]), r"0/acts has shape \(9,\); .* need 10 rows"),
-            ("0/lengths", np.array([3, 6, 0]), "not those of fragments"),
+            ("0/lengths", np.array([3, 6, 0]), "not valid for fragments"),
             ("0/lengths", np.array([2**62, 2**62, 9]), "need 9223372036854775817 rows"),
             ("0/lengths", np.array([2, 4, 3]), "fragments of 2 and 4 steps"),
-            ("0/terminal", np.ones(4, dtype=bool), "not those of fragments"),
+            ("0/terminal", np.ones(4, dtype=bool), "not valid for fragments"),
             ("0/terminal", np.ones(3), "'0/terminal' holds float64"),
             ("0/obs", np.zeros((9, 2)), "0/obs has shape"),
             ("0/rews", np.zeros(9, dtype=int), "rewards have data type int64"),
-            ("0/rews", None, "no array '0/rews'"),
-            ("preferences", None, "no array 'preferences'"),
+            ("0/rews", None, "array '0/rews' is missing"),
+            ("preferences", None, "array 'preferences' is missing"),
         ],
     )
     def test_arrays_that_do_not_fit_are_named(self, tmp_path, name, value, message):

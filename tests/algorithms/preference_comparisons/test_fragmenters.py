@@ -172,7 +172,7 @@ def test_no_pairs_need_no_trajectories(make):
 @pytest.mark.parametrize(
     ("trajectories", "length", "pairs", "message"),
     [
-        ([], 5, 1, "there are none"),
+        ([], 5, 1, "is empty"),
         ([episode(0, 3), episode(1, 4)], 5, 1, "fragment_length 5: the longest has 4 steps"),
         ([episode(0, 9)], 0, 1, "fragment_length must be at least 1"),
         ([episode(0, 9)], 5, -1, "num_pairs must not be negative"),

@@ -103,7 +103,7 @@ def test_both_fragments_are_shown_and_their_files_told(person):
 
 def test_anything_else_is_asked_again(person):
     assert person.answers("x leftt l r r r") == [1, 0, 0, 0]
-    assert "'leftt' is no answer." in person.out.getvalue()
+    assert "'leftt' is not an answer." in person.out.getvalue()
     assert len(person.paths) == 4
 
 
@@ -298,7 +298,7 @@ class TestAnswerFile:
             ('{"pair": "a", "answer": null}\n{"pair": 1, "answer": null}\n', "line 2: .*pair"),
             ('{"pair": "a", "answer": {"choice": "both", "swapped": false}}\n', "answer.choice"),
             ('{"pair": "a", "answer": null}\n\n{"pair": "a", "answer": null}\n', "line 2"),
-            ("my diary", "last line is no answer"),
+            ("my diary", "last line is not an answer"),
         ],
     )
     def test_other_files_are_refused_and_left_alone(self, tmp_path, content, message):

@@ -328,7 +328,7 @@ def test_no_time_for_an_epoch_is_named(make, dataset):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"batch_size": 32, "minibatch_size": 5}, "32 is no multiple of minibatch_size 5"),
+        ({"batch_size": 32, "minibatch_size": 5}, "32 is not a multiple of minibatch_size 5"),
         ({"batch_size": 0}, "batch_size must be positive"),
         ({"minibatch_size": 0}, "minibatch_size must be positive"),
         ({"epochs": 0}, "epochs must be at least 1"),

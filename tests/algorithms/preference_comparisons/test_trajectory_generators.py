@@ -98,7 +98,7 @@ def test_too_few_steps_are_told():
 
 
 def test_an_empty_dataset_is_told():
-    with pytest.raises(ValueError, match="trajectories: there are none"):
+    with pytest.raises(ValueError, match="trajectories is empty"):
         TrajectoryDataset([], np.random.default_rng(0))
 
 
@@ -155,7 +155,7 @@ def test_a_restored_mixture_goes_on():
     one.sample(40)
     two.load_state_dict(one.state_dict())
     assert labels(one.sample(40)) == labels(two.sample(40))
-    with pytest.raises(ValueError, match="state is of 2 generators, but there are 1"):
+    with pytest.raises(ValueError, match="state is of 2 generators, not 1"):
         TrajectoryMixture([dataset()], None, silent()).load_state_dict(one.state_dict())
 
 
@@ -170,5 +170,5 @@ def test_unusable_weights_are_told(weights, message):
 
 
 def test_a_mixture_of_nothing_is_told():
-    with pytest.raises(ValueError, match="generators: there are none"):
+    with pytest.raises(ValueError, match="generators is empty"):
         TrajectoryMixture([])
