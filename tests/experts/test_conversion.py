@@ -102,7 +102,7 @@ def test_a_folder_that_is_taken_is_left_alone(source, tmp_path):
     target.mkdir()
     convert_expert(source, target)
     before = (target / "policy.json").read_bytes()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         convert_expert(source, target)
     assert (target / "policy.json").read_bytes() == before
 

@@ -51,7 +51,7 @@ def test_a_set_is_split_into_files_that_are_small_enough(collect, monkeypatch):
 
 @pytest.mark.parametrize(
     ("limit", "complaint"),
-    [("MAX_SET_BYTES", "ask for fewer trajectories"), ("MAX_FILE_BYTES", "an episode takes")],
+    [("MAX_SET_BYTES", "set fewer trajectories"), ("MAX_FILE_BYTES", "an episode takes")],
 )
 def test_a_set_that_is_too_large_leaves_the_old_one(
     collect, monkeypatch, tmp_path, limit, complaint

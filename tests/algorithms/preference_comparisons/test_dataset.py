@@ -305,7 +305,7 @@ class TestFiles:
     )
     def test_foreign_files_are_refused(self, tmp_path, content):
         (tmp_path / "file").write_bytes(content)
-        with pytest.raises(InputError, match="file: damaged, or no preference data set"):
+        with pytest.raises(InputError, match="file: damaged, or not a preference dataset"):
             PreferenceDataset.load(tmp_path / "file")
 
     def test_other_safetensors_files_are_refused(self, tmp_path):

@@ -131,7 +131,7 @@ def test_a_new_logger_reaches_the_members(make, tmp_path):
 
 
 def test_a_single_network_is_refused():
-    with pytest.raises(TypeError, match=r"needs that of a RewardEnsemble, not of a BasicRewardNet"):
+    with pytest.raises(TypeError, match=r"needs a model of a RewardEnsemble, not of a BasicRewardNet"):
         EnsembleTrainer(
             PreferenceModel(perceptron()), CrossEntropyRewardLoss(), np.random.default_rng(0)
         )

@@ -179,7 +179,7 @@ def test_an_ensemble_is_found_inside_the_wrapper_of_its_deviation(pairs):
 
 def test_an_ensemble_inside_another_wrapper_is_refused():
     wrapped = NormalizedRewardNet(linear_ensemble(*MEMBERS), RunningNorm)
-    with pytest.raises(ValueError, match=r"AddSTDRewardWrapper, but found NormalizedRewardNet"):
+    with pytest.raises(ValueError, match=r"AddSTDRewardWrapper, not in NormalizedRewardNet"):
         PreferenceModel(wrapped)
     deviation = AddSTDRewardWrapper(linear_ensemble(*MEMBERS))
     with pytest.raises(ValueError, match="but found NormalizedRewardNet"):
