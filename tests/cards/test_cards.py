@@ -233,5 +233,5 @@ def test_hyper_parameters_are_finite(text):
 
 
 def test_whole_hyper_parameters_have_64_bits():
-    with pytest.raises(InputError, match=r"batch_size.* must be a number of 64 bits"):
+    with pytest.raises(InputError, match=r"batch_size.* must be a 64-bit integer"):
         load_algorithm("bc").resolve({"batch_size": str(2**63)})

@@ -157,7 +157,7 @@ def test_defaults_of_before_are_checked_against_the_card(tmp_path):
     assert before == {"rate": 1.0, "noise": 0.0, "limit": 2.0}
     assert between == {"rate": 2.0, "noise": 0.1, "limit": 2.0}
     for wrong, message in (
-        ("{trick: 1}", "0.trick: there is no such"),
+        ("{trick: 1}", "0.trick: no such"),
         ("{rate: x}", "0.rate must"),
     ):
         with pytest.raises(InputError, match=message):

@@ -70,7 +70,7 @@ def test_a_good_card_is_read(tmp_path):
             "default: -1.0",
             "hyperparameters.rate.default must be at least 0, not -1.0",
         ),
-        ("name: mine", "name: mine\nname: other", ":3: key 'name' stands twice; keep one"),
+        ("name: mine", "name: mine\nname: other", ":3: duplicate key 'name'; keep one"),
         ("[box]", "[box", ": not valid YAML"),
         (
             "[box]",
@@ -85,7 +85,7 @@ def test_errors_name_file_line_key_and_fix(tmp_path, old, new, expected):
 
 @pytest.mark.parametrize("text", ["", "- an item\n", "a word\n"])
 def test_a_file_without_keys_is_told(tmp_path, text):
-    assert "must hold keys with values" in message_for(tmp_path, text)
+    assert "must hold `key: value` lines" in message_for(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_file_without_keys_is_told(tmp_path, text):
         ("title: Mine", 'title: !!float ""', ": not valid YAML ("),
         ("title: Mine", "title: a\0b", ": not valid YAML ("),
         ("title: Mine", "title: " + "[" * 5000, ": not valid YAML (nested too deeply)"),
-        ("title: Mine", "title: &a [*a]", ":3: not valid YAML (alias '*a' is not taken; write out"),
+        ("title: Mine", "title: &a [*a]", ":3: not valid YAML (alias '*a' is not supported; write out"),
     ],
 )
 def test_values_that_are_none_are_told(tmp_path, old, new, expected):
