@@ -57,7 +57,7 @@ def test_only_the_return_uses_the_reward():
 
 
 def test_demonstrations_are_needed_to_hold_some_out():
-    assert "learns from no demonstrations" in refusal("demo-likelihood", "dagger")
+    assert "uses no demonstrations" in refusal("demo-likelihood", "dagger")
     assert "at least two" in refusal("demo-likelihood", "bc", n_demos=1)
     assert refusal("demo-likelihood", "bc", n_demos=2) is None
 
@@ -109,7 +109,7 @@ def test_a_table_has_a_likelihood_at_each_step():
 
 def test_a_greedy_policy_has_none():
     policy = DQNPolicy(OBSERVATIONS, ACTIONS, lambda _: 1e-3)
-    with pytest.raises(UnsuitableObjectiveError, match="DQNPolicy has no probabilities"):
+    with pytest.raises(UnsuitableObjectiveError, match="DQNPolicy has no action probabilities"):
         mean_log_likelihood(policy, [episode(3)])
 
 

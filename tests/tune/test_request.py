@@ -11,12 +11,12 @@ PENDULUM = Scope("Pendulum-v1", ("Pendulum-v1",))
 
 
 def test_seeds_of_search_and_contest_must_differ(make_request):
-    with pytest.raises(InputError, match="--held-out-seeds: 101 also among --search-seeds"):
+    with pytest.raises(InputError, match="--held-out-seeds: 101 also in --search-seeds"):
         make_request(search_seeds=(100, 101), held_out_seeds=(101, 102))
 
 
 def test_an_algorithm_without_search_space_is_refused(make_request):
-    with pytest.raises(InputError, match="--algo random: its card says nowhere what to search"):
+    with pytest.raises(InputError, match="--algo random: its card has no search space"):
         make_request("random")
 
 
@@ -31,7 +31,7 @@ def test_what_is_set_by_hand_is_not_searched(make_request):
 def test_nothing_is_left_where_everything_is_set(make_request):
     card = make_request().algorithm
     overrides = {name: str(value).lower() for name, value in card.resolve({}).items()}
-    with pytest.raises(InputError, match="nothing is left to search"):
+    with pytest.raises(InputError, match="nothing to search"):
         make_request(plan=small_plan(overrides=overrides))
 
 
@@ -86,5 +86,5 @@ def test_an_environment_that_does_not_fit_is_told(make_request, tmp_path):
 def test_a_study_does_not_go_on_with_other_contents(make_request, tmp_path):
     settings = StudySettings.of(make_request(), PENDULUM)
     settings.model_copy(update={"first_run": "0" * 12}).write(tmp_path / "Pendulum-v1")
-    with pytest.raises(InputError, match="begun with other demonstrations, another expert"):
+    with pytest.raises(InputError, match="started with other demonstrations, another expert"):
         check(make_request(), tmp_path)

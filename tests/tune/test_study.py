@@ -80,7 +80,7 @@ def test_a_value_that_is_no_number_is_a_failure(tmp_path, study_in):
         study = study_in(storage)
         study.complete(study.propose(), float("nan"))
         [trial] = study.trials
-    assert (trial.state, trial.failure) == ("failed", "the objective is no finite number")
+    assert (trial.state, trial.failure) == ("failed", "the objective is not finite")
 
 
 def test_a_trial_below_the_median_is_given_up_once_there_are_enough(tmp_path, study_in):
@@ -112,6 +112,6 @@ def test_a_trial_below_the_median_is_given_up_once_there_are_enough(tmp_path, st
 def test_a_damaged_study_is_told_in_one_line(tmp_path, kind, text):
     address = StudyAddress.within(tmp_path, kind)
     Path(address.path).write_text(text)
-    with pytest.raises(InputError, match=r"study\..*: damaged \(.*\); put back a copy") as told:
+    with pytest.raises(InputError, match=r"study\..*: damaged \(.*\); restore a copy") as told:
         read_trials(address)
     assert "\n" not in str(told.value)

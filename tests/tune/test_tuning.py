@@ -93,7 +93,7 @@ def test_all_of_a_suite_gets_the_same_values(make_request, run_tuning, tmp_path)
             assert [*storage.get_trial(trial.id).intermediate_values] == [1, 3]
     for standing in study.contest.standings:
         assert standing.environments == ["seals/CartPole-v0", ENV]
-    with pytest.raises(InputError, match="begun with seals/CartPole-v0, Pendulum-v1; give"):
+    with pytest.raises(InputError, match="started with seals/CartPole-v0, Pendulum-v1; give"):
         check(dataclasses.replace(request, plan=small_plan(env=None)), tmp_path)
 
 

@@ -46,7 +46,7 @@ class DensityLearner(RewardLearner[DensityAlgorithm]):
         return density
 
     def _train_round(self, steps: int) -> dict[str, float]:
-        # Without an interval nothing is dumped, so that the newest values can be read.
+        # Without a log interval nothing is dumped, so the latest values stay readable.
         self._trainer.train_policy(steps, log_interval=None)
         episodes = self._episodes.pop()
         if episodes:
