@@ -212,7 +212,7 @@ def _plugin(
         _check_class(file, name, path)
         if asked and asked[1] and asked[1] != name:
             raise InputError(
-                f"--algo {':'.join(asked)}: the card next to it, {path}, has {card.implementation}"
+                f"--algo {':'.join(asked)}: its card, {path}, names {card.implementation}"
             )
     digest = place.digest
     register(digest, place)

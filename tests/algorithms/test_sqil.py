@@ -49,7 +49,7 @@ def make(tmp_path):
 
 
 def seed():
-    """Torch's and NumPy's global generators are all that is random beside the environments."""
+    """Apart from the environments, only torch's and NumPy's global generators are random."""
     th.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
 
@@ -102,7 +102,7 @@ def test_the_experts_episodes_that_filled_the_time_limit_are_bootstrapped(make, 
 
 
 @pytest.mark.parametrize(("cls", "env"), [(sb3.DQN, "CartPole-v1"), (sb3.SAC, "Pendulum-v1")])
-def test_lean_training_is_stable_baselines3s(make, cartpole, pendulum, cls, env):
+def test_lean_training_equals_stable_baselines3(make, cartpole, pendulum, cls, env):
     demonstrations = cartpole if cls is sb3.DQN else pendulum
     algorithms = []
     for lean in (True, False):
@@ -117,7 +117,7 @@ def test_lean_training_is_stable_baselines3s(make, cartpole, pendulum, cls, env)
     )
 
 
-def test_subclasses_are_left_as_they_are(make, cartpole):
+def test_subclasses_are_not_replaced(make, cartpole):
     class Own(sb3.DQN):
         pass
 
@@ -126,7 +126,7 @@ def test_subclasses_are_left_as_they_are(make, cartpole):
 
 @pytest.mark.parametrize("lean", [True, False])
 @pytest.mark.parametrize(("cls", "env"), [(sb3.DQN, "CartPole-v1"), (sb3.SAC, "Pendulum-v1")])
-def test_a_resumed_training_goes_on_as_if_never_interrupted(
+def test_a_resumed_training_equals_an_uninterrupted_one(
     make, cartpole, pendulum, tmp_path, cls, env, lean
 ):
     def fresh():

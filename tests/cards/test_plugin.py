@@ -80,7 +80,7 @@ REFUSED = {
     "the name of all": ({"name": "all"}, "'all' stands for every algorithm"),
     "no such module": ({"implementation": "lerner:Mine"}, "no module 'lerner'"),
     "no such class": ({"implementation": "learner:Mien"}, "did you mean 'Mine'"),
-    "no Python": ({"source": "class Mine:\n  x =\n"}, r"learner\.py:2: is no Python"),
+    "no Python": ({"source": "class Mine:\n  x =\n"}, r"learner\.py:2: not valid Python"),
 }
 
 

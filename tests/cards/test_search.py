@@ -1,4 +1,4 @@
-"""The search space on a card: one range or list, within what the hyper-parameter accepts."""
+"""The search space on a card: one range or list of accepted values."""
 
 import pytest
 from pydantic import ValidationError
@@ -31,7 +31,7 @@ def parameter(kind, default, search, **limits):
         ("str", "a", {"choices": ["a", "b"]}),
     ],
 )
-def test_ranges_and_lists_are_spaces(kind, default, search):
+def test_ranges_and_lists_are_search_spaces(kind, default, search):
     assert default in parameter(kind, default, search).search
 
 
@@ -51,7 +51,7 @@ def test_ranges_and_lists_are_spaces(kind, default, search):
         ({"lo": 1, "high": 2}, "extra"),
     ],
 )
-def test_what_is_no_space_is_refused(search, said):
+def test_invalid_search_spaces_are_refused(search, said):
     with pytest.raises(ValidationError, match=said):
         Search.model_validate(search)
 
@@ -78,7 +78,7 @@ def test_a_space_fits_its_hyperparameter(kind, default, search, limits, said):
 
 
 @pytest.mark.parametrize("name", TUNABLE)
-def test_methods_say_where_to_search(name):
+def test_methods_have_search_spaces(name):
     card = load_algorithm(name)
     assert len(card.search_space) >= 4
     assert "learning_rate" in card.search_space
@@ -89,7 +89,7 @@ def test_anchors_and_controls_have_nothing_to_search():
     assert not any(load_algorithm(name).search_space for name in others)
 
 
-def test_spaces_are_told_in_words():
+def test_search_spaces_are_shown_as_text():
     assert str(Search(low=1e-4, high=0.01, log=True)) == "0.0001 to 0.01 (log)"
     assert str(Search(low=2, high=8, step=2)) == "2 to 8 by 2"
     assert str(Search(choices=[None, 0.5, "a"])) == "null, 0.5, a"
