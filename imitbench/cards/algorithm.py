@@ -282,7 +282,7 @@ class AlgorithmCard(Card):
         """Returns hyper-parameters as in records: without later keys that have no effect.
 
         Args:
-            values: Hyper-parameters.
+            values: Values of hyper-parameters by name.
         """
         return {
             name: value
@@ -317,7 +317,7 @@ class AlgorithmCard(Card):
         """Returns the hyper-parameters that differ from the defaults, in the card's order.
 
         Args:
-            values: Hyper-parameters.
+            values: Values of hyper-parameters by name.
             base: All hyper-parameters to compare with; the card's defaults when `None`.
         """
         usual = self.resolve({}) if base is None else base

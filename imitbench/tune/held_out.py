@@ -40,7 +40,7 @@ class Standing(Record):
     """Results of a candidate.
 
     Attributes:
-        candidate: The setting.
+        candidate: The setting that these runs have.
         scores: The objective of each completed run.
         environments: Environment of each of these runs, if there are several.
         returns: True returns of these runs, for display.

@@ -67,7 +67,7 @@ class StartedPolicy:
     """Initializes a generator's policy, and updates its normalizer's statistics.
 
     Args:
-        start: The settings.
+        start: How to initialize the policy.
         algorithm: The generator's; `imitbench.rl.ppo.PPO` unless `start` is the default.
 
     Raises:

@@ -304,7 +304,7 @@ def check_finite(returns: th.Tensor, batch: FragmentBatch) -> None:
 
     Args:
         returns: Those of all fragments, shape `(2 * n_pairs,)`.
-        batch: The fragments.
+        batch: Their steps, for the message.
 
     Raises:
         ValueError: A return is not finite; the message names the cause and a remedy.
