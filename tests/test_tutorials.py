@@ -171,7 +171,7 @@ def test_all_python_of_a_tutorial_runs(ran, name):
 @pytest.mark.slow
 def test_the_answers_that_were_typed_are_the_comparisons_that_are_kept(ran):
     folder, printed = ran("preference_comparisons")
-    assert "'nonsense' is no answer" in printed
+    assert "'nonsense' is not an answer" in printed
     assert "3 of 4 questions were answered" in printed
     assert len(list((folder / "videos").glob("*.mp4"))) == 8
     assert (folder / "videos" / "answers.jsonl").is_file()

@@ -1,4 +1,4 @@
-"""What all imitation learning algorithms share: demonstrations, the horizon check, the logger."""
+"""What all imitation-learning algorithms share: demonstrations, the horizon check, the logger."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class BaseImitationAlgorithm(ABC):  # noqa: B024 (subclasses differ too much for
 
     Args:
         custom_logger: Where to log; a new logger when `None`.
-        allow_variable_horizon: Whether episodes of different length are accepted. Where an
-            episode ends tells the learner about the reward, and that can decide a comparison.
+        allow_variable_horizon: Whether episodes of different length are accepted. The end of an
+            episode reveals information about the reward, which can decide a comparison.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class BaseImitationAlgorithm(ABC):  # noqa: B024 (subclasses differ too much for
         self._logger = value
 
     def _check_fixed_horizon(self, horizons: Iterable[int]) -> None:
-        """Makes sure that all episodes seen so far have the same length.
+        """Checks that all episodes so far have the same length.
 
         Args:
             horizons: Lengths of episodes, in steps.
 
         Raises:
-            ValueError: They differ, among themselves or from earlier ones.
+            ValueError: The lengths differ from each other or from earlier ones.
         """
         if self.allow_variable_horizon:
             return
@@ -86,7 +86,7 @@ class DemonstrationAlgorithm(BaseImitationAlgorithm, Generic[TransitionKind]):
     """Base of algorithms that learn from demonstrations.
 
     Args:
-        demonstrations: Demonstrations; `None` when they are set later.
+        demonstrations: Demonstrations; `None` to set them later.
         custom_logger: Where to log; a new logger when `None`.
         allow_variable_horizon: Whether episodes of different length are accepted.
     """
@@ -104,7 +104,7 @@ class DemonstrationAlgorithm(BaseImitationAlgorithm, Generic[TransitionKind]):
 
     @abstractmethod
     def set_demonstrations(self, demonstrations: AnyTransitions) -> None:
-        """Replaces the demonstrations, which interactive algorithms do again and again.
+        """Replaces the demonstrations; interactive algorithms do so in each round.
 
         Args:
             demonstrations: Trajectories, transitions, or an iterable of batches with at least
@@ -123,15 +123,15 @@ def as_transitions(
     """Flattens trajectories; transitions pass unchanged.
 
     Args:
-        demonstrations: Any demonstrations.
+        demonstrations: Trajectories, transitions, or an iterable of batches.
 
     Returns:
-        Transitions, or an iterable of all the batches that were given. Go on with what is
-        returned: looking at the first entry of an iterator takes it out of the original.
+        Transitions, or an iterable of all given batches. Use this in place of the argument: an
+        iterator has lost its first entry to the type check.
 
     Raises:
         TypeError: Demonstrations of another type.
-        ValueError: There are none.
+        ValueError: `demonstrations` is empty.
     """
     if isinstance(demonstrations, types.TransitionsMinimal):
         if len(demonstrations) == 0:
@@ -157,7 +157,7 @@ def as_transitions(
 
 
 class _CheckedBatches:
-    """An iterable of batches whose sizes are checked as they come."""
+    """An iterable of batches that checks the size of each one."""
 
     def __init__(self, batches: Iterable[types.TransitionMapping], batch_size: int) -> None:
         self._batches = batches
@@ -186,19 +186,19 @@ def make_data_loader(
     batch_size: int,
     data_loader_kwargs: Mapping[str, Any] | None = None,
 ) -> Iterable[types.TransitionMapping]:
-    """Makes batches of demonstrations, shuffled anew in each pass.
+    """Makes batches of demonstrations, shuffled again in each pass.
 
     Args:
         transitions: Trajectories, transitions, or an iterable of batches.
-        batch_size: Transitions in each batch; the rest of a pass is dropped.
+        batch_size: Transitions in each batch; an incomplete last batch is dropped.
         data_loader_kwargs: Arguments of `torch.utils.data.DataLoader`.
 
     Returns:
-        An iterable of batches, one pass each time it is iterated over.
+        An iterable of batches; each iteration is one pass.
 
     Raises:
-        ValueError: `batch_size` is not positive, there is less data than one batch, or given
-            batches have another size.
+        ValueError: `batch_size` is not positive or exceeds the number of transitions, or a given
+            batch has another size.
         TypeError: Demonstrations of another type.
     """
     check_batch_size(batch_size)
@@ -224,7 +224,7 @@ def _whole_batch_loader(
     generator: th.Generator | None = None,
     **options: Any,
 ) -> th_data.DataLoader[Any]:
-    """Indexes a batch at once: the batches of a plain `DataLoader`, many times faster."""
+    """The batches of a default `DataLoader`, many times faster: one indexing call per batch."""
     order: th_data.Sampler[int] = (
         th_data.RandomSampler(transitions, generator=generator)
         if shuffle
@@ -241,7 +241,7 @@ def _whole_batch_loader(
 
 
 def _batch_as_mapping(batch: Any) -> Mapping[str, Any]:
-    """Transitions as `types.transitions_collate_fn` makes them of single entries."""
+    """The result of `types.transitions_collate_fn`, from a whole batch."""
     return {
         name: list(values)
         if name == "infos"
@@ -259,7 +259,7 @@ def check_batch_size(batch_size: int, name: str = "batch_size") -> None:
 
 
 def check_enough(transitions: Sequence[Any], batch_size: int) -> None:
-    """Raises a `ValueError` when the data fill no batch."""
+    """Raises a `ValueError` if there are fewer transitions than `batch_size`."""
     if len(transitions) < batch_size:
         raise ValueError(
             f"demonstrations hold {len(transitions)} transitions, fewer than batch_size "

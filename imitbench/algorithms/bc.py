@@ -58,26 +58,26 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     """Behavioral cloning.
 
     Args:
-        observation_space: Space of observations.
-        action_space: Space of actions.
-        rng: Source of the order of demonstrations, and of rollouts.
+        observation_space: Must fit the demonstrations and equal that of the policy.
+        action_space: Must fit the demonstrations and equal that of the policy.
+        rng: Draws the order of the demonstrations and seeds rollouts.
         policy: Policy to train; a new `FeedForward32Policy` when `None`.
-        demonstrations: Demonstrations; `None` when they are set later.
+        demonstrations: Demonstrations; `None` to set them later.
         batch_size: Transitions for each optimizer step.
-        minibatch_size: Transitions for each backward pass, whose gradients are added up to those
-            of a batch. Saves memory. `batch_size` when `None`.
+        minibatch_size: Transitions for each backward pass; gradients are accumulated over a batch,
+            to save memory. `batch_size` when `None`.
         optimizer_cls: Class of the optimizer.
-        optimizer_kwargs: Its arguments, without weight decay.
+        optimizer_kwargs: Keyword arguments of the optimizer, without `weight_decay`.
         ent_weight: Weight of the entropy bonus.
         l2_weight: Weight of half the sum of squared parameters.
-        device: Where the policy is put.
+        device: Device of the policy.
         custom_logger: Where to log; a new logger when `None`.
 
     Raises:
-        ValueError: Weight decay among `optimizer_kwargs`; `batch_size` is no multiple of
-            `minibatch_size`; spaces of the policy or the demonstrations differ from those given;
-            a discrete space does not start at 0; demonstrations are empty, not finite or fewer
-            than a batch.
+        ValueError: `optimizer_kwargs` has `weight_decay`; `batch_size` is not a multiple of
+            `minibatch_size`; the spaces of the policy or the demonstrations differ from those
+            given; a discrete space does not start at 0; demonstrations are empty, not finite or
+            fewer than a batch.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         check_observation_space(observation_space)
         if batch_size % self.minibatch_size != 0:
             raise ValueError(
-                f"batch_size {batch_size} is no multiple of minibatch_size {self.minibatch_size}"
+                f"batch_size {batch_size} is not a multiple of minibatch_size {self.minibatch_size}"
             )
         if optimizer_kwargs and "weight_decay" in optimizer_kwargs:
             raise ValueError("optimizer_kwargs: use l2_weight instead of weight_decay")
@@ -152,7 +152,8 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
                 `minibatch_size` with `obs` and `acts`.
 
         Raises:
-            ValueError: They are empty, not finite, fewer than a batch, or of other shapes.
+            ValueError: Demonstrations are empty, not finite, fewer than a batch, or of other
+                shapes.
         """
         device = self._policy.device
         given = base.as_transitions(demonstrations)
@@ -182,28 +183,28 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     ) -> None:
         """Trains for a number of passes over the demonstrations, or of batches.
 
-        Calls that count batches go on in the pass where the last such call stopped: two calls of
-        `n` batches equal one of `2n`.
+        Calls with `n_batches` continue the pass in which the last such call stopped: two calls with
+        `n` batches equal one with `2n`.
 
         Args:
-            n_epochs: Number of passes; exactly one of this and `n_batches` is given.
-            n_batches: Number of batches.
+            n_epochs: Passes over the demonstrations. Give exactly one of this and `n_batches`.
+            n_batches: Optimizer steps.
             on_epoch_end: Called after each completed pass.
             on_batch_end: Called after each batch.
             log_interval: Batches between log entries.
-            log_rollouts_venv: Where the policy is measured for the log; nowhere when `None`.
-            log_rollouts_n_episodes: Episodes of that measurement; none when not positive.
+            log_rollouts_venv: Environments for evaluations in the log; `None` for none.
+            log_rollouts_n_episodes: Episodes of that evaluation; no evaluation if not positive.
             progress_bar: Whether a progress bar is shown.
-            reset_tensorboard: Whether the log's horizontal axis starts at 0 again.
+            reset_tensorboard: Whether the step count of the log restarts at 0.
 
         Raises:
-            ValueError: Not exactly one of `n_epochs` and `n_batches`, no demonstrations, bad
-                values in given batches, or a `log_interval` below 1.
+            ValueError: Not exactly one of `n_epochs` and `n_batches` is given, there are no
+                demonstrations, a batch does not fit the spaces, or `log_interval` is below 1.
         """
         if log_interval < 1:
             raise ValueError(f"log_interval must be at least 1, not {log_interval}")
         if self._batches is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         if reset_tensorboard:
             self._bc_logger.reset_tensorboard_steps()
         self._bc_logger.log_epoch(0)
@@ -223,7 +224,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         measure = RolloutStatsComputer(log_rollouts_venv, log_rollouts_n_episodes)
         self._policy.set_training_mode(True)
         self._run(enumerate_batches(iterator), per_batch, log_interval, measure, on_batch_end)
-        # Statistics of normalizing layers stay as they are from here on.
+        # From here on, normalizing layers keep their statistics.
         self._policy.set_training_mode(False)
 
     def _run(
@@ -242,7 +243,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         def end_batch(step: int, samples: int, batch: TensorBatch) -> None:
             metrics = self._measure_loss(batch) if step % log_interval == 0 else None
             optimizer.step()
-            for parameter in parameters:  # as zero_grad() does, without its bookkeeping
+            for parameter in parameters:  # as zero_grad(), without its overhead
                 parameter.grad = None
             if metrics is not None:
                 with th.no_grad():
@@ -251,7 +252,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             if on_batch_end is not None:
                 on_batch_end()
             if metrics is not None or on_batch_end is not None:
-                # Acting, which a measurement or a callback may do, ends the training mode.
+                # An evaluation or a callback may act, which ends the training mode.
                 policy.set_training_mode(True)
 
         optimizer.zero_grad()
@@ -265,12 +266,12 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             end_batch(step, samples, batch)
 
     def _measure_loss(self, batch: TensorBatch) -> BCTrainingMetrics:
-        """Apart from the gradient, so that how often is logged cannot change a number."""
+        """Separate from the gradient, so that the log interval cannot change results."""
         with th.no_grad(), evaluating(self._policy):
             return self.loss_calculator(self._policy, batch["obs"], batch["acts"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on, as a copy that training leaves alone.
+        """A copy of everything that further training depends on.
 
         Returns:
             Tensors, numbers and dictionaries of them; `torch.save` and
@@ -286,13 +287,13 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         return copy.deepcopy(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; the demonstrations must be the same.
+        """Restores what `state_dict` returned; the demonstrations must be the same.
 
         Raises:
-            ValueError: The state belongs to other demonstrations, or to another batch size.
+            ValueError: The state is of other demonstrations or another batch size.
         """
         if isinstance(self._batches, ShuffledTransitions) != ("batches" in state):
-            raise ValueError("state: set the demonstrations that it was made with first")
+            raise ValueError("state: call set_demonstrations() with its demonstrations first")
         if isinstance(self._batches, ShuffledTransitions):
             self._batches.load_state_dict(state["batches"])
         self._policy.load_state_dict(state["policy"])
@@ -300,7 +301,7 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.rng.bit_generator.state = state["rng"]
 
     def save_policy(self, policy_path: types.AnyPath) -> None:
-        """Stores the policy without pickle; `reconstruct_policy` reads it.
+        """Saves the policy without pickle; `reconstruct_policy` reads it.
 
         Args:
             policy_path: Folder to write.
@@ -313,21 +314,23 @@ class BC(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
 def reconstruct_policy(
     policy_path: types.AnyPath, device: th.device | str = "auto"
 ) -> ActorCriticPolicy:
-    """Reads a policy that `BC.save_policy` stored.
+    """Loads a policy that `BC.save_policy` saved.
 
     Args:
         policy_path: Folder of the policy.
-        device: Where to put it.
+        device: Device of the policy.
 
     Raises:
-        InputError: The folder holds no policy, or a damaged one.
-        TypeError: The policy is no actor-critic policy.
+        InputError: The folder has no policy, or a damaged one.
+        TypeError: The policy is not an actor-critic policy.
     """
     from imitbench.policies.storage import load_policy
 
     policy = load_policy(Path(os.fsdecode(policy_path)), device=get_device(device))
     if not isinstance(policy, ActorCriticPolicy):
-        raise TypeError(f"{os.fsdecode(policy_path)}: holds a {type(policy).__name__}")
+        raise TypeError(
+            f"{os.fsdecode(policy_path)}: holds a {type(policy).__name__}, not an ActorCriticPolicy"
+        )
     return policy
 
 
@@ -340,7 +343,7 @@ def _default_policy(
     return FeedForward32Policy(
         observation_space=observation_space,
         action_space=action_space,
-        # The policy's own optimizer is never used; whoever does so by mistake will notice.
+        # The policy's own optimizer is never used; with this rate a mistake is noticed.
         lr_schedule=lambda _: th.finfo(th.float32).max,
         features_extractor_class=extractor,
     )

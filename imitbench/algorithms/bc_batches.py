@@ -1,4 +1,4 @@
-"""Batches for behavioral cloning: shuffled passes over demonstrations that can be resumed."""
+"""Batches for behavioral cloning: shuffled passes that can be resumed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ShuffledTransitions:
     A pass gathers the shuffled data once; its batches are views.
 
     Args:
-        transitions: The data.
-        batch_size: Transitions in each batch; the rest of a pass is left out.
-        rng: Source of the orders.
-        device: Where batches are.
+        transitions: Observations and actions; copied to `device`.
+        batch_size: Transitions in each batch; an incomplete last batch is dropped.
+        rng: Draws the order of each pass.
+        device: Device of the batches.
 
     Attributes:
         position: Batches taken from the current pass.
@@ -56,7 +56,7 @@ class ShuffledTransitions:
         return self.resume()
 
     def resume(self) -> Iterator[TensorBatch]:
-        """The rest of a pass that was left, or a new one."""
+        """The rest of an interrupted pass, or a new one."""
         if self._order is None or self.position >= len(self):
             self._order = self._rng.permutation(len(self._acts))
             self.position = 0
@@ -74,31 +74,27 @@ class ShuffledTransitions:
         return {"order": order, "position": self.position, "batch_size": self._batch_size}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave.
+        """Restores what `state_dict` returned.
 
         Raises:
-            ValueError: It belongs to another amount of data, or to batches of another size.
+            ValueError: The state is of another number of transitions, or another batch size.
         """
         order = state["order"]
         if state["batch_size"] != self._batch_size:
-            raise ValueError(
-                f"state is of batches of {state['batch_size']}, but they have {self._batch_size}"
-            )
+            raise ValueError(f"state has batch_size {state['batch_size']}, not {self._batch_size}")
         if order is not None and len(order) != len(self._acts):
-            raise ValueError(
-                f"state is of {len(order)} transitions, but there are {len(self._acts)}"
-            )
+            raise ValueError(f"state is of {len(order)} transitions, not {len(self._acts)}")
         self._order = None if order is None else order.numpy().copy()
         self.position = state["position"]
 
 
 class TensorBatches:
-    """Given batches, brought to the policy's device.
+    """Batches that the user made, moved to the policy's device.
 
     Args:
-        batches: Batches with `obs` and `acts`, one pass each time they are iterated over.
-        check: Called with the observations and actions of each batch; raises where they are bad.
-        device: Where batches are.
+        batches: Batches with `obs` and `acts`; each iteration is one pass.
+        check: Called with the observations and actions of each batch; raises if they are invalid.
+        device: Device of the batches.
     """
 
     def __init__(
@@ -121,16 +117,16 @@ class TensorBatches:
             }
 
     def resume(self) -> Iterator[TensorBatch]:
-        """A new pass: given batches cannot be returned to."""
+        """A new pass: the position in given batches is unknown."""
         return iter(self)
 
 
 @dataclass(frozen=True)
 class BatchIteratorWithEpochEndCallback:
-    """Goes through batches for a number of passes or of batches.
+    """Iterates over batches for a number of passes or of batches.
 
     Attributes:
-        batch_loader: One pass each time it is iterated over.
+        batch_loader: Batches; each iteration is one pass.
         n_epochs: Number of passes, or `None`.
         n_batches: Number of batches, or `None`.
         on_epoch_end: Called with the number of each completed pass, from 0.
@@ -151,12 +147,12 @@ class BatchIteratorWithEpochEndCallback:
             raise ValueError("n_epochs and n_batches must not be negative")
 
     def __iter__(self) -> Iterator[TensorBatch]:
-        """Batches until the number is reached.
+        """Yields batches until the number is reached.
 
         Raises:
             ValueError: A pass has no batches.
         """
-        # Counting batches goes on where the last call stopped; counting passes starts anew.
+        # Counting batches continues where the last call stopped; counting passes starts a new one.
         resume = getattr(self.batch_loader, "resume", None)
         passes = resume() if self.n_batches is not None and resume else iter(self.batch_loader)
         batches, epochs = 0, 0
@@ -178,7 +174,7 @@ class BatchIteratorWithEpochEndCallback:
             passes = iter(self.batch_loader)
 
     def _at_end(self) -> bool:
-        """Whether the loader is known to have given its last batch."""
+        """Whether the loader is known to have yielded its last batch."""
         loader = self.batch_loader
         return isinstance(loader, ShuffledTransitions) and loader.position == len(loader)
 
@@ -186,7 +182,7 @@ class BatchIteratorWithEpochEndCallback:
 def enumerate_batches(
     batch_it: Iterable[TensorBatch],
 ) -> Iterator[tuple[tuple[int, int, int], TensorBatch]]:
-    """Puts (batch number, batch size, samples so far) before each batch."""
+    """Yields ((batch number, batch size, samples so far), batch)."""
     samples = 0
     for number, batch in enumerate(batch_it):
         size = len(batch["acts"])

@@ -1,4 +1,4 @@
-"""What behavioral cloning logs: its loss, and rollouts of the policy in training."""
+"""What behavioral cloning logs: its loss, and rollouts of the policy."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from imitbench.util.logger import HierarchicalLogger
 
 @dataclasses.dataclass(frozen=True)
 class RolloutStatsComputer:
-    """Measures a policy while it is being trained.
+    """Evaluates a policy during training.
 
     Attributes:
-        venv: Where it acts; `None` for no measurement.
-        n_episodes: How many episodes; none when not positive.
+        venv: Environments to act in; `None` for no evaluation.
+        n_episodes: Least number of episodes; no evaluation if not positive.
     """
 
     venv: VecEnv | None
     n_episodes: int
 
     def __call__(self, policy: BasePolicy, rng: np.random.Generator) -> Mapping[str, float]:
-        """Statistics of returns and lengths, see `rollout.rollout_stats`; empty if switched off."""
+        """Statistics of `rollout.rollout_stats`; empty without evaluation."""
         if self.venv is None or self.n_episodes <= 0:
             return {}
         trajectories = rollout.generate_trajectories(
@@ -41,7 +41,7 @@ class BCLogger:
     """Logs the training of behavioral cloning.
 
     Args:
-        logger: Where everything goes.
+        logger: Receives the records.
     """
 
     def __init__(self, logger: HierarchicalLogger) -> None:
@@ -50,11 +50,11 @@ class BCLogger:
         self._current_epoch = 0
 
     def reset_tensorboard_steps(self) -> None:
-        """Starts the horizontal axis at 0 again."""
+        """Restarts the step count at 0."""
         self._tensorboard_step = 0
 
     def log_epoch(self, epoch_number: int) -> None:
-        """Remembers the number of the current pass."""
+        """Sets the number of the current pass."""
         self._current_epoch = epoch_number
 
     def log_batch(
@@ -75,7 +75,7 @@ class BCLogger:
             if value is not None:
                 self._logger.record(f"bc/{field.name}", value.item())
         for name, statistic in rollout_stats.items():
-            # What the monitor saw is the same unless a wrapper changes rewards.
+            # The monitor's returns are equal unless a wrapper changes rewards.
             if "return" in name and "monitor" not in name:
                 self._logger.record(f"rollout/{name}", statistic)
         self._logger.dump(self._tensorboard_step)

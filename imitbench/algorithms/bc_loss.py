@@ -1,4 +1,4 @@
-"""The loss of behavioral cloning, and a short cut to it for the usual policies."""
+"""The loss of behavioral cloning, with a short cut for common policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from imitbench.util.gradients import backward_from
 
 GradientStep = Callable[[PyTorchObs, th.Tensor, float], None]
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
-# What the short cut assumes to be as Stable-Baselines3 has it.
+# The short cut assumes that these are Stable-Baselines3's own.
 _METHODS = ("evaluate_actions", "extract_features", "_get_action_dist_from_latent")
 
 
@@ -64,7 +64,7 @@ class BehaviorCloningLossCalculator:
         """Computes the loss with all its parts.
 
         Args:
-            policy: The policy.
+            policy: Actor-critic policy of Stable-Baselines3.
             obs: Observations, shape (batch, *observation_shape), or a dictionary of them.
             acts: The expert's actions, shape (batch, *action_shape).
         """
@@ -85,7 +85,7 @@ class BehaviorCloningLossCalculator:
         )
 
     def loss(self, policy: ActorCriticPolicy, obs: PyTorchObs, acts: th.Tensor) -> th.Tensor:
-        """Computes the loss alone, leaving out parts of weight zero."""
+        """Computes only the loss, without terms of weight zero."""
         log_prob, entropy = log_prob_and_entropy(policy, obs, acts)
         objective = log_prob
         if self.ent_weight and entropy is not None:
@@ -94,14 +94,14 @@ class BehaviorCloningLossCalculator:
         return loss + self.l2_weight * _half_squared_norm(policy) if self.l2_weight else loss
 
     def gradient_step(self, policy: ActorCriticPolicy) -> GradientStep:
-        """Chooses the fastest way to the gradient of the loss for a policy.
+        """Chooses the fastest way to compute the gradient of the loss for a policy.
 
         Args:
-            policy: The policy; decided once, so its kind must not change afterwards.
+            policy: Must keep its class and action distribution afterwards.
 
         Returns:
-            A function of (observations, actions, scale) that adds the gradient of the scaled
-            loss to those of the parameters.
+            A function of (observations, actions, scale) that adds the gradient of the scaled loss
+            to `grad` of the parameters.
         """
         if not has_short_cut(policy) or self.l2_weight:
             return lambda obs, acts, scale: (scale * self.loss(policy, obs, acts)).backward()  # type: ignore[no-untyped-call]
@@ -135,7 +135,7 @@ class BehaviorCloningLossCalculator:
     def _gaussian_gradient(
         self, policy: ActorCriticPolicy, mean: th.Tensor, acts: th.Tensor, scale: float
     ) -> th.Tensor:
-        """Derivative by the mean, in closed form; that by the deviation is added on the way."""
+        """Derivative by the mean, in closed form; adds that by the log-deviation to its `grad`."""
         precision = (-policy.log_std).exp()
         z = (_like(acts, mean) - mean) * precision
         by_log_std = (1 - self.ent_weight) * scale * len(mean) - scale * z.square().sum(dim=0)
@@ -150,18 +150,18 @@ def log_prob_and_entropy(
 ) -> tuple[th.Tensor, th.Tensor | None]:
     """Log-probability of actions, and entropy of the policy.
 
-    For categorical and diagonal Gaussian policies both come straight from the network's output,
-    without distribution objects and without the value function. Any other policy, and any
-    policy that overrides how actions are evaluated, is asked itself.
+    For categorical and diagonal Gaussian policies both are computed from the network's output,
+    without distribution objects or the value function. Other policies, and those that override the
+    evaluation of actions, use `evaluate_actions`.
 
     Args:
-        policy: The policy.
-        obs: Batch of observations.
-        acts: Batch of actions.
+        policy: Actor-critic policy of Stable-Baselines3.
+        obs: Observations, shape (batch, *observation_shape).
+        acts: Actions, shape (batch, *action_shape).
 
     Returns:
-        Log-probabilities, shape (batch,), and entropies, of a shape that broadcasts to it or
-        `None` where there is no closed form.
+        Log-probabilities, shape (batch,), and entropies, which broadcast to it, in nats; `None`
+        where the entropy has no closed form.
     """
     if not has_short_cut(policy):
         _, log_prob, entropy = policy.evaluate_actions(obs, action_rows(acts, policy.action_space))
@@ -178,7 +178,7 @@ def log_prob_and_entropy(
 
 
 def _action_output(policy: ActorCriticPolicy, obs: PyTorchObs) -> th.Tensor:
-    """Logits or mean, shape (batch, actions), of a policy with a short cut."""
+    """Logits or mean, shape (batch, actions)."""
     features = policy.extract_features(obs)
     assert isinstance(features, th.Tensor), "a shared extractor gives one tensor"
     output: th.Tensor = policy.action_net(policy.mlp_extractor.forward_actor(features))
@@ -186,7 +186,7 @@ def _action_output(policy: ActorCriticPolicy, obs: PyTorchObs) -> th.Tensor:
 
 
 def _like(acts: th.Tensor, output: th.Tensor) -> th.Tensor:
-    """Actions in the shape and data type of the network's output; float64 ones are common."""
+    """Actions in the shape and data type of the network's output; many are float64."""
     return acts.reshape(output.shape).to(output.dtype)
 
 

@@ -1,9 +1,9 @@
-"""DAgger: the expert labels what the learner meets, round after round.
+"""DAgger: in each round, the expert labels the observations that the learner visits.
 
 Source: Ross, Gordon and Bagnell 2011, "A Reduction of Imitation Learning and Structured
 Prediction to No-Regret Online Learning".
 
-The working folder of a trainer:
+Working folder of a trainer:
 
     checkpoint-001.pt  checkpoint-002.pt  …  checkpoint-latest.pt
     policy-001/        policy-002/        …  policy-latest/
@@ -55,13 +55,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CollectedRound:
-    """What happened in a round of `SimpleDAggerTrainer`.
+    """Result of a round of `SimpleDAggerTrainer`.
 
     Attributes:
         number: Number of the round, from 0.
-        beta: Share of steps at which the expert acted.
-        env_steps: Steps made while collecting, summed over environments. There may be more
-            than in the trajectories: while one environment finishes, the others go on.
+        beta: Probability with which the expert acted, in [0, 1].
+        env_steps: Steps taken, summed over environments. May exceed those in the trajectories,
+            because the others continue while one environment finishes.
         trajectories: Whole episodes, with the expert's actions.
     """
 
@@ -75,17 +75,18 @@ class SimpleDAggerTrainer(DAggerTrainer):
     """DAgger with an expert that is a policy.
 
     Args:
-        venv: Environments to collect in. In which of them the learner acts instead of the
-            expert is drawn for each one and each step independently.
-        scratch_dir: Working folder.
+        venv: Environments to collect in. Whether the learner or the expert acts is drawn
+            independently for each environment and step.
+        scratch_dir: Working folder, created if missing.
         expert_policy: Labels every observation, with its most likely action where it samples.
-        rng: Source of all choices made while collecting.
-        expert_trajs: Added to the demonstrations of round 0.
+        rng: Source of all randomness in collecting.
+        expert_trajs: Further demonstrations for round 0.
         **dagger_trainer_kwargs: Further arguments of `DAggerTrainer`.
 
     Raises:
-        ValueError: Spaces of `expert_policy` and `venv` differ, or `expert_trajs` do not fit.
-        TypeError: `expert_policy` is no policy.
+        ValueError: `expert_policy` and `venv` have different spaces, or `expert_trajs` do not fit
+            them.
+        TypeError: `expert_policy` is neither a policy nor an algorithm.
     """
 
     def __init__(
@@ -118,17 +119,16 @@ class SimpleDAggerTrainer(DAggerTrainer):
         rollout_round_min_timesteps: int = 500,
         bc_train_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Does rounds until enough steps were collected.
+        """Runs rounds until enough steps are collected.
 
         Args:
-            total_timesteps: Least number of steps in the episodes that are collected.
+            total_timesteps: Least number of steps in all collected episodes.
             rollout_round_min_episodes: Least number of episodes in each round.
-            rollout_round_min_timesteps: Least number of steps in each round; at least a batch
-                is collected in any case.
+            rollout_round_min_timesteps: Least number of steps in each round; at least `batch_size`.
             bc_train_kwargs: See `extend_and_update`.
 
         Raises:
-            ValueError: A number is out of range, or values that are not finite come up.
+            ValueError: A number is out of range, or an observation or action is not finite.
         """
         if total_timesteps < 0:
             raise ValueError(f"total_timesteps must not be negative, but is {total_timesteps}")
@@ -150,19 +150,19 @@ class SimpleDAggerTrainer(DAggerTrainer):
         bc_train_kwargs: Mapping[str, Any] | None = None,
         timesteps_before: int = 0,
     ) -> CollectedRound:
-        """Does one round: collects, then trains. Afterwards is the time for a checkpoint.
+        """Runs one round: collects, then trains. Save checkpoints between rounds.
 
-        Once there is enough, every environment finishes its episode and that episode counts,
+        Once there are enough steps, each environment finishes its episode and that episode counts,
         so that short ones are not favoured.
 
         Args:
             rollout_round_min_episodes: Least number of episodes.
-            rollout_round_min_timesteps: Least number of steps; at least a batch.
+            rollout_round_min_timesteps: Least number of steps; at least `batch_size`.
             bc_train_kwargs: See `extend_and_update`.
             timesteps_before: Steps of earlier rounds, for the log.
 
         Raises:
-            ValueError: A number is out of range, or values that are not finite come up.
+            ValueError: A number is out of range, or an observation or action is not finite.
         """
         for name, value in (
             ("rollout_round_min_episodes", rollout_round_min_episodes),
@@ -188,7 +188,7 @@ class SimpleDAggerTrainer(DAggerTrainer):
         return collected
 
     def _collect(self, sample_until: rollout.GenTrajTerminationFn) -> CollectedRound:
-        """The round's episodes, saved as a whole."""
+        """Collects the round's episodes and saves them together."""
         self.venv.seed(make_seeds(self.rng))
         mixer = ActionMixer(self.venv, self._learner(), self._beta(), self.rng)
         trajectories = rollout.generate_trajectories(
@@ -209,32 +209,31 @@ def reconstruct_trainer(
     expert_policy: BasePolicy | BaseAlgorithm | None = None,
     beta_schedule: Callable[[int], float] | None = None,
 ) -> DAggerTrainer:
-    """Builds a trainer from the latest snapshot in its working folder.
+    """Loads a trainer from the latest checkpoint in its working folder.
 
-    Nothing is unpickled, so what is no plain value has to be given again.
+    Nothing is unpickled: objects that a checkpoint cannot hold must be passed again.
 
     Args:
         scratch_dir: Working folder of an earlier trainer, with `checkpoint-latest.pt`.
         venv: Environments to collect in.
         custom_logger: Where to log; a new logger when `None`.
-        device: Where to put the policy.
+        device: Device of the policy.
         expert_policy: Expert of a `SimpleDAggerTrainer`.
-        beta_schedule: Needed where the earlier trainer had one of another class than those of
-            this module.
+        beta_schedule: Required if the schedule of the saved trainer is not a class of this module.
 
     Returns:
-        A trainer that goes on as the earlier one would have: a `SimpleDAggerTrainer` where
-        `expert_policy` is given.
+        A trainer that continues as the saved one would; a `SimpleDAggerTrainer` if `expert_policy`
+        is given.
 
     Raises:
-        InputError: There is no snapshot, or a damaged one.
-        ValueError: `venv` has other spaces, or `beta_schedule` has to be given.
+        InputError: The checkpoint is missing or damaged.
+        ValueError: `venv` has other spaces, or `beta_schedule` is required.
     """
     folder = parse_path(scratch_dir)
     path = folder / "checkpoint-latest.pt"
     saved = load_state(path)
     if not isinstance(saved, dict) or not saved.items() >= CHECKPOINT.items():
-        raise InputError(f"{path}: no checkpoint of DAgger of version {CHECKPOINT['version']}")
+        raise InputError(f"{path}: not a DAgger checkpoint of version {CHECKPOINT['version']}")
     schedule = beta_schedule or rebuild_schedule(saved["beta_schedule"])
     state = saved["state"]
     round_num = state["round_num"]
@@ -258,6 +257,8 @@ def reconstruct_trainer(
     rounds = [read_demos(trainer.round_folder(number)) for number in range(round_num)]
     for number, trajectories in enumerate(rounds):
         if not trajectories:
-            raise InputError(f"{trainer.round_folder(number)}: its demonstrations are gone")
+            raise InputError(
+                f"{trainer.round_folder(number)}: no demonstrations; restore the files of the round"
+            )
     trainer.restore(state, rounds)
     return trainer

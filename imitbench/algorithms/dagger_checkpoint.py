@@ -1,4 +1,4 @@
-"""What a checkpoint of DAgger says about the trainer, so that it can be built again."""
+"""The settings of a DAgger trainer in its checkpoint, and how to rebuild the trainer from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from imitbench.errors import InputError
 from imitbench.util.logger import HierarchicalLogger
 
 CHECKPOINT = {"format": "imitbench-dagger", "version": 1}
-"""What every checkpoint starts with."""
+"""Entries of every checkpoint."""
 
 _SCHEDULES: dict[str, type[BetaSchedule]] = {
     "LinearBetaSchedule": LinearBetaSchedule,
@@ -28,14 +28,14 @@ _SCHEDULES: dict[str, type[BetaSchedule]] = {
 
 
 def describe_bc(trainer: BC) -> dict[str, Any]:
-    """What `rebuild_bc` needs to know beside the policy and the state.
+    """The settings that `rebuild_bc` needs in addition to policy and state.
 
     Raises:
-        ValueError: The optimizer's class is none of torch's own.
+        ValueError: The optimizer is not a class of `torch.optim`.
     """
     name = type(trainer.optimizer).__name__
     if getattr(th.optim, name, None) is not type(trainer.optimizer):
-        raise ValueError(f"bc_trainer: its optimizer {name} is none of torch.optim")
+        raise ValueError(f"bc_trainer: optimizer {name} is not of torch.optim; it cannot be saved")
     return {
         "batch_size": trainer.batch_size,
         "minibatch_size": trainer.minibatch_size,
@@ -52,17 +52,17 @@ def rebuild_bc(
     device: str | th.device,
     logger: HierarchicalLogger,
 ) -> BC:
-    """Builds a trainer as it was described; its state is restored afterwards.
+    """Builds a trainer from its settings; the caller restores the state.
 
     Raises:
-        InputError: The description is none of `describe_bc`.
+        InputError: The description is not from `describe_bc`.
     """
     options = dict(description)
     name = options.pop("optimizer", None)
     optimizer = getattr(th.optim, name, None) if isinstance(name, str) else None
     if not (isinstance(optimizer, type) and issubclass(optimizer, th.optim.Optimizer)):
-        raise InputError(f"checkpoint: {name!r} is no optimizer of torch.optim")
-    # The learning rate is part of the optimizer's state; some classes insist on being given one.
+        raise InputError(f"checkpoint: {name!r} is not an optimizer of torch.optim")
+    # The optimizer's state holds the learning rate; some classes require one here.
     return BC(
         observation_space=policy.observation_space,
         action_space=policy.action_space,
@@ -77,7 +77,7 @@ def rebuild_bc(
 
 
 def describe_schedule(schedule: Callable[[int], float]) -> dict[str, Any] | None:
-    """A schedule of this library as plain values; `None` for any other."""
+    """A schedule of this package as JSON values; `None` for any other."""
     name = type(schedule).__name__
     if _SCHEDULES.get(name) is not type(schedule):
         return None
@@ -85,15 +85,15 @@ def describe_schedule(schedule: Callable[[int], float]) -> dict[str, Any] | None
 
 
 def rebuild_schedule(description: Mapping[str, Any] | None) -> BetaSchedule:
-    """Undoes `describe_schedule`.
+    """Inverse of `describe_schedule`.
 
     Raises:
-        ValueError: There is no description, because the schedule was none of this library.
+        ValueError: There is no description, because the schedule is not of this package.
         InputError: The description is malformed.
     """
     if description is None:
-        raise ValueError("beta_schedule: the trainer had one of its own; give it again")
+        raise ValueError("beta_schedule: the saved trainer had a custom one; pass it again")
     try:
         return _SCHEDULES[description["class"]](**description["arguments"])
     except (KeyError, TypeError) as error:
-        raise InputError(f"checkpoint: no schedule: {description!r}") from error
+        raise InputError(f"checkpoint: not a beta schedule: {description!r}") from error

@@ -1,4 +1,4 @@
-"""Collecting demonstrations for DAgger: who acts at a step, the expert or the learner."""
+"""Collects demonstrations for DAgger: at each step, the expert or the learner acts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Array = npt.NDArray[Any]
 
 
 class BetaSchedule(ABC):
-    """Gives the share of steps at which the expert acts, by round."""
+    """Probability that the expert acts, by round."""
 
     @abstractmethod
     def __call__(self, round_num: int) -> float:
-        """The share, in [0, 1].
+        """The probability, in [0, 1].
 
         Args:
             round_num: Number of the round, from 0.
@@ -49,7 +49,7 @@ class LinearBetaSchedule(BetaSchedule):
         self.rampdown_rounds = rampdown_rounds
 
     def __call__(self, round_num: int) -> float:
-        """The share, in [0, 1]."""
+        """The probability, in [0, 1]."""
         check_round(round_num)
         return max(0.0, 1.0 - round_num / self.rampdown_rounds)
 
@@ -58,7 +58,7 @@ class ExponentialBetaSchedule(BetaSchedule):
     """`decay_probability ** round_num`.
 
     Args:
-        decay_probability: The factor from one round to the next, in (0, 1].
+        decay_probability: Factor from one round to the next, in (0, 1].
 
     Raises:
         ValueError: `decay_probability` is outside (0, 1].
@@ -72,19 +72,19 @@ class ExponentialBetaSchedule(BetaSchedule):
         self.decay_probability = decay_probability
 
     def __call__(self, round_num: int) -> float:
-        """The share, in [0, 1]."""
+        """The probability, in [0, 1]."""
         check_round(round_num)
         return float(self.decay_probability**round_num)
 
 
 def check_round(round_num: int) -> None:
-    """Raises a `ValueError` for a negative number of a round."""
+    """Raises a `ValueError` if the round is negative."""
     if round_num < 0:
         raise ValueError(f"round_num must not be negative, but is {round_num}")
 
 
 def check_observations(venv: VecEnv) -> None:
-    """Raises a `ValueError` unless observations are arrays, which is all that files can hold."""
+    """Raises a `ValueError` unless observations are arrays; files cannot hold others."""
     space = venv.observation_space
     if space.shape is None or isinstance(space, spaces.Dict):
         raise ValueError(
@@ -94,23 +94,23 @@ def check_observations(venv: VecEnv) -> None:
 
 
 class ActionMixer(VecEnvWrapper):
-    """Carries out the given actions at a random part of the steps, and the robot's at the others.
+    """Executes the given actions with probability `beta`, and the robot's otherwise.
 
-    Who acts is drawn for every environment and step independently. The robot is asked only
-    about the environments in which it acts, all of a step at once.
+    Who acts is drawn independently for each environment and step. The robot gets one call per step,
+    with only the observations of the environments in which it acts.
 
     Args:
         venv: Environments to act in.
-        get_robot_acts: Maps observations, shape `(n, *observation_shape)`, to actions, shape
-            `(n, *action_shape)`; `n` is the number of environments it has to act in.
-        beta: Probability that a given action is carried out.
-        rng: Decides who acts.
+        get_robot_acts: Maps observations, shape `(n, *observation_shape)`, to actions, shape `(n,
+            *action_shape)`, for the `n` environments in which the robot acts.
+        beta: Probability that a given action is executed, in [0, 1].
+        rng: Draws who acts.
 
     Attributes:
-        env_steps: Steps made so far, summed over environments.
+        env_steps: Steps taken, summed over environments.
 
     Raises:
-        ValueError: `beta` is outside [0, 1], or observations are no arrays.
+        ValueError: `beta` is outside [0, 1], or observations are not arrays.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class ActionMixer(VecEnvWrapper):
         self._last_obs: Array | None = None
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """Seeds who acts, and the environments.
+        """Seeds the draws of who acts, and the environments.
 
         Args:
-            seed: The seed; a random one when `None`.
+            seed: Random when `None`.
 
         Returns:
             The seed of each environment.
@@ -156,13 +156,13 @@ class ActionMixer(VecEnvWrapper):
 
         Raises:
             RuntimeError: The environments were not reset.
-            ValueError: Actions of another shape, the expert's or the robot's.
+            ValueError: The given or the robot's actions have the wrong shape.
         """
         if self._last_obs is None:
             raise RuntimeError("call reset() before the first step")
         self._check_shape("actions", actions, self.num_envs)
         carried_out = np.array(actions)
-        # Drawn from [0, 1), so that 0 and 1 are never and always.
+        # Drawn from [0, 1), so beta 0 means never and 1 always.
         robot = self.rng.random(self.num_envs) >= self.beta
         count = int(robot.sum())
         if count:
@@ -186,27 +186,27 @@ class ActionMixer(VecEnvWrapper):
 
 
 class InteractiveTrajectoryCollector(ActionMixer):
-    """Saves each finished episode as a demonstration with the actions that were given.
+    """Saves each finished episode as a demonstration with the given actions.
 
-    `step` takes the expert's actions. With probability `beta` they are carried out; otherwise
-    the robot acts. The expert's action is what is saved in both cases.
+    `step` takes the expert's actions. With probability `beta` they are executed; otherwise the
+    robot acts. The expert's action is saved in both cases.
 
-    Each episode becomes a data set folder of its own, `demo_000`, `demo_001` and so on, which is
-    whole or absent; `imitbench.data.serialize.load` reads it. Several collectors, also in other
-    processes, may share a folder.
+    Each episode is written atomically to its own data set folder, `demo_000`, `demo_001` and so on,
+    which `imitbench.data.serialize.load` reads. Several collectors and processes may share
+    `save_dir`.
 
     Args:
         venv: Environments to act in.
         get_robot_acts: See `ActionMixer`.
-        beta: Probability that a given action is carried out.
-        save_dir: Folder for the demonstrations, made when missing.
-        rng: Decides who acts.
+        beta: Probability that a given action is executed, in [0, 1].
+        save_dir: Folder of the demonstrations, created if missing.
+        rng: Draws who acts.
 
     Attributes:
         traj_accum: The unfinished episodes; `None` before the first reset.
 
     Raises:
-        ValueError: `beta` is outside [0, 1], or observations are no arrays.
+        ValueError: `beta` is outside [0, 1], or observations are not arrays.
     """
 
     def __init__(
@@ -230,15 +230,15 @@ class InteractiveTrajectoryCollector(ActionMixer):
         return obs
 
     def step_async(self, actions: Array) -> None:
-        """Starts a step as `ActionMixer.step_async` does, and remembers the given actions."""
+        """Starts a step as `ActionMixer.step_async`, and stores the given actions."""
         super().step_async(actions)
         self._given = np.array(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Finishes the step, and saves the episodes that end with it.
+        """Finishes the step, and saves the episodes that it ends.
 
         Raises:
-            ValueError: An episode holds values that are not finite, or actions out of range.
+            ValueError: An episode has values that are not finite, or actions out of range.
         """
         obs, rews, dones, infos = super().step_wait()
         assert self.traj_accum is not None, "a step comes after a reset"

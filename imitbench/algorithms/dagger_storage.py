@@ -1,4 +1,4 @@
-"""DAgger's demonstrations on disk, a folder for each round."""
+"""DAgger's demonstrations on disk, one folder per round."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from imitbench.errors import InputError
 from imitbench.util.files import atomic_write_bytes
 
 GIVEN = "initial"
-"""Folder of demonstrations that a trainer was given rather than collected."""
+"""Folder of demonstrations that were passed to a trainer."""
 COLLECTED = "rollouts"
-"""Folder of demonstrations that a trainer collected by itself.
+"""Folder of demonstrations that a trainer collected.
 
-The names are fixed so that doing a round again, after an interruption, replaces them.
+The names are fixed so that repeating a round, after an interruption, replaces them.
 """
 
 _SHARD = Path("data") / "train-00000-of-00001.parquet"
 
 
 def write_demos(folder: Path, trajectories: Sequence[Trajectory]) -> None:
-    """Writes trajectories as a data set folder, in the data types they have.
+    """Writes trajectories as a data set folder, with their data types.
 
-    They are there as a whole or not at all; those of an earlier call are replaced.
+    The write is atomic; it replaces the trajectories of an earlier call.
 
     Args:
-        folder: Made when missing.
-        trajectories: At least one. If their infos cannot be written as JSON they are left out,
-            with a warning: losing an expert's work to them would be worse.
+        folder: Created if missing.
+        trajectories: At least one. Infos that cannot be written as JSON are dropped with a warning,
+            to save the rest of the expert's work.
 
     Raises:
-        InputError: The trajectories do not fit into one table.
+        InputError: The trajectories have different shapes or data types.
     """
     try:
         table = trajectories_to_table(trajectories)
     except InputError as error:
-        # Fails once more unless the infos were to blame.
+        # Fails again unless the infos were the cause.
         table = trajectories_to_table([dataclasses.replace(t, infos=None) for t in trajectories])
         warnings.warn(f"{folder}: saved without infos: {error}", stacklevel=2)
     sink = pa.BufferOutputStream()
@@ -63,7 +63,7 @@ def write_demos(folder: Path, trajectories: Sequence[Trajectory]) -> None:
 
 
 def claim_folder(parent: Path, stem: str) -> Path:
-    """Makes a new folder `stem_000`, `stem_001`, …, which no other process gets as well."""
+    """Creates the next folder `stem_000`, `stem_001`, …; no other process gets the same one."""
     parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count(sum(1 for _ in parent.glob(f"{stem}_*"))):
         folder = parent / f"{stem}_{number:03d}"
@@ -76,9 +76,9 @@ def claim_folder(parent: Path, stem: str) -> Path:
 
 
 def demo_entries(folder: Path) -> list[Path]:
-    """Everything in a round's folder that holds demonstrations, in order of name.
+    """All entries of a round's folder that hold demonstrations, sorted by name.
 
-    Hidden files are left out, and folders that a writer has claimed but not filled.
+    Excludes hidden files, and folders that a writer has claimed but not yet filled.
     """
     if not folder.is_dir():
         return []
@@ -91,16 +91,16 @@ def _has_file(folder: Path) -> bool:
 
 
 def read_demos(folder: Path) -> list[Trajectory]:
-    """Reads all demonstrations in a round's folder, whoever put them there.
+    """Reads all demonstrations in a round's folder, from any source.
 
     Args:
-        folder: Holds anything that `imitbench.data.serialize.load` reads.
+        folder: Each entry is something that `imitbench.data.serialize.load` reads.
 
     Returns:
-        The trajectories in order of file name, empty if there are none; infos may be missing.
+        The trajectories in order of file name; infos may be missing.
 
     Raises:
-        InputError: A file is damaged, or holds something else.
+        InputError: A file is damaged or holds something else.
     """
     trajectories: list[Trajectory] = []
     for entry in demo_entries(folder):
@@ -112,7 +112,7 @@ def read_demos(folder: Path) -> list[Trajectory]:
 
 
 def as_pairs(rounds: Sequence[Sequence[Trajectory]]) -> TransitionsMinimal:
-    """Joins the trajectories of all rounds into observations and actions, in order."""
+    """Joins the trajectories of all rounds, in order, into observations and actions."""
     trajectories = [trajectory for each in rounds for trajectory in each]
     acts = np.concatenate([trajectory.acts for trajectory in trajectories])
     return TransitionsMinimal(
@@ -123,7 +123,7 @@ def as_pairs(rounds: Sequence[Sequence[Trajectory]]) -> TransitionsMinimal:
 
 
 def pack(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """Trajectories as a few arrays, without rewards and infos, for a checkpoint."""
+    """Packs trajectories into four arrays for a checkpoint, without rewards and infos."""
     return {
         "obs": np.concatenate([assert_not_dictobs(t.obs) for t in trajectories]),
         "acts": np.concatenate([t.acts for t in trajectories]),
@@ -133,7 +133,7 @@ def pack(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
 
 
 def unpack(packed: Mapping[str, Any]) -> list[Trajectory]:
-    """Undoes `pack`."""
+    """Inverse of `pack`."""
     cuts = np.cumsum(packed["lengths"])[:-1]
     acts = np.split(packed["acts"], cuts)
     obs = np.split(packed["obs"], cuts + np.arange(1, len(cuts) + 1))

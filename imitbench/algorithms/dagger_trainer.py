@@ -1,4 +1,4 @@
-"""DAgger round by round; where the demonstrations come from is left open."""
+"""DAgger round by round, for demonstrations from any source."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ Array = npt.NDArray[Any]
 
 
 class NeedsDemosException(Exception):  # noqa: N818 (the name is part of the API)
-    """There are no demonstrations of the current round yet."""
+    """The current round has no demonstrations yet."""
 
 
 class DAggerTrainer(base.BaseImitationAlgorithm):
-    """DAgger step by step, for experts that take their time.
+    """DAgger step by step, for interactive experts.
 
-    In each round somebody collects demonstrations with `create_trajectory_collector`, or puts
-    them into the round's folder, and `extend_and_update` trains on those of all rounds so far.
-    Episodes may differ in length: single transitions tell nothing about where they end.
+    In each round, collect demonstrations with `create_trajectory_collector`, or put them into the
+    round's folder; `extend_and_update` then trains on those of all rounds. Episodes may differ in
+    length: behavioral cloning does not see where they end.
 
     Args:
-        venv: Environments to collect in. Each round seeds them anew, from `rng`.
-        scratch_dir: Working folder.
-        rng: Source of all choices made while collecting.
-        beta_schedule: Share of steps at which the expert acts, by round; linear over 15 rounds
-            when `None`.
-        bc_trainer: Trains the policy; it logs where this trainer does from now on.
+        venv: Environments to collect in. Each round seeds them from `rng`.
+        scratch_dir: Working folder, created if missing.
+        rng: Source of all randomness in collecting.
+        beta_schedule: Probability that the expert acts, by round; linear over 15 rounds when
+            `None`.
+        bc_trainer: Trains the policy; gets the logger of this trainer.
         custom_logger: Where to log; a new logger when `None`.
 
     Attributes:
         round_num: Number of the current round, from 0.
 
     Raises:
-        ValueError: Spaces of `bc_trainer` and `venv` differ, or observations are no arrays.
+        ValueError: `bc_trainer` and `venv` have different spaces, or observations are not arrays.
     """
 
     DEFAULT_N_EPOCHS: int = 4
-    """Passes over all demonstrations in each round, unless asked otherwise."""
+    """Default number of passes over all demonstrations in each round."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
 
     @property
     def policy(self) -> ActorCriticPolicy:
-        """The learner."""
+        """The learner's policy."""
         return self.bc_trainer.policy
 
     @property
@@ -112,14 +112,14 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         return self.bc_trainer.batch_size
 
     def create_trajectory_collector(self) -> InteractiveTrajectoryCollector:
-        """Makes a collector for the current round, and seeds the environments.
+        """Creates a collector for the current round, and seeds the environments.
 
         Returns:
-            It mixes the expert and the learner as the schedule says and saves to the round's
+            A collector that mixes expert and learner by the schedule and saves to the round's
             folder.
 
         Raises:
-            ValueError: The schedule gives a share outside [0, 1].
+            ValueError: The schedule gives a probability outside [0, 1].
         """
         self.venv.seed(make_seeds(self.rng))
         return InteractiveTrajectoryCollector(
@@ -127,20 +127,19 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         )
 
     def extend_and_update(self, bc_train_kwargs: Mapping[str, Any] | None = None) -> int:
-        """Takes in the demonstrations of the current round, trains on all, ends the round.
+        """Adds the demonstrations of the current round, trains on all, and ends the round.
 
         Args:
-            bc_train_kwargs: Arguments of `BC.train`. Unless given, `log_rollouts_venv` is the
-                environment of this trainer, and `n_epochs` is `DEFAULT_N_EPOCHS` where
-                `n_batches` is not given either.
+            bc_train_kwargs: Arguments of `BC.train`. By default `log_rollouts_venv` is `venv`, and
+                `n_epochs` is `DEFAULT_N_EPOCHS` unless `n_batches` is given.
 
         Returns:
             Number of the next round.
 
         Raises:
-            NeedsDemosException: The round's folder holds no demonstrations. Nothing is changed.
-            ValueError: They are damaged or do not fit the environment, or all together are
-                fewer than a batch.
+            NeedsDemosException: The round's folder has no demonstrations. The trainer is unchanged.
+            ValueError: Demonstrations are damaged, do not fit the environment, or are fewer than a
+                batch.
         """
         folder = self.round_folder(self.round_num)
         fresh = read_demos(folder)
@@ -160,27 +159,27 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         return self.round_num
 
     def save_policy(self, policy_path: AnyPath) -> None:
-        """Stores the current policy without pickle, and nothing else of the trainer.
+        """Saves only the current policy, without pickle.
 
         Args:
             policy_path: Folder to write; `imitbench.algorithms.bc.reconstruct_policy` reads it.
 
         Raises:
-            ValueError: The policy is of a class that cannot be stored.
+            ValueError: The policy's class cannot be saved.
         """
         self.bc_trainer.save_policy(policy_path)
 
     def save_trainer(self) -> tuple[Path, Path]:
-        """Saves a snapshot at the end of a round, for `reconstruct_trainer`.
+        """Saves a checkpoint at the end of a round, for `reconstruct_trainer`.
 
-        The demonstrations stay where they are, in the working folder.
+        The demonstrations stay in the working folder.
 
         Returns:
-            The checkpoint, a file, and the policy, a folder that
+            Paths of the checkpoint file and of the policy folder, which
             `imitbench.algorithms.bc.reconstruct_policy` reads.
 
         Raises:
-            ValueError: The policy or the optimizer is of a class that cannot be stored.
+            ValueError: The class of the policy or the optimizer cannot be saved.
         """
         name = f"{self.round_num:03d}"
         checkpoint = {
@@ -190,7 +189,7 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
             "shared_rng": self.rng is self.bc_trainer.rng,
             "state": self._state(),
         }
-        # The checkpoint goes last: where it stands, its policy stands too.
+        # The checkpoint comes last: if it exists, its policy does, too.
         for label in (name, "latest"):
             self.bc_trainer.save_policy(self.scratch_dir / f"policy-{label}")
             save_state(self.scratch_dir / f"checkpoint-{label}.pt", checkpoint)
@@ -199,8 +198,8 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
     def state_dict(self) -> dict[str, Any]:
         """Everything that further rounds depend on, demonstrations included.
 
-        Taken between rounds, it makes a new trainer with the same arguments go on as this one
-        would, bit for bit.
+        Saved between rounds and loaded into a new trainer with the same arguments, it gives bitwise
+        the same further rounds.
 
         Returns:
             Tensors, arrays and plain values, for `imitbench.util.state_file.save_state`.
@@ -208,9 +207,9 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         return {**self._state(), "rounds": [pack(trajectories) for trajectories in self._rounds]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave, into a trainer that has not trained yet.
+        """Restores what `state_dict` returned into a trainer that has not trained yet.
 
-        Demonstrations that the working folder lacks are written there.
+        Writes demonstrations that the working folder lacks.
 
         Raises:
             ValueError: The state is of another batch size.
@@ -231,11 +230,11 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         }
 
     def restore(self, state: Mapping[str, Any], rounds: list[list[Trajectory]]) -> None:
-        """Restores the state of a checkpoint, whose demonstrations are kept apart from it.
+        """Restores the state of a checkpoint, which excludes the demonstrations.
 
         Args:
             state: `state_dict` without its demonstrations.
-            rounds: The demonstrations of each round that has ended.
+            rounds: Demonstrations of each completed round.
         """
         if rounds:
             self.bc_trainer.set_demonstrations(as_pairs(rounds))
@@ -245,14 +244,14 @@ class DAggerTrainer(base.BaseImitationAlgorithm):
         self._rounds = rounds
 
     def round_folder(self, round_num: int) -> Path:
-        """Where the demonstrations of a round are."""
+        """Folder of the demonstrations of a round."""
         return self.scratch_dir / "demos" / f"round-{round_num:03d}"
 
     def _beta(self) -> float:
         return self.beta_schedule(self.round_num)
 
     def _learner(self) -> Callable[[Array], Array]:
-        """The policy's sampled actions, whose randomness is that of `rng`."""
+        """The policy's sampled actions, drawn with `rng`."""
         act = batch_actor(self.policy, deterministic=False)
 
         def choose(obs: Array) -> Array:

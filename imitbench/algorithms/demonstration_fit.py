@@ -1,4 +1,4 @@
-"""Do demonstrations fit the spaces that an algorithm was built for?"""
+"""Checks that demonstrations fit the spaces of an algorithm."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Array = npt.NDArray[Any]
 def check_fit(
     obs: Any, acts: Any, observation_space: gym.Space[Any], action_space: gym.Space[Any]
 ) -> None:
-    """Makes sure that a policy for these spaces can learn from observations and actions.
+    """Checks that a policy for these spaces can learn from observations and actions.
 
-    Checked are keys, shapes, finite numbers, and the range of discrete actions. Values of a box
-    may leave its bounds: experts' actions are often recorded before clipping.
+    Checks keys, shapes, finite numbers, and the range of discrete actions. Values of a box may
+    exceed its bounds: expert actions are often recorded before clipping.
 
     Args:
         obs: Observations, shape (N, *observation_shape), or a dictionary of them; arrays or
@@ -32,7 +32,7 @@ def check_fit(
         action_space: Space of one action.
 
     Raises:
-        ValueError: The first thing that does not fit.
+        ValueError: Something does not fit; the message names the first.
     """
     obs = maybe_unwrap_dictobs(obs)
     acts = safe_to_numpy(acts)
@@ -82,19 +82,19 @@ def _check_range(acts: Array, space: gym.Space[Any]) -> None:
 
 
 def check_action_space(space: gym.Space[Any]) -> None:
-    """Makes sure that the choices of a discrete space are numbered from 0, as policies do.
+    """Checks that the choices of a discrete space are numbered from 0, as policies need.
 
     Raises:
-        ValueError: They are not.
+        ValueError: The choices start at another number.
     """
     _check_start("action_space", space, "actions")
 
 
 def check_observation_space(space: gym.Space[Any]) -> None:
-    """Makes sure of the same for observations, those in a dictionary included.
+    """The same check for observations, those in a dictionary included.
 
     Raises:
-        ValueError: The numbers of a discrete space do not start at 0.
+        ValueError: A discrete space does not start at 0.
     """
     if isinstance(space, spaces.Dict):
         for key, part in space.items():

@@ -1,4 +1,4 @@
-"""Telling trajectories from other demonstrations without using up an iterator."""
+"""Separates trajectories from other demonstrations without consuming an iterator."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ def split_kinds(
 ) -> tuple[
     list[types.Trajectory] | None, types.TransitionsMinimal | Iterable[types.TransitionMapping]
 ]:
-    """Finds out what kind of demonstrations these are.
+    """Separates trajectories from transitions.
 
     Args:
         demonstrations: Trajectories, transitions, or an iterable of batches of transitions.
 
     Returns:
-        The trajectories, `None` if there are none; and the transitions or batches, in which
-        trajectories are flattened.
+        The trajectories, or `None`; and all transitions or batches, with trajectories flattened.
 
     Raises:
         TypeError: Demonstrations of another type.
-        ValueError: There are none.
+        ValueError: `demonstrations` is empty.
     """
     if isinstance(demonstrations, types.TransitionsMinimal) or not isinstance(
         demonstrations, Iterable

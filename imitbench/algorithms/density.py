@@ -1,7 +1,7 @@
-"""Density-based reward modelling: what experts often did is worth much.
+"""Density-based reward modelling: transitions that are frequent in demonstrations get high rewards.
 
-A density is estimated over the demonstrations' states, state-action pairs or state-state pairs;
-the reward of a transition is the logarithm of its density there.
+A density is estimated over the demonstrations' states, state-action pairs or state-state pairs; the
+reward of a transition is the logarithm of its density.
 """
 
 from __future__ import annotations
@@ -35,11 +35,7 @@ Array = npt.NDArray[Any]
 
 
 class DensityType(enum.Enum):
-    """What the density is over.
-
-    States that actions were chosen on, pairs of these and the actions, or pairs of these and the
-    next states.
-    """
+    """What the density is over: states, state-action pairs, or pairs of states and next states."""
 
     STATE_DENSITY = enum.auto()
     STATE_ACTION_DENSITY = enum.auto()
@@ -47,38 +43,37 @@ class DensityType(enum.Enum):
 
 
 class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
-    """Rewards the density of demonstrations, and trains a policy on that reward.
+    """Estimates the density of demonstrations, and trains a policy on it as a reward.
 
-    Call `train` to fit the density, then `train_policy`. The instance itself is a reward
-    function. Discrete actions and observations are one-hot encoded, dictionaries of
-    observations joined.
+    Call `train` to fit the density, then `train_policy`. The instance itself is a reward function.
+    Discrete actions and observations are one-hot encoded; dictionary observations are concatenated.
 
     Args:
-        demonstrations: Demonstrations; `None` when they are set later.
-        venv: Where the policy is trained; its spaces are the demonstrations'.
-        rng: Source of randomness when the policy is tested.
+        demonstrations: Demonstrations; `None` to set them later.
+        venv: Environments in which the policy is trained, with the spaces of the demonstrations.
+        rng: Source of randomness in `test_policy`.
         density_type: What the density is over.
         kernel: Kernel of the estimate: gaussian, tophat, epanechnikov, exponential, linear or
-            cosine. Some have densities of zero far from the demonstrations, whose logarithm no
-            policy can be trained on.
-        kernel_bandwidth: Its width, in standard deviations of the demonstrations if these are
-            standardised; between 0.1 and 1 is then a good start for the Gaussian kernel.
+            cosine. All but gaussian and exponential are zero far from the demonstrations; the
+            reward there is not finite, and training stops with an error.
+        kernel_bandwidth: Width of the kernel, in standard deviations of the demonstrations if
+            inputs are standardised; start between 0.1 and 1 for the Gaussian kernel.
         rl_algo: Trains the policy. Its environment is replaced by `venv`. With
             `imitbench.rl.ppo.PPO` rewards are computed once per rollout, else at every step.
-        is_stationary: Whether one density serves all times. Otherwise each time within an
-            episode has its own, and demonstrations have to be whole trajectories.
-        standardise_inputs: Whether to give each coordinate mean zero and variance one over the
-            demonstrations first.
+        is_stationary: Whether one density serves all time steps. Otherwise each step of an episode
+            has its own, and demonstrations must be whole trajectories.
+        standardise_inputs: Whether to scale each coordinate to mean zero and variance one over the
+            demonstrations.
         custom_logger: Where to log; a new logger when `None`.
         allow_variable_horizon: Whether the learner's episodes may differ in length.
 
     Attributes:
-        transitions: What the densities are estimated from: rows of shape (n, d), float64, before
-            standardisation, by time; `None` stands for all times.
+        transitions: Data of the densities by time step, `None` for all: rows of shape (n, d),
+            float64, before standardisation.
 
     Raises:
-        ValueError: An unknown kernel, a bandwidth that is not positive, `rl_algo` made for other
-            environments, or bad demonstrations.
+        ValueError: The kernel is unknown, the bandwidth is not positive, `rl_algo` has other
+            spaces, or demonstrations do not fit.
     """
 
     def __init__(
@@ -130,7 +125,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
 
     @property
     def logger(self) -> HierarchicalLogger:
-        """Where the algorithm logs, and the training of the policy too."""
+        """Where the algorithm and the training of the policy log."""
         return self._logger
 
     @logger.setter
@@ -152,14 +147,15 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
 
     def _algorithm(self) -> BaseAlgorithm:
         if self.rl_algo is None:
-            raise ValueError("rl_algo: there is none, which a policy needs")
+            raise ValueError("rl_algo is None; pass an algorithm that trains the policy")
         return self.rl_algo
 
     @property
     def venv_wrapped(self) -> RewardVecEnvWrapper:
         """The environment with the density's rewards at every step.
 
-        Where rewards are computed per rollout it is made anew, which resets the environment.
+        If rewards are computed per rollout, each access creates a wrapper, which resets the
+        environment.
         """
         venv = self._clock or self.venv
         return venv_with_rewards(self._generator, venv, self._training_reward)
@@ -168,12 +164,12 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         """Replaces the demonstrations; call `train` afterwards.
 
         Args:
-            demonstrations: Trajectories, or, if stationary, transitions or a finite iterable of
-                batches of them, with `next_obs` where the density is over that.
+            demonstrations: Trajectories; if stationary, also transitions or a finite iterable of
+                batches of them, with `next_obs` if the density is over it.
 
         Raises:
-            ValueError: They are empty, not finite, of other shapes, or no trajectories though
-                the density is not stationary.
+            ValueError: Demonstrations are empty, not finite, of other shapes, or not trajectories
+                though the density is not stationary.
         """
         rows, times = self._features.of_demonstrations(demonstrations)
         self._density = None
@@ -182,7 +178,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             return
         if times is None:
             raise ValueError(
-                "demonstrations: only trajectories tell times; or pass is_stationary=True"
+                "demonstrations: give trajectories, which have time steps, or is_stationary=True"
             )
         self.transitions = {time: rows[times == time] for time in range(times.max() + 1)}
 
@@ -193,7 +189,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             ValueError: There are no demonstrations.
         """
         if not self.transitions:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         self._density = TimedDensity(
             self.transitions, self.kernel, self.kernel_bandwidth, self.standardise
         )
@@ -206,18 +202,18 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         done: Array | None,
         steps: Array | None = None,
     ) -> Array:
-        """Rewards of transitions: the logarithms of their densities.
+        """Rewards of transitions: natural logarithms of their densities.
 
         Args:
             state: Observations, shape (n, *observation_shape), or a dictionary of them.
             action: Actions, shape (n, *action_shape).
-            next_state: Observations after the actions, as `state`.
-            done: Whether episodes ended; has no influence.
-            steps: Time of each transition within its episode, shape (n,), from 0; needed, and
-                of influence, only where the density is not stationary.
+            next_state: Observations after the actions, of the same shape as `state`.
+            done: Ignored.
+            steps: Time step of each transition within its episode, shape (n,), from 0; required if
+                the density is not stationary, else ignored.
 
         Returns:
-            Shape (n,), float32; minus infinity where a kernel's density is zero.
+            Shape (n,), float32; minus infinity where the density is zero.
 
         Raises:
             ValueError: `train` was not called, shapes differ, or `steps` are missing or beyond
@@ -231,7 +227,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     def _training_reward(
         self, state: Array, action: Array, next_state: Array, done: Array
     ) -> Array:
-        """The reward with the times of running episodes, made sure to be finite."""
+        """The reward at the time steps of the running episodes, checked to be finite."""
         steps = None if self._clock is None else self._clock.advance(done)
         rewards = self(state, action, next_state, done, steps)
         if not np.isfinite(rewards).all():
@@ -245,15 +241,15 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     def train_policy(self, n_timesteps: int = 1_000_000, **kwargs: Any) -> None:
         """Trains the policy on the density's reward.
 
-        Episodes go on from one call to the next, unless the policy was tested in between.
+        Episodes continue from one call to the next, unless `test_policy` was called in between.
 
         Args:
-            n_timesteps: Environment steps, over all environments.
+            n_timesteps: Environment steps, summed over environments.
             **kwargs: Passed on to the algorithm's `learn`.
 
         Raises:
             ValueError: There is no `rl_algo`, `train` was not called, episodes differ in length
-                without leave, or a reward is not finite.
+                without `allow_variable_horizon`, or a reward is not finite.
         """
         algorithm = self._algorithm()
         if self._generator is None:
@@ -264,12 +260,11 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     def test_policy(
         self, *, n_trajectories: int = 10, true_reward: bool = True
     ) -> Mapping[str, float]:
-        """Measures the policy in the environment, which is reset.
+        """Evaluates the policy in the environment, which is reset.
 
         Args:
             n_trajectories: Least number of episodes.
-            true_reward: Whether returns are of the environment's reward; otherwise of the
-                density's.
+            true_reward: Whether returns are of the environment's reward, not of the density's.
 
         Returns:
             Statistics, see `imitbench.data.rollout.rollout_stats`.
@@ -278,7 +273,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             ValueError: There is no `rl_algo`, or `n_trajectories` is not positive.
         """
         acting = acting_as_given(self._algorithm())
-        # The environment is reset below, so training has to begin new episodes.
+        # The reset below means that training must begin new episodes.
         self._generator = None
         trajectories = rollout.generate_trajectories(
             acting, self.venv, rollout.make_min_episodes(n_trajectories), self.rng
@@ -295,8 +290,7 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on.
 
-        The environments' own state, and torch's and NumPy's global generators, are the caller's
-        to keep.
+        Excludes the state of the environments and of torch's and NumPy's global generators.
 
         Returns:
             Tensors, arrays, numbers, strings, `None`, and lists and dictionaries of them.
@@ -315,13 +309,13 @@ class DensityAlgorithm(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; restore the environments after that.
+        """Restores what `state_dict` returned; restore the environments after that.
 
         Args:
             state: The state of an instance with the same arguments; it includes demonstrations.
 
         Raises:
-            ValueError: Only one of the two has an `rl_algo`, or only one is stationary.
+            ValueError: Only the state or only this instance has an `rl_algo`, or is stationary.
         """
         trained = state["generator"] is not None or state["algorithm"] is not None
         if trained != (self.rl_algo is not None):

@@ -1,4 +1,4 @@
-"""What densities are estimated over: states, actions and next states as rows of numbers."""
+"""The inputs of densities: states, actions and next states as rows of numbers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Array = npt.NDArray[Any]
 
 
 def flatten_batch(space: gym.Space[Any], values: Any) -> Array:
-    """Flattens elements of a space as `gymnasium.spaces.flatten` does, all at once.
+    """Flattens a batch of elements of a space, each as `gymnasium.spaces.flatten` does.
 
     Args:
         space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict of these.
-        values: Its elements in the first axis; a dictionary of arrays for a Dict.
+        values: Elements along the first axis; a dictionary of arrays for a Dict.
 
     Returns:
         Shape (n, `gymnasium.spaces.flatdim(space)`); choices are one-hot encoded.
 
     Raises:
-        ValueError: Any other kind of space.
+        ValueError: The space is of another kind.
     """
     if isinstance(space, spaces.Dict):
         values = maybe_unwrap_dictobs(values)
@@ -59,10 +59,10 @@ class FeatureMaker:
     """Makes the rows that a density is estimated over.
 
     Args:
-        observation_space: Space of observations.
-        action_space: Space of actions.
+        observation_space: Space of one observation.
+        action_space: Space of one action.
         use_action: Whether the action is part of a row.
-        use_next: Whether the next observation is.
+        use_next: Whether the next observation is part of a row.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class FeatureMaker:
         Args:
             obs: Observations, shape (n, *observation_shape), or a dictionary of them.
             acts: Actions, shape (n, *action_shape).
-            next_obs: Next observations; ignored where they are no part of a row.
+            next_obs: Next observations, like `obs`; ignored unless part of a row.
 
         Returns:
             Shape (n, d), float64.
@@ -103,13 +103,13 @@ class FeatureMaker:
             demonstrations: Trajectories, transitions, or a finite iterable of batches.
 
         Returns:
-            Rows, shape (n, d), float64, and the time of each within its trajectory, shape (n,),
-            which only trajectories tell.
+            Rows, shape (n, d), float64, and the time step of each within its trajectory, shape
+            (n,), or `None` unless given as trajectories.
 
         Raises:
             TypeError: Demonstrations of another type.
-            ValueError: They are empty, not finite, of other shapes, or without the next
-                observations that are part of a row.
+            ValueError: Demonstrations are empty, not finite, of other shapes, or lack a field that
+                is part of a row.
         """
         trajectories, given = split_kinds(demonstrations)
         times = None
@@ -123,7 +123,7 @@ class FeatureMaker:
         wanted = ["obs", "acts"] + ["next_obs"] * self.use_next
         for name in wanted:
             if batch.get(name) is None:
-                raise ValueError(f"demonstrations: {name} is missing, which the density is over")
+                raise ValueError(f"demonstrations: {name} is missing; the density needs it")
         for name in wanted[::2]:
             check_fit(batch[name], batch["acts"], self.observation_space, self.action_space)
         return self(batch["obs"], batch["acts"], batch.get("next_obs"))

@@ -1,4 +1,4 @@
-"""Density estimates by kernels, and the standardisation of what goes into them.
+"""Kernel density estimates, and the standardisation of their inputs.
 
 Source: Parzen 1962, "On Estimation of a Probability Density Function and Mode".
 """
@@ -18,15 +18,15 @@ from imitbench.util.extras import import_extra
 Array = npt.NDArray[Any]
 
 KERNELS = ("gaussian", "tophat", "epanechnikov", "exponential", "linear", "cosine")
-"""Names of the kernels; all but the Gaussian one are scikit-learn's."""
+"""Names of the kernels; all but gaussian are computed by scikit-learn."""
 
-# Elements of the largest intermediate result, so that it stays in the cache (2 MiB).
+# Elements of the largest intermediate result: it fits into the cache (2 MiB).
 _BLOCK = 2**18
 _COLUMNS = 2**14
-# Squared radius of the points, in bandwidths, up to which the product form of a distance is good
-# for 1e-7 in the log-density: it loses about (d + 1) * 2**-53 times this.
+# Squared radius of the points, in bandwidths, up to which the product form of a distance errs by at
+# most 1e-7 in the log-density: its error is about (d + 1) * 2**-53 times this.
 _MAX_SQUARED_RADIUS = 1e7
-# Below this exponent, results would be subnormal numbers, which take a hundred times longer.
+# Below this exponent, results would be subnormal numbers, which are a hundred times slower.
 _LEAST_EXPONENT = -700.0
 
 
@@ -37,7 +37,7 @@ class DensityModel(Protocol):
         """Natural logarithm of the density.
 
         Args:
-            queries: Shape (m, d).
+            queries: Points, shape (m, d).
 
         Returns:
             Shape (m,), float64; minus infinity where the density is zero.
@@ -47,10 +47,9 @@ class DensityModel(Protocol):
 class GaussianDensity:
     """The mean of normal densities around points, computed exactly.
 
-    The logarithm of a sum of exponentials over all points takes a matrix product and an
-    exponential per pair. Pairs are worked through in blocks, so memory does not grow with their
-    number. In the dimensions of states and actions, a tree of points rules out too few of them
-    to be worth its bookkeeping.
+    Takes a matrix product and an exponential per pair of query and point. Pairs are processed in
+    blocks, so memory does not grow with their number. In the dimensions of states and actions, a
+    tree excludes too few points to pay off.
 
     Args:
         points: Shape (n, d), at least one.
@@ -61,7 +60,7 @@ class GaussianDensity:
         points = np.asarray(points, dtype=np.float64)
         count, dims = points.shape
         self._bandwidth = bandwidth
-        # Distances do not change when all points move; their rounding errors do.
+        # Shifting all points keeps distances but reduces their rounding errors.
         self._centre = points.mean(axis=0)
         scaled = (points - self._centre) / bandwidth
         self._log_normaliser = math.log(count) + dims * (
@@ -96,13 +95,13 @@ class GaussianDensity:
         return np.asarray(total - self._log_normaliser)
 
     def _exponents_by_product(self, queries: Array, chunk: Array, out: Array) -> None:
-        """Exponents of all pairs, too great by half the square of the query."""
+        """Exponents of all pairs, plus half the squared norm of the query."""
         ones = np.ones((len(queries), 1))
         inputs = th.from_numpy(np.concatenate([queries, ones], axis=1))
         th.mm(inputs, th.from_numpy(chunk), out=th.from_numpy(out))
 
     def _exponents(self, queries: Array, chunk: Array, out: Array) -> None:
-        """Exponents of all pairs, from differences: slower, but exact at any distance."""
+        """Exponents of all pairs from differences: slower, but exact at any distance."""
         out.fill(0.0)
         for query, point in zip(queries.T, chunk[:-1], strict=True):
             difference = query[:, None] - point
@@ -113,7 +112,7 @@ class GaussianDensity:
 def _log_sum_exp(exponents: Array) -> Array:
     """Logarithm of the sum of the exponentials of each row; overwrites its argument.
 
-    Torch or NumPy, whichever is faster at an operation on one thread.
+    Each operation uses torch or NumPy, whichever is faster on one thread.
     """
     tensor = th.from_numpy(exponents)
     greatest = tensor.amax(dim=1, keepdim=True)
@@ -123,10 +122,10 @@ def _log_sum_exp(exponents: Array) -> Array:
 
 
 class SklearnDensity:
-    """A density with any kernel of scikit-learn.
+    """A density with one of scikit-learn's kernels.
 
-    All points are in one leaf of its tree, which makes it sum up all pairs. With more leaves it
-    adds to and subtracts from bounds, which loses all digits where the density is small.
+    All points are in one leaf of its tree, so that it sums over all pairs. With more leaves it
+    works with bounds, which loses all digits where the density is small.
 
     Args:
         points: Shape (n, d), at least one.
@@ -135,7 +134,7 @@ class SklearnDensity:
     """
 
     def __init__(self, points: Array, kernel: str, bandwidth: float) -> None:
-        # Imported here because it takes a second and most uses go without.
+        # Imported here because it takes a second and most uses do not need it.
         neighbors = import_extra("sklearn.neighbors", "density", f"kernel={kernel!r}")
         self._estimator = neighbors.KernelDensity(
             kernel=kernel, bandwidth=bandwidth, atol=0.0, rtol=0.0, leaf_size=len(points)
@@ -147,10 +146,10 @@ class SklearnDensity:
 
 
 def check_kernel(kernel: str, bandwidth: float) -> None:
-    """Makes sure that there is such a kernel.
+    """Checks the arguments of a kernel.
 
     Raises:
-        ValueError: An unknown name, or a bandwidth that is not positive and finite.
+        ValueError: The kernel is unknown, or the bandwidth is not positive and finite.
     """
     if kernel not in KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, not {kernel!r}")
@@ -172,13 +171,13 @@ def fit_density(points: Array, kernel: str, bandwidth: float) -> DensityModel:
 
 
 class Standardiser:
-    """Shifts and scales each column to mean zero and variance one over some rows.
+    """Shifts and scales each column to mean zero and variance one over given rows.
 
-    Columns that do not vary, up to rounding, are shifted only.
+    Columns that are constant up to rounding are only shifted.
 
     Args:
         rows: Shape (n, d).
-        enabled: Otherwise rows stay as they are.
+        enabled: Whether to transform; otherwise rows stay unchanged.
     """
 
     def __init__(self, rows: Array, enabled: bool = True) -> None:
@@ -187,7 +186,7 @@ class Standardiser:
         self._scale = np.ones(rows.shape[1])
         if enabled:
             variance = rows.var(axis=0)
-            # What rounding makes of the variance of a column in which all numbers are equal.
+            # The variance that rounding gives to a constant column.
             epsilon, count = np.finfo(np.float64).eps, len(rows)
             noise = count * epsilon * variance + (count * self._mean * epsilon) ** 2
             varies = variance > noise
@@ -199,14 +198,14 @@ class Standardiser:
 
 
 class TimedDensity:
-    """Densities of each time, or a single one of all times, over standardised rows.
+    """One density per time step, or a single one for all, over standardised rows.
 
     Args:
-        rows_by_time: Rows to estimate from, each of shape (n, d); a single entry `None` stands
-            for all times.
+        rows_by_time: Rows of each time step, shape (n, d); a single entry `None` stands for all
+            steps.
         kernel: One of `KERNELS`.
         bandwidth: Width of the kernel.
-        standardise: Whether rows are standardised by those of all times together.
+        standardise: Whether rows are standardised, by those of all time steps together.
     """
 
     def __init__(
@@ -227,19 +226,19 @@ class TimedDensity:
 
         Args:
             rows: Shape (m, d).
-            steps: Time of each row, shape (m,); ignored by a single density of all times.
+            steps: Time step of each row, shape (m,); ignored by a single density for all steps.
 
         Returns:
             Shape (m,), float64.
 
         Raises:
-            ValueError: `steps` are missing, of another shape, or beyond what is known.
+            ValueError: `steps` are missing, of another shape, or beyond the known ones.
         """
         rows = self._standardise(rows)
         if None in self._models:
             return self._models[None].log_density(rows)
         if steps is None:
-            raise ValueError("steps: a density that is not stationary needs them")
+            raise ValueError("steps: required, because the density is not stationary")
         steps = np.asarray(steps)
         if steps.shape != (len(rows),):
             raise ValueError(f"steps has shape {steps.shape}; it needs ({len(rows)},)")

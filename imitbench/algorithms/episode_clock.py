@@ -1,4 +1,4 @@
-"""How far the running episodes of a vector environment are."""
+"""Counts the steps of the running episodes of a vector environment."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Array = npt.NDArray[Any]
 
 
 class EpisodeClock(VecEnvWrapper):
-    """Tells the times of transitions to whoever sees only where episodes end.
+    """Gives the time step of transitions of which only the ends of episodes are known.
 
     Args:
-        venv: Environment whose resets start the clock anew.
+        venv: Environment; its resets restart the clock.
 
     Attributes:
         steps: Steps of the running episodes that `advance` has counted, shape (n_envs,).
@@ -39,14 +39,14 @@ class EpisodeClock(VecEnvWrapper):
         """Counts transitions.
 
         Args:
-            dones: Whether episodes ended, time by time: number `t * n_envs + i` is of
+            dones: Whether the episode ended, shape (steps * n_envs,): entry `t * n_envs + i` is of
                 environment `i`.
 
         Returns:
-            Time of each transition within its episode, from 0, in the same order.
+            Time step of each transition within its episode, from 0, in the same order.
         """
         ends = np.asarray(dones, dtype=bool).reshape(-1, self.num_envs)
-        # Counted on from the last end before, or from where the clock stood.
+        # Counted from the last end before, or from the clock's state.
         rows = np.arange(len(ends))[:, None]
         start = np.full((len(ends) + 1, self.num_envs), -1, dtype=np.int64)
         start[1:][ends] = np.broadcast_to(rows + 1, ends.shape)[ends]

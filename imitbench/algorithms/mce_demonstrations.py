@@ -1,4 +1,4 @@
-"""How often an expert visits each state, from whatever shows it."""
+"""State visits of an expert, from demonstrations of any form."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _TOLERANCE = 1e-2
 
 
 def demonstrated_occupancies(demonstrations: Any, model: TabularModel, discount: float) -> Floats:
-    """Visits of each state.
+    """Computes the expert's visits of each state.
 
     Args:
         demonstrations: Trajectories, transitions, an iterable of batches of transitions, or
             visits, shape (states,).
-        model: The environment.
-        discount: Discount factor.
+        model: Dynamics of the environment.
+        discount: Discount factor, in [0, 1].
 
     Returns:
-        Expected discounted number of visits in an episode, shape (states,). An episode that has
-        reached a terminal state counts as staying there until the horizon.
+        Expected discounted number of visits in an episode, shape (states,). An episode that ends in
+        a terminal state counts as staying there until the horizon.
 
     Raises:
-        ValueError: They do not fit the environment or the discount.
+        ValueError: Demonstrations do not fit the environment or the discount.
         TypeError: Demonstrations of another type.
     """
     if isinstance(demonstrations, np.ndarray):
@@ -55,12 +55,12 @@ def demonstrated_occupancies(demonstrations: Any, model: TabularModel, discount:
             )
     if discount != 1:
         raise ValueError(
-            "demonstrations: transitions do not tell their step, which a discount needs; give "
+            "demonstrations: transitions have no time step, which a discount needs; give "
             "trajectories or visits, or discount=1"
         )
     if model.terminal.any():
         raise ValueError(
-            "demonstrations: transitions do not tell which episodes ended early, as they may in "
+            "demonstrations: transitions do not show which episodes ended early, as they may in "
             "this environment; give trajectories or visits"
         )
     if isinstance(demonstrations, types.TransitionsMinimal):
@@ -91,7 +91,7 @@ def _of_trajectories(
     short = np.flatnonzero(lengths < model.horizon)
     if (lengths > model.horizon).any():
         raise _wrong_length(int(lengths.max()), model)
-    # The last observation is where the episode ended: nothing is done there, nor rewarded.
+    # No action is taken on the last observation of an episode, so it does not count.
     states = decode(np.concatenate([each[:-1] for each in observations]), "demonstrations")
     taken: Floats = np.concatenate([weights[:length] for length in lengths])
     visits = np.bincount(states, taken, minlength=model.states).astype(np.float64)
@@ -132,7 +132,7 @@ def _checked_visits(visits: npt.NDArray[Any], model: TabularModel, discount: flo
 def _as_array(observations: Any) -> npt.NDArray[Any]:
     if isinstance(observations, types.DictObs | Mapping):
         raise ValueError(
-            "demonstrations: observations of a tabular environment are no dictionaries"
+            "demonstrations: observations of a tabular environment must not be dictionaries"
         )
     if hasattr(observations, "detach"):
         return cast(npt.NDArray[Any], observations.detach().cpu().numpy())

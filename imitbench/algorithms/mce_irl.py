@@ -1,4 +1,4 @@
-"""Inverse reinforcement learning by maximum causal entropy, on tabular environments.
+"""Maximum causal entropy inverse reinforcement learning (MCE IRL) on tabular environments.
 
 Source: Ziebart 2010, "Modeling Purposeful Adaptive Behavior with the Principle of Maximum Causal
 Entropy", chapters 9 and 10.
@@ -53,9 +53,9 @@ MCEDemonstrations = npt.NDArray[Any] | base.AnyTransitions
 class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
     """Learns a reward of states whose softly optimal policy visits states as the expert does.
 
-    The reward reads observations; the policy acts on states. Each iteration plans for the present
-    reward, compares visits, and takes an optimizer step along the gradient of the demonstrations'
-    causal log-likelihood, which is the difference of visits.
+    The reward reads observations; the policy acts on states. Each iteration plans for the current
+    reward, compares state visits, and takes an optimizer step along the gradient of the
+    demonstrations' causal log-likelihood: the difference of visits.
 
     Args:
         demonstrations: Trajectories, transitions, an iterable of batches of transitions, or the
@@ -66,25 +66,24 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         reward_net: Network of the state alone; `TabularRewardNet` has one parameter per state.
         rng: Draws the policy's actions.
         optimizer_cls: Class of the optimizer.
-        optimizer_kwargs: Its arguments.
-        discount: Discount factor, from 0 to 1. Unless it is 1, demonstrations must be
-            trajectories or visits, since transitions do not tell their step.
-        linf_eps: Training ends when visits of no state differ by more than this.
-        grad_l2_eps: Training ends when the gradient by the parameters is no longer than this.
-        log_interval: Iterations between two records in the log; `None` for none.
+        optimizer_kwargs: Keyword arguments of the optimizer.
+        discount: Discount factor, in [0, 1]. Unless it is 1, demonstrations must be trajectories or
+            visits, since transitions have no time step.
+        linf_eps: Training ends when the visits of each state differ by at most this.
+        grad_l2_eps: Training ends when the L2 norm of the gradient is at most this.
+        log_interval: Iterations between log records; `None` for none.
         custom_logger: Where to log; a new logger when `None`.
 
     Attributes:
-        env: The environment.
+        env: The tabular environment.
         reward_net: The network, trained in place.
-        optimizer: Its optimizer.
         demo_state_om: Visits of each state by the expert, shape (states,), float64; they add up
             to the discounted number of steps. `None` before there are demonstrations.
 
     Raises:
-        ValueError: `env` is not tabular or has no finite horizon, `reward_net` uses more than
-            the state, `discount` is out of range, `log_interval` is not positive, or
-            demonstrations do not fit.
+        ValueError: `env` is not tabular or has no finite horizon, `reward_net` uses more than the
+            state, `discount` is out of range, `log_interval` is not positive, or demonstrations do
+            not fit.
     """
 
     demo_state_om: Floats | None
@@ -126,13 +125,13 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self._policy = TabularPolicy(
             state_space_of(env), env.action_space, np.full(shape, 1 / actions), rng
         )
-        # Visits are no `AnyTransitions`, but the base class only hands them on.
+        # Visits are not `AnyTransitions`, but the base class only passes them on.
         given = cast("base.AnyTransitions | None", demonstrations)
         super().__init__(demonstrations=given, custom_logger=custom_logger)
 
     @property
     def policy(self) -> TabularPolicy:
-        """The softly optimal policy for the reward that was learnt last; uniform at first."""
+        """The softly optimal policy for the learned reward; uniform before training."""
         return self._policy
 
     def set_demonstrations(self, demonstrations: MCEDemonstrations) -> None:
@@ -142,31 +141,30 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
             demonstrations: As in the constructor.
 
         Raises:
-            ValueError: They are empty, hold something else than states of the environment, are
-                trajectories of another length than its horizon that do not end in a terminal
-                state, or transitions though there is a discount or a terminal state; or visits do
+            ValueError: Demonstrations are empty; an observation is not a state of the environment;
+                a trajectory is longer than the horizon, or shorter without a terminal state;
+                transitions are given though there is a discount or a terminal state; or visits do
                 not add up to the discounted number of steps.
             TypeError: Demonstrations of another type.
         """
         self.demo_state_om = demonstrated_occupancies(demonstrations, self._model, self.discount)
 
     def train(self, max_iter: int = 1000) -> Floats:
-        """Trains until visits match, the gradient vanishes, or iterations are spent.
+        """Trains until visits match, the gradient vanishes, or `max_iter` is reached.
 
         Args:
-            max_iter: Most iterations.
+            max_iter: Maximum number of iterations.
 
         Returns:
-            Visits of each state under the final reward, shape (states,), float64. The policy is
-            the one for this reward, too.
+            Visits of each state by the policy for the final reward, shape (states,), float64.
 
         Raises:
-            ValueError: There are no demonstrations, or the reward stopped being finite.
+            ValueError: There are no demonstrations, or a reward is not finite.
         """
         if self.demo_state_om is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         if max_iter < 0:
-            raise ValueError(f"max_iter must not be negative, not {max_iter}")
+            raise ValueError(f"max_iter must not be negative, but is {max_iter}")
         with training(self.reward_net):
             visits = self._iterate(self.demo_state_om, max_iter)
         if visits is None:  # the last step changed the reward
@@ -175,13 +173,13 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         return visits
 
     def rewards(self) -> Floats:
-        """Learnt reward of each state, shape (states,), float64."""
+        """The learned reward of each state, shape (states,), float64."""
         with th.no_grad(), evaluating(self.reward_net):
             rewards = rewards_of_states(self.reward_net, self._states).cpu().numpy()
         return rewards.astype(np.float64)
 
     def _iterate(self, wanted: Floats, max_iter: int) -> Floats | None:
-        """Takes steps; returns visits where training ended before the iterations were spent."""
+        """Takes steps; returns the visits if training ended before `max_iter`."""
         source = make_state_rewards(self.reward_net, self._states)
         compute, differentiate = source.compute, source.differentiate
         step = None
@@ -194,7 +192,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
                 self._log(iteration, distance, length)
             if distance <= self.linf_eps or length <= self.grad_l2_eps:
                 return visits
-            step = step or direct_step(self.optimizer)  # which looks for gradients
+            step = step or direct_step(self.optimizer)  # needs gradients
             step()
         return None
 
@@ -214,7 +212,7 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         self.logger.dump(iteration)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on, and the policy, as a copy.
+        """A copy of everything that further training depends on, and of the policy.
 
         Returns:
             Tensors, arrays, numbers and dictionaries of them.
@@ -228,10 +226,10 @@ class MCEIRL(base.DemonstrationAlgorithm[types.TransitionsMinimal]):
         return copy.deepcopy(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; the demonstrations are set apart from it.
+        """Restores what `state_dict` returned; set the demonstrations separately.
 
         Raises:
-            ValueError: The state belongs to another environment.
+            ValueError: The state is of another environment.
         """
         self._model.check_policy(np.asarray(state["pi"]), "state: pi")
         self.reward_net.load_state_dict(state["reward_net"])

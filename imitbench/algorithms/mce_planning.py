@@ -19,41 +19,42 @@ from imitbench.data.tabular import TabularModel
 Floats = npt.NDArray[np.float64]
 
 _LARGEST_EXPONENT = 690.0
-"""Numbers up to e to this power, and down to its inverse, are ordinary double-precision ones."""
+"""Up to e to this power, and down to its inverse, numbers are normal in double precision."""
 _SPARSE_FROM = 2**15
 _SPARSE_DENSITY = 0.1
 
 
 class _DenseDynamics:
-    """Products with the transition matrix, for small or dense ones.
+    """Products with a small or dense transition matrix.
 
-    Rows are ordered by action, then state, so that an action's states lie side by side.
+    Rows are ordered by action, then state, so that the states of an action are contiguous.
 
     Args:
         transitions: Shape (actions * states, states).
-        discount: Factor on the values of next states.
+        discount: Factor for the values of next states.
     """
 
     def __init__(self, transitions: Floats, discount: float) -> None:
         rows, states = transitions.shape
-        # The reward is one more column, for a value that is always one: it costs no call.
+        # The reward is an additional column, for a value that is always one: it needs no extra
+        # call.
         self._matrix = np.empty((rows, states + 1))
         np.multiply(transitions, discount, out=self._matrix[:, :states])
         self._rewards = self._matrix[:, states].reshape(-1, states)
         self._transposed = np.ascontiguousarray(transitions.T)
         self.flow = np.empty(rows)
         """Probability of each (action, state), shape (actions * states,)."""
-        self.backup = self._matrix.dot  # as a method: the function takes a third longer
-        """Called with next values and a one, shape (states + 1,), and an array for the result."""
+        self.backup = self._matrix.dot  # the function np.dot takes a third longer
+        """Arguments: next values followed by a one, shape (states + 1,), and the output array."""
         self.push = partial(self._transposed.dot, self.flow)
-        """Called with an array for the distribution of the states that `flow` leads to."""
+        """Argument: the output array for the distribution of next states under `flow`."""
 
     def set_rewards(self, rewards: Floats) -> None:
         """Sets what `backup` adds, shape (states,) or (actions, states)."""
         self._rewards[...] = rewards
 
     def expect(self, values: Floats) -> Floats:
-        """Expectations of many values, shape (n, states), as (n, actions * states)."""
+        """Expectations of values of shape (n, states), as (n, actions * states)."""
         result: Floats = values @ self._transposed
         return result
 
@@ -89,16 +90,16 @@ class _SparseDynamics:
 
 
 class SoftPlanner:
-    """Plans again and again for changing rewards, in the same buffers.
+    """Plans repeatedly for changing rewards, in the same buffers.
 
     Args:
-        model: The environment.
-        discount: Discount factor, from 0 to 1.
+        model: Dynamics of the environment.
+        discount: Discount factor, in [0, 1].
 
     Attributes:
-        model: The environment.
-        policy: Policy of the last plan, shape (horizon, actions, states), in which a state's
-            actions lie far apart; overwritten by the next plan.
+        model: Dynamics of the environment.
+        policy: Policy of the last plan, shape (horizon, actions, states); overwritten by the next
+            plan.
 
     Raises:
         ValueError: `discount` is out of range.
@@ -113,7 +114,7 @@ class SoftPlanner:
         self._total = float(self._weights.sum())
         self._dynamics = _make_dynamics(model, discount)
         self.policy = np.empty((horizon, actions, states))
-        # Values of one step in each row, with the one that the reward's column is for.
+        # Values of one step in each row, followed by the one for the reward's column.
         self._values = np.ones((horizon + 1, states + 1))
         self._values[horizon, :states] = 0
         self._sums = np.empty((horizon, states))
@@ -130,17 +131,17 @@ class SoftPlanner:
         self._rewards: Floats = np.zeros((states, actions))
 
     def plan(self, rewards: Floats) -> None:
-        """Computes soft values and the policy that is softly optimal.
+        """Computes soft values and the softly optimal policy.
 
         Args:
-            rewards: Rewards of states, shape (states,), or of actions, (states, actions).
+            rewards: Rewards, shape (states,) or (states, actions).
 
         Raises:
             ValueError: Rewards are not finite.
         """
         low, high = float(rewards.min()), float(rewards.max())
         actions = self.model.actions
-        # Shifted so, soft values stay within half the spread of returns around zero.
+        # With this shift, soft values stay within half the range of returns around zero.
         self._shift = (low + high) / 2 + math.log(actions)
         largest = (high - low) / 2 * self._total + math.log(actions)
         if not math.isfinite(largest):
@@ -153,7 +154,7 @@ class SoftPlanner:
             self._plan_with_logarithms()
 
     def _plan_with_exponentials(self) -> None:
-        """Four calls per step: exponentials need no maximum, which the bound makes safe."""
+        """Four calls per step: within the bound, exponentials need no maximum."""
         backup, exp, log = self._dynamics.backup, np.exp, np.log
         add_up = np.ones(self.model.actions).dot
         for following, flat, by_action, total, values in self._backward:
@@ -171,14 +172,14 @@ class SoftPlanner:
             reduce(by_action, axis=0, out=values)
         np.subtract(self.policy, self._values[:-1, None, :-1], out=self.policy)
         np.exp(self.policy, out=self.policy)
-        # Rounding of large values shows in their differences.
+        # Differences of large values have rounding errors.
         np.divide(self.policy, self.policy.sum(axis=1, keepdims=True), out=self.policy)
 
     def values(self) -> tuple[Floats, Floats]:
         """Soft values of the last plan.
 
         Returns:
-            Values of states, shape (horizon, states), and of actions, (horizon, states, actions).
+            V, shape (horizon, states), and Q, shape (horizon, states, actions).
         """
         model = self.model
         to_go = np.cumsum(self._weights)[::-1, None]  # discounted steps from each step on
@@ -189,10 +190,10 @@ class SoftPlanner:
         return values, rewards + self._discount * expected.transpose(0, 2, 1)
 
     def occupancies(self, policy: Floats | None = None) -> Floats:
-        """Probability of each state at each step.
+        """Computes the probability of each state at each step.
 
         Args:
-            policy: Shape (horizon, actions, states); that of the last plan when `None`.
+            policy: Shape (horizon, actions, states); the last plan's when `None`.
 
         Returns:
             Shape (horizon, states); overwritten by the next call.
@@ -212,9 +213,9 @@ class SoftPlanner:
 
 
 def check_discount(discount: float) -> None:
-    """Raises a `ValueError` unless `discount` is from 0 to 1."""
+    """Raises a `ValueError` unless `discount` is in [0, 1]."""
     if not 0 <= discount <= 1:
-        raise ValueError(f"discount must be from 0 to 1, not {discount}")
+        raise ValueError(f"discount must lie in [0, 1], not {discount}")
 
 
 def mce_partition_fh(
@@ -226,11 +227,11 @@ def mce_partition_fh(
         env: A tabular environment, such as `seals.base_envs.TabularModelPOMDP`.
         reward: Rewards, shape (states,), (states, actions) or (states, actions, states); the
             environment's own when `None`.
-        discount: Discount factor, from 0 to 1.
+        discount: Discount factor, in [0, 1].
 
     Returns:
-        Soft values V, shape (horizon, states); Q, shape (horizon, states, actions); and the
-        policy of maximum causal entropy pi, same shape as Q. All float64.
+        Soft values V, shape (horizon, states); soft action values Q, shape (horizon, states,
+        actions); and the maximum causal entropy policy pi, same shape as Q. All float64.
 
     Raises:
         ValueError: `env` is not tabular or has no finite horizon, `reward` has another shape or
@@ -249,11 +250,11 @@ def mce_occupancy_measures(
     pi: npt.NDArray[Any] | None = None,
     discount: float = 1.0,
 ) -> tuple[Floats, Floats]:
-    """How often each state is visited.
+    """Computes how often each state is visited.
 
     Args:
         env: A tabular environment, such as `seals.base_envs.TabularModelPOMDP`.
-        reward: Rewards to plan for when there is no `pi`; as in `mce_partition_fh`.
+        reward: Rewards to plan for if `pi` is `None`; as in `mce_partition_fh`.
         pi: The policy, shape (horizon, states, actions); the softly optimal one when `None`.
         discount: Discount factor of the sum over steps, and of planning.
 
@@ -262,7 +263,7 @@ def mce_occupancy_measures(
         shape (states,), which adds up to the horizon if `discount` is 1. All float64.
 
     Raises:
-        ValueError: As in `mce_partition_fh`; `pi` has another shape or holds no probabilities.
+        ValueError: As in `mce_partition_fh`; or `pi` has another shape or is not a distribution.
     """
     planner = SoftPlanner(TabularModel.of(env), discount)
     policy = None
@@ -285,7 +286,7 @@ def _plan(planner: SoftPlanner, reward: npt.NDArray[Any] | None) -> None:
 
 def _make_dynamics(model: TabularModel, discount: float) -> _DenseDynamics | _SparseDynamics:
     states, actions = model.states, model.actions
-    # Single-precision probabilities add up to 1 only in that precision.
+    # Single-precision probabilities add up to 1 only in single precision.
     sums = model.transitions.sum(axis=-1, dtype=np.float64)
     size = model.transitions.size
     if size >= _SPARSE_FROM and np.count_nonzero(model.transitions) <= _SPARSE_DENSITY * size:

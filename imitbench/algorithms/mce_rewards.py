@@ -1,4 +1,4 @@
-"""Rewards of all states of a tabular environment, and the way back to a network's parameters."""
+"""Rewards of all states of a tabular environment, and their gradient by a network's parameters."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _OTHER_INPUTS = ("use_action", "use_next_state", "use_done")
 
 
 class TabularRewardNet(RewardNet):
-    """One parameter per state, all of them zero at first.
+    """A reward with one parameter per state, initially zero.
 
     Args:
-        observation_space: Space of observations; only what it is combined with needs it.
-        action_space: Space of actions.
-        observations: Observation of each state, shape (states, size), to tell states by; numbers
-            of states where the observation space is discrete.
+        observation_space: Observation space of the environment.
+        action_space: Action space of the environment; not used.
+        observations: The distinct observation of each state, shape (states, size); state numbers if
+            the observation space is discrete.
 
     Raises:
-        ValueError: `observations` are none of the space, or two states have the same.
+        ValueError: `observations` are outside the space, or two states have the same.
     """
 
     observations: th.Tensor
@@ -46,16 +46,16 @@ class TabularRewardNet(RewardNet):
         super().__init__(observation_space, action_space)
         known = self._encode_state(observations, th.device("cpu"), th.float32).flatten(1)
         if len(np.unique(known.numpy(), axis=0)) != len(known):
-            raise ValueError("observations: two states have the same; a table cannot tell them")
+            raise ValueError("observations: two states have the same; a table needs distinct ones")
         self.register_buffer("observations", known)
         self.values = nn.Parameter(th.zeros(len(known)))
 
     @classmethod
     def of(cls, env: Any) -> TabularRewardNet:
-        """Makes the table of a tabular environment.
+        """Creates the table of a tabular environment.
 
         Raises:
-            ValueError: It is not tabular.
+            ValueError: `env` is not tabular.
         """
         model = TabularModel.of(env)
         known = np.arange(model.states) if model.observations is None else model.observations
@@ -64,21 +64,21 @@ class TabularRewardNet(RewardNet):
     def forward(
         self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
     ) -> th.Tensor:
-        """Rewards of states, of which observations decide; what is not the state is not used.
+        """Rewards of the states with these observations; only `state` is used.
 
         Raises:
-            ValueError: An observation is that of no state.
+            ValueError: An observation belongs to no state.
         """
         del action, next_state, done
         flat = state.flatten(1)
         known = self.observations
         if flat.shape == known.shape and th.equal(flat, known):
-            # Not the parameter itself, which callers would take for a value.
+            # Not the parameter itself, which later steps change in place.
             return self.values.clone()
         distances = th.cdist(flat, known, compute_mode="donot_use_mm_for_euclid_dist")
         closest, index = distances.min(dim=1)
         if bool((closest > 0).any()):
-            raise ValueError("state: holds an observation of no state")
+            raise ValueError("state: an observation belongs to no state")
         return self.values[index]
 
 
@@ -87,26 +87,26 @@ class StateRewards(ABC):
 
     @abstractmethod
     def compute(self) -> Floats:
-        """Rewards by the present parameters, shape (states,)."""
+        """Rewards by the current parameters, shape (states,), float64."""
 
     @abstractmethod
     def differentiate(self, by_reward: Floats) -> float:
-        """Puts gradients into `grad` of the parameters, replacing those there.
+        """Replaces `grad` of the parameters.
 
         Args:
             by_reward: Derivative of the loss by each reward of the last `compute`, shape
                 (states,).
 
         Returns:
-            Length of the gradient.
+            L2 norm of the gradient.
         """
 
 
 class NetworkRewards(StateRewards):
-    """Through automatic differentiation, for any network.
+    """Rewards of any network, by automatic differentiation.
 
     Args:
-        net: The network.
+        net: Reward network of the state alone.
         states: Encoded observations of all states.
     """
 
@@ -117,14 +117,14 @@ class NetworkRewards(StateRewards):
         self._output = th.zeros(len(states))
 
     def compute(self) -> Floats:
-        """Rewards by the present parameters."""
+        """Rewards by the current parameters."""
         self._output = rewards_of_states(self._net, self._states)
         rewards: Floats = self._output.detach().cpu().numpy().astype(np.float64)
         return rewards
 
     def differentiate(self, by_reward: Floats) -> float:
-        """Puts gradients into `grad` of the parameters."""
-        for parameter in self._parameters:  # in place, so that the optimizer need not look again
+        """Replaces `grad` of the parameters."""
+        for parameter in self._parameters:  # in place, so that the optimizer keeps its references
             if parameter.grad is not None:
                 parameter.grad.zero_()
         backward_from(self._output, th.from_numpy(by_reward).to(self._output))
@@ -133,10 +133,10 @@ class NetworkRewards(StateRewards):
 
 
 class TableRewards(StateRewards):
-    """The parameters themselves, of a table on the CPU.
+    """Rewards of a `TabularRewardNet` on the CPU: the parameters themselves.
 
     Args:
-        values: Reward of each state.
+        values: Reward of each state, shape (states,).
     """
 
     def __init__(self, values: nn.Parameter) -> None:
@@ -145,20 +145,20 @@ class TableRewards(StateRewards):
         values.grad = th.from_numpy(self._gradient)
 
     def compute(self) -> Floats:
-        """Rewards by the present parameters."""
+        """Rewards by the current parameters."""
         return self._values.astype(np.float64)
 
     def differentiate(self, by_reward: Floats) -> float:
-        """Puts gradients into `grad` of the parameters."""
+        """Replaces `grad` of the parameters."""
         np.copyto(self._gradient, by_reward, casting="same_kind")
         return math.sqrt(np.dot(self._gradient, self._gradient))
 
 
 class PerceptronRewards(StateRewards):
-    """In closed form, for linear layers with rectifiers between them, in the parameters' memory.
+    """Rewards of linear layers with ReLU between them, with gradients in closed form.
 
     Args:
-        layers: The linear layers.
+        layers: Linear layers, whose memory is shared.
         states: Encoded observations of all states, shape (states, size).
     """
 
@@ -167,13 +167,13 @@ class PerceptronRewards(StateRewards):
         self._weights = [layer.weight.detach().numpy() for layer in layers]
         self._biases = [layer.bias.detach().numpy() for layer in layers]
         dtype = self._weights[0].dtype
-        # What each layer reads, and last what comes out.
+        # The input of each layer, then the output.
         self._values = [np.ascontiguousarray(states.flatten(1).numpy(), dtype=dtype)]
         self._values += [np.empty((count, len(weight)), dtype) for weight in self._weights]
         self._by_value = [np.empty_like(values) for values in self._values]
         self._is_positive = [np.empty(values.shape, bool) for values in self._values]
         self._ones = np.ones(count, dtype)
-        # All gradients lie in one vector, so that its length takes one call.
+        # All gradients share one vector, so that its norm takes one call.
         parameters = [each for layer in layers for each in (layer.weight, layer.bias)]
         self._gradient = np.zeros(sum(each.numel() for each in parameters), dtype)
         self._parts: list[npt.NDArray[Any]] = []
@@ -185,7 +185,7 @@ class PerceptronRewards(StateRewards):
             offset += parameter.numel()
 
     def compute(self) -> Floats:
-        """Rewards by the present parameters."""
+        """Rewards by the current parameters."""
         last = len(self._weights) - 1
         for index, (weight, bias) in enumerate(zip(self._weights, self._biases, strict=True)):
             out = self._values[index + 1]
@@ -198,7 +198,7 @@ class PerceptronRewards(StateRewards):
         return self._values[-1][:, 0].astype(np.float64)
 
     def differentiate(self, by_reward: Floats) -> float:
-        """Puts gradients into `grad` of the parameters."""
+        """Replaces `grad` of the parameters."""
         self._by_value[-1][:, 0] = by_reward
         for index in range(len(self._weights) - 1, -1, -1):
             by_output, read = self._by_value[index + 1], self._values[index]
@@ -211,10 +211,10 @@ class PerceptronRewards(StateRewards):
 
 
 def make_state_rewards(net: RewardNet, states: th.Tensor) -> StateRewards:
-    """Chooses the fastest way to the rewards of all states and their derivatives.
+    """Chooses the fastest way to compute the rewards of all states and their gradients.
 
     Args:
-        net: The network.
+        net: Reward network of the state alone.
         states: Encoded observations of all states.
     """
     if type(net) is TabularRewardNet and _is_plain(net):
@@ -224,14 +224,14 @@ def make_state_rewards(net: RewardNet, states: th.Tensor) -> StateRewards:
 
 
 def encode_states(net: RewardNet, model: TabularModel) -> th.Tensor:
-    """All states as a reward network reads them.
+    """Encodes all states as a reward network reads them.
 
     Args:
-        net: The network.
-        model: The environment.
+        net: Reward network of the state alone.
+        model: Dynamics of the environment.
 
     Raises:
-        ValueError: The network was made for other observations, or uses more than the state.
+        ValueError: The network has other spaces, or uses more than the state.
     """
     for name in _OTHER_INPUTS:
         if getattr(net, name, False):
@@ -257,7 +257,7 @@ def encode_states(net: RewardNet, model: TabularModel) -> th.Tensor:
             rewards_of_states(net.eval(), states)
         except (TypeError, AttributeError) as error:
             raise ValueError(
-                f"reward_net: it must need nothing but the state, as the others are None ({error})"
+                f"reward_net: it must use only the state, as other inputs are None ({error})"
             ) from error
         finally:
             net.train(training)
@@ -265,10 +265,10 @@ def encode_states(net: RewardNet, model: TabularModel) -> th.Tensor:
 
 
 def rewards_of_states(net: RewardNet, states: th.Tensor) -> th.Tensor:
-    """Rewards with gradients, shape (states,).
+    """Computes rewards with gradients, shape (states,).
 
     Raises:
-        ValueError: The network gives another shape.
+        ValueError: The network's output has another shape.
     """
     rewards = squeeze_r(net(states, None, None, None))
     if len(rewards) != len(states):
@@ -277,7 +277,7 @@ def rewards_of_states(net: RewardNet, states: th.Tensor) -> th.Tensor:
 
 
 def squeeze_r(r_output: th.Tensor) -> th.Tensor:
-    """Takes away a reward's second dimension, if it has one.
+    """Removes the second dimension of rewards, if there is one.
 
     Args:
         r_output: Shape (states,) or (states, 1).
@@ -286,7 +286,7 @@ def squeeze_r(r_output: th.Tensor) -> th.Tensor:
         Shape (states,).
 
     Raises:
-        ValueError: Any other shape.
+        ValueError: The shape is another.
     """
     if r_output.ndim == 2 and r_output.shape[1] == 1:
         return r_output.squeeze(1)
@@ -298,7 +298,7 @@ def squeeze_r(r_output: th.Tensor) -> th.Tensor:
 
 
 def _plain_layers(net: RewardNet) -> list[nn.Linear] | None:
-    """The linear layers of a plain perceptron on the CPU; `None` for any other network."""
+    """The linear layers of a perceptron without hooks on the CPU; `None` for any other network."""
     if type(net) is not BasicRewardNet or not _is_plain(net):
         return None
     layers = list(net.mlp)
@@ -309,7 +309,7 @@ def _plain_layers(net: RewardNet) -> list[nn.Linear] | None:
 
 
 def _is_plain(net: RewardNet) -> bool:
-    """Whether nothing but its parameters, in the CPU's memory, decides what a network does."""
+    """Whether a network is a function of its parameters alone, and they are in CPU memory."""
     return not any(
         module._forward_hooks or module._forward_pre_hooks for module in net.modules()
     ) and all(

@@ -14,16 +14,16 @@ Floats = npt.NDArray[np.float64]
 
 
 def optimal_policy(model: TabularModel, rewards: Floats | None = None) -> tuple[Floats, Floats]:
-    """The policy with the highest expected undiscounted return.
+    """Computes the policy with the highest expected undiscounted return.
 
     Args:
-        model: The environment.
-        rewards: Rewards, shape (states, actions, states) or a prefix of it; the environment's
-            own when `None`.
+        model: Dynamics of the environment.
+        rewards: Rewards, shape (states,), (states, actions) or (states, actions, states); the
+            environment's own when `None`.
 
     Returns:
-        The policy, shape (horizon, states, actions), with all probability on the first of the
-        best actions; and the values of states, shape (horizon, states).
+        The policy, shape (horizon, states, actions), deterministic, with ties going to the first
+        action; and the values of states, shape (horizon, states).
 
     Raises:
         ValueError: `rewards` have another shape or are not finite.
@@ -34,7 +34,7 @@ def optimal_policy(model: TabularModel, rewards: Floats | None = None) -> tuple[
     policy = np.zeros((model.horizon, model.states, model.actions))
     values = np.zeros((model.horizon + 1, model.states))
     states = np.arange(model.states)
-    # Actions that differ by rounding alone are equally good; the first must win everywhere.
+    # Actions whose values differ only by rounding are ties.
     rounding = 1e-12 * max(1.0, float(np.abs(by_action).max())) * model.horizon
     for step in reversed(range(model.horizon)):
         action_values = by_action + model.transitions @ values[step + 1]

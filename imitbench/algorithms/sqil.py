@@ -1,4 +1,4 @@
-"""Soft Q imitation learning: off-policy learning with reward 1 for the expert and 0 for oneself.
+"""Soft Q imitation learning: off-policy learning with reward 1 for the expert, 0 for the learner.
 
 Source: Reddy, Dragan and Levine 2020, "SQIL: Imitation Learning via Reinforcement Learning with
 Sparse Rewards".
@@ -32,29 +32,27 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
 
     With DQN, which has no entropy bonus, the learning is not soft; with SAC it is.
 
-    Rewards are never negative, so a learner that may end an episode rather will not. That suits
-    tasks where the expert goes on as long as it can, and tasks of fixed length. Where the expert
-    ends episodes on purpose, ends should lead to a state that lasts.
+    Rewards are never negative, so the learner avoids ending an episode. That suits tasks in which
+    the expert continues as long as it can, and tasks of fixed length. If the expert ends episodes
+    on purpose, wrap the environment so that ends lead to an absorbing state.
 
     Args:
-        venv: Where the learner acts.
-        demonstrations: Demonstrations; `None` when they are set later.
-        policy: Policy, or its name, as the algorithm takes it.
+        venv: Environments in which the learner acts.
+        demonstrations: Demonstrations; `None` to set them later.
+        policy: Policy class, or its name in Stable-Baselines3.
         custom_logger: Where to log; a new logger when `None`.
         rl_algo_class: Off-policy algorithm of Stable-Baselines3: DQN for discrete actions; SAC,
             TD3 or DDPG for continuous ones.
-        rl_kwargs: Its arguments, without a replay buffer.
-        lean: Whether Stable-Baselines3's DQN and SAC are replaced by
-            `imitbench.rl.lean_dqn.DQN` and `imitbench.rl.lean_sac.SAC`, which compute the same
-            faster where they can.
+        rl_kwargs: Keyword arguments of the algorithm, without a replay buffer.
+        lean: Whether Stable-Baselines3's DQN and SAC are replaced by `imitbench.rl.lean_dqn.DQN`
+            and `imitbench.rl.lean_sac.SAC`, which compute the same faster.
 
     Attributes:
-        venv: As given.
-        rl_algo: The algorithm.
+        rl_algo: The off-policy algorithm in use.
 
     Raises:
-        ValueError: A replay buffer among `rl_kwargs`, an algorithm that is not off-policy or
-            cannot act in the action space, or bad demonstrations.
+        ValueError: `rl_kwargs` has a replay buffer, the algorithm is not off-policy or does not fit
+            the action space, or demonstrations do not fit.
     """
 
     def __init__(
@@ -71,10 +69,11 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
         options = dict(rl_kwargs or {})
         for name in ("replay_buffer_class", "replay_buffer_kwargs"):
             if name in options:
-                raise ValueError(f"rl_kwargs: {name} is SQIL's own; leave it out")
+                raise ValueError(f"rl_kwargs: {name} is set by SQIL; leave it out")
         if not (isinstance(rl_algo_class, type) and issubclass(rl_algo_class, OffPolicyAlgorithm)):
             raise ValueError(
-                f"rl_algo_class: {rl_algo_class} is no off-policy algorithm of Stable-Baselines3"
+                f"rl_algo_class: {rl_algo_class} is not an off-policy algorithm of "
+                "Stable-Baselines3"
             )
         self.venv = venv
         chosen = _LEAN.get(rl_algo_class, rl_algo_class) if lean else rl_algo_class
@@ -106,7 +105,7 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
 
     @property
     def expert_buffer(self) -> Any:
-        """The demonstrations as a `ReplayBuffer`; `None` as long as there are none."""
+        """The demonstrations as a `ReplayBuffer`; `None` without demonstrations."""
         return self._replay_buffer.expert_buffer
 
     @property
@@ -116,14 +115,14 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
         return buffer
 
     def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
-        """Replaces the demonstrations; what the learner did stays in the replay buffer.
+        """Replaces the demonstrations; the learner's transitions stay in the replay buffer.
 
         Args:
             demonstrations: Trajectories, transitions with next observations, or a finite
                 iterable of batches of them; see `SQILReplayBuffer` for the ends of episodes.
 
         Raises:
-            ValueError: They are empty, not finite, of other shapes, or lack a field.
+            ValueError: Demonstrations are empty, not finite, of other shapes, or lack a field.
         """
         self._replay_buffer.set_demonstrations(demonstrations)
 
@@ -131,7 +130,7 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
         """Trains the policy.
 
         Args:
-            total_timesteps: Environment steps, over all environments.
+            total_timesteps: Environment steps, summed over environments.
             tb_log_name: Name of the run in TensorBoard.
             **kwargs: Passed on to the algorithm's `learn`.
 
@@ -139,14 +138,14 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
             ValueError: There are no demonstrations.
         """
         if self.expert_buffer is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         self.rl_algo.learn(total_timesteps=total_timesteps, tb_log_name=tb_log_name, **kwargs)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on, the replay buffer included.
 
-        The demonstrations, the environments' own state, and torch's and NumPy's global
-        generators are the caller's to keep.
+        Excludes the demonstrations, and the state of the environments and of torch's and NumPy's
+        global generators.
 
         Returns:
             Tensors, arrays, numbers, strings, `None`, and lists and dictionaries of them.
@@ -154,9 +153,9 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
         return {"algorithm": algorithm_state(self.rl_algo)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave.
+        """Restores what `state_dict` returned.
 
-        Go on with `train(…, reset_num_timesteps=False)`, and restore the environments before.
+        Restore the environments before, and continue with `train(…, reset_num_timesteps=False)`.
 
         Args:
             state: The state of an instance with the same arguments and demonstrations.
@@ -165,7 +164,7 @@ class SQIL(base.DemonstrationAlgorithm[types.Transitions]):
 
 
 def _build(cls: type[OffPolicyAlgorithm], **options: Any) -> OffPolicyAlgorithm:
-    """Makes an algorithm; says so if it is not for the environment's actions."""
+    """Creates an algorithm; raises a `ValueError` if it does not support the action space."""
     space = options["env"].action_space
     try:
         return cls(**options)
@@ -177,7 +176,7 @@ def _build(cls: type[OffPolicyAlgorithm], **options: Any) -> OffPolicyAlgorithm:
 
 
 def _time_limit(venv: VecEnv) -> int | None:
-    """Most steps of an episode, where all environments say the same."""
+    """Maximum episode length in steps, if all environments have the same."""
     try:
         specs = venv.get_attr("spec")
     except AttributeError:

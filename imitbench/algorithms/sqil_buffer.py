@@ -1,4 +1,4 @@
-"""The replay buffer of SQIL: half of each batch is the expert's."""
+"""The replay buffer of SQIL: half of each batch is from the expert."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ _FIELDS = ("obs", "acts", "next_obs", "dones")
 
 
 class SQILReplayBuffer(ReplayBuffer):
-    """A replay buffer whose batches are half the learner's, with reward 0, half the expert's, 1.
+    """A replay buffer: half of each batch from the learner (reward 0), half from the expert (1).
 
-    Of a batch of odd size the expert has the greater half. Within a batch, the learner's
-    transitions come first.
+    In a batch of odd size the expert has one more. The learner's transitions come first.
 
-    The values of what a time limit cut off are bootstrapped, of learner and expert alike.
-    Otherwise the last steps of a task without an end would seem worth little. Demonstrations do
-    not always say why they ended: one did by a time limit if its last info says so
-    (`TimeLimit.truncated`), or if it is a trajectory of just the environment's time limit.
+    Values are bootstrapped where a time limit truncated an episode, for learner and expert.
+    Otherwise the last steps of a task without an end would get low values. A demonstration counts
+    as truncated if its last info has `TimeLimit.truncated`, or if it is a trajectory as long as the
+    environment's time limit.
 
     Args:
-        buffer_size: Number of the learner's transitions that are kept.
-        observation_space: Space of observations; not a dictionary.
-        action_space: Space of actions.
-        demonstrations: Demonstrations; `None` when they are set later.
-        device: Where samples are put.
-        n_envs: Number of environments that the learner acts in.
-        optimize_memory_usage: Not supported.
-        time_limit: Most steps of an episode, if there is a limit.
+        buffer_size: Capacity for the learner's transitions.
+        observation_space: Space of one observation; not a `Dict`.
+        action_space: Space of one action.
+        demonstrations: Demonstrations; `None` to set them later.
+        device: Device of the samples.
+        n_envs: Number of the learner's environments.
+        optimize_memory_usage: Must be `False`.
+        time_limit: Maximum episode length in steps, if there is one.
 
     Attributes:
-        expert_buffer: The demonstrations; `None` as long as there are none.
+        expert_buffer: The demonstrations; `None` before they are set.
 
     Raises:
-        ValueError: Bad demonstrations, dictionaries of observations, or `optimize_memory_usage`.
+        ValueError: Demonstrations do not fit, observations are dictionaries, or
+            `optimize_memory_usage` is set.
     """
 
     expert_buffer: ReplayBuffer | None = None
@@ -70,7 +70,7 @@ class SQILReplayBuffer(ReplayBuffer):
         if isinstance(observation_space, spaces.Dict):
             raise ValueError("observation_space: dictionaries of observations are not supported")
         if optimize_memory_usage:
-            raise ValueError("optimize_memory_usage: time limits need it to be False")
+            raise ValueError("optimize_memory_usage must be False, to store truncations")
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
         self.time_limit = time_limit
         if demonstrations is not None:
@@ -87,13 +87,13 @@ class SQILReplayBuffer(ReplayBuffer):
                 iterable of batches of them.
 
         Raises:
-            ValueError: They are empty, not finite, of other shapes, or lack a field.
+            ValueError: Demonstrations are empty, not finite, of other shapes, or lack a field.
         """
         check_action_space(self.action_space)
         fields = self._expert_fields(demonstrations)
         count = len(fields["acts"])
         expert = ReplayBuffer(count, self.observation_space, self.action_space, self.device)
-        shape = (count, *self.obs_shape)  # that of single choices is (1,) here
+        shape = (count, *self.obs_shape)  # (1,) for discrete observations
         expert.observations[:, 0] = fields["obs"].reshape(shape)
         expert.next_observations[:, 0] = fields["next_obs"].reshape(shape)
         acts = scale_actions(fields["acts"], self.action_space)
@@ -138,15 +138,15 @@ class SQILReplayBuffer(ReplayBuffer):
         done: Array,
         infos: list[dict[str, Any]],
     ) -> None:
-        """Adds transitions of the learner, one of each environment, with reward 0.
+        """Adds one transition of the learner per environment, with reward 0.
 
         Args:
             obs: Shape (n_envs, *observation_shape).
-            next_obs: As `obs`.
+            next_obs: Shape (n_envs, *observation_shape).
             action: Shape (n_envs, *action_shape).
             reward: Ignored.
             done: Whether episodes ended, shape (n_envs,).
-            infos: Tell which of them a time limit cut off.
+            infos: `TimeLimit.truncated` marks truncated episodes.
         """
         super().add(obs, next_obs, action, np.zeros(self.n_envs, np.float32), done, infos)
 
@@ -154,17 +154,17 @@ class SQILReplayBuffer(ReplayBuffer):
         """Draws a batch, with replacement.
 
         Args:
-            batch_size: Number of transitions.
-            env: Normalizes observations.
+            batch_size: Transitions of learner and expert together.
+            env: Normalizes observations; `None` for no normalization.
 
         Raises:
             ValueError: There are no demonstrations.
         """
         expert = self.expert_buffer
         if expert is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         share = batch_size // 2
-        # From NumPy's global generator, as the base class does.
+        # From NumPy's global generator, as in the base class.
         own = np.random.randint(0, self.size() * self.n_envs, size=share)  # noqa: NPY002
         theirs = np.random.randint(0, expert.buffer_size, size=batch_size - share)  # noqa: NPY002
 
@@ -188,7 +188,7 @@ class SQILReplayBuffer(ReplayBuffer):
 
 
 def _said_to_be_cut(batch: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
-    """Whether the infos of transitions say that a time limit cut their episodes off."""
+    """Whether the infos of transitions mark their episodes as truncated."""
     infos = batch.get("infos")
     if infos is None:
         return np.zeros(len(batch["acts"]), dtype=bool)

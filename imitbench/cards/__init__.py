@@ -1,1 +1,1 @@
-"""Typed models of the suite and algorithm cards, and their loader."""
+"""Typed models of the suite and algorithm cards, and their loaders."""

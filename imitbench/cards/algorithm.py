@@ -14,13 +14,13 @@ from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import INTEGERS, Finite, Integer
 
 Scalar = bool | Integer | Finite | str | None
-"""A hyper-parameter or keyword value that survives YAML, JSON and the command line."""
+"""A hyper-parameter or keyword value that YAML, JSON and the command line can express."""
 
 BudgetUnit = Literal["env_steps", "batches", "none"]
-"""What a budget counts; `none` for learners that do not train."""
+"""Unit of a budget; `none` for learners that do not train."""
 
 ActionSpace = Literal["discrete", "multi_discrete", "box"]
-"""Kinds of action space: one choice, several at once, or numbers."""
+"""Kinds of action space, by their names in gymnasium."""
 
 Role = Literal["method", "reference", "control", "anchor"]
 
@@ -48,15 +48,15 @@ class Paper(Card):
 
 
 class Needs(Card):
-    """What a method must be given.
+    """What a method requires.
 
     Attributes:
         demos: Demonstrations of the expert.
-        expert: The expert itself, to be queried.
+        expert: The expert's policy, for queries.
         true_reward: The environment's own reward; flagged in reports.
-        action_spaces: Kinds of action space it can act in.
+        action_spaces: Supported kinds of action space.
         tabular: The model of a tabular environment.
-        fixed_horizon: Episodes that all have the same length.
+        fixed_horizon: Episodes of equal length.
     """
 
     demos: bool
@@ -72,15 +72,15 @@ class Hyperparameter(Card):
 
     Attributes:
         type: Python type of its value.
-        default: Value when nothing else is asked for; `null` where `optional` says so.
-        help: One line for people.
+        default: Value unless another is given; `null` only if `optional`.
+        help: One line of description.
         optional: Whether `null` is accepted.
-        min: Least accepted number.
-        max: Greatest accepted number.
-        choices: The only accepted values, for text.
-        search: Where tuning looks for values; `null` where it keeps the default.
-        absent: Value that runs had before the card knew this key, if it is a later one. Records
-            leave such a key out where it has this value, so that identities stay what they were.
+        min: Smallest accepted number.
+        max: Largest accepted number.
+        choices: All accepted values, for `str`.
+        search: Search space of tuning; `null` to keep the default.
+        absent: For a key that was added later: the value that earlier runs had. Records omit the
+            key if it has this value, so that run ids do not change.
     """
 
     type: Literal["bool", "int", "float", "str"]
@@ -95,7 +95,7 @@ class Hyperparameter(Card):
 
     @property
     def may_be_absent(self) -> bool:
-        """Whether records without this key say what its value was; `null` may be that value."""
+        """Whether records may omit this key; their value, `absent`, may be `null`."""
         return "absent" in self.model_fields_set
 
     @model_validator(mode="after")
@@ -106,7 +106,7 @@ class Hyperparameter(Card):
         if space.choices is None and self.type not in ("int", "float"):
             raise ValueError(f"search: a {self.type} has no range; list its choices")
         if space.step is not None and self.type != "int":
-            raise ValueError(f"search: step goes with int only, not with {self.type}")
+            raise ValueError(f"search: step is for int only, not for {self.type}")
         ends: list[tuple[str, Scalar]] = [("low", space.low), ("high", space.high)]
         listed = enumerate(space.choices or ())
         named = [(f"choices.{place}", each) for place, each in listed]
@@ -117,7 +117,7 @@ class Hyperparameter(Card):
                 raise ValueError(f"search.{where} {error}") from None
         if self.default not in space:
             raise ValueError(
-                f"search: lacks the default {self.default!r}, with which every search begins"
+                f"search: must include the default {self.default!r}, where every search starts"
             )
         return self
 
@@ -128,7 +128,7 @@ class Hyperparameter(Card):
             value: A value from a card or from `--set`.
 
         Raises:
-            ValueError: Wrong type or out of range; the message completes "must …".
+            ValueError: The type is wrong or the value is out of range; the message is "must …".
         """
         if value is None:
             if self.optional:
@@ -138,7 +138,7 @@ class Hyperparameter(Card):
         if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
             raise ValueError(f"must be {self.type}, not {value!r}")
         if isinstance(value, int) and value not in INTEGERS:
-            raise ValueError("must be a number of 64 bits")
+            raise ValueError("must be a 64-bit integer")
         if self.type == "float" and isinstance(value, int):
             value = float(value)
         if isinstance(value, float) and not math.isfinite(value):
@@ -155,7 +155,7 @@ class Hyperparameter(Card):
         """Reads a value given as text on the command line.
 
         Raises:
-            ValueError: The text is no value of this parameter; completes "must …".
+            ValueError: The text is not a value of this parameter; the message is "must …".
         """
         if self.optional and text.lower() in ("null", "none"):
             return None
@@ -174,13 +174,13 @@ class Hyperparameter(Card):
 
 
 class CommandRecipe(Card):
-    """A program of its own that trains, in whatever language (see `bench.learners.command`).
+    """An external program that trains, in any language (see `bench.learners.command`).
 
     Attributes:
-        run: The program and its arguments, started in the card's folder; `python` stands for
-            the interpreter that runs the harness. The task's file follows as last argument.
-        checkpoints: Whether it keeps files from which it goes on after an interruption.
-        timeout_minutes: Longest that it may take; `null` for as long as it likes.
+        run: The program and its arguments, started in the card's folder; `python` stands for the
+            interpreter of the harness. The path of the task file is appended.
+        checkpoints: Whether it writes checkpoints and resumes from them after an interruption.
+        timeout_minutes: Time limit; `null` for none.
     """
 
     run: list[str] = Field(min_length=1)
@@ -192,21 +192,20 @@ class AlgorithmCard(Card):
     """The card of one algorithm (`algorithms/<name>/card.yaml`).
 
     Attributes:
-        implementation: Learner class as `module:Class`. On the card of a plug-in, the module is
-            one beside the card, or one of this package.
-        command: The program that trains, for the implementation that starts one.
-        sources: Globs of files beside the card, other than Python's, that the method depends on;
-            they count as its source.
-        budget_unit: What the suite's budget counts for this method; `none` when it does not
-            train.
-        role: A `method` contends. An `anchor` shows what scores 0 and 1 look like. A `control` is
-            trained without any teaching, and shows what an environment gives away; suites name
-            the ones that belong to them. A `reference` shows what methods could reach at best, by
-            means that they do not have.
-        earlier_defaults: Defaults that the card had before, those that were others, each time that
-            it changed. Published results with these stay valid under the name that they have.
-        seconds_per_1000: Rough training seconds per 1,000 budget units on one core, for
-            `--dry-run` until finished runs tell better.
+        implementation: Learner class as `module:Class`. The module of a plug-in is next to its
+            card, or in this package.
+        command: The external program that trains, for the implementation that starts one.
+        sources: Globs of further files next to the card, other than Python files, that belong to
+            the method's source.
+        budget_unit: Unit of the suite's budget for this method; `none` if it does not train.
+        role: A `method` is compared with others. An `anchor` has score 0 or 1. A `control` is
+            trained without information from the expert, and shows how much score the environment
+            alone gives; suites list their controls. A `reference` shows what is achievable with
+            information that methods do not have.
+        earlier_defaults: For each earlier version of the defaults, the values that differed.
+            Published results with these stay valid under their name.
+        seconds_per_1000: Estimated training time in seconds per 1,000 budget units on one core, for
+            `--dry-run` until there are finished runs.
     """
 
     schema_version: Literal[1]
@@ -227,19 +226,19 @@ class AlgorithmCard(Card):
 
     @property
     def origin(self) -> Origin:
-        """Where it was read from."""
-        assert self._origin is not None, "the loaders of cards say where they come from"
+        """Where the card was read from."""
+        assert self._origin is not None, "the loaders of cards set it"
         return self._origin
 
     def found_at(self, origin: Origin) -> AlgorithmCard:
-        """The same card, which knows where it comes from."""
+        """A copy of the card with its origin."""
         card = self.model_copy()
         card._origin = origin
         return card
 
     @property
     def search_space(self) -> dict[str, Search]:
-        """Where tuning looks, by hyper-parameter."""
+        """Search spaces by hyper-parameter."""
         return {
             name: parameter.search
             for name, parameter in self.hyperparameters.items()
@@ -265,7 +264,7 @@ class AlgorithmCard(Card):
             for name, value in values.items():
                 where = f"earlier_defaults.{place}.{name}"
                 if name not in self.hyperparameters:
-                    raise ValueError(f"{where}: there is no such hyper-parameter")
+                    raise ValueError(f"{where}: no such hyper-parameter")
                 try:
                     self.hyperparameters[name].check(value)
                 except ValueError as error:
@@ -273,17 +272,17 @@ class AlgorithmCard(Card):
         return self
 
     def earlier_values(self) -> list[dict[str, Scalar]]:
-        """Every hyper-parameter's default, as the card had them before, each time."""
+        """All hyper-parameters for each earlier version of the defaults."""
         return [{**self.resolve({}), **self._checked(values)} for values in self.earlier_defaults]
 
     def _checked(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
         return {name: self.hyperparameters[name].check(value) for name, value in values.items()}
 
     def recorded(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Hyper-parameters as records have them: without later keys that change nothing.
+        """Returns hyper-parameters as in records: without later keys that have no effect.
 
         Args:
-            values: Hyper-parameters.
+            values: Values of hyper-parameters by name.
         """
         return {
             name: value
@@ -296,14 +295,13 @@ class AlgorithmCard(Card):
         }
 
     def completed(self, recorded: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Hyper-parameters of a record with the later keys that it leaves out.
+        """Returns the hyper-parameters of a record with the later keys that it omits.
 
         Args:
-            recorded: Hyper-parameters as `recorded` gives them, or as an earlier version of the
-                card had them.
+            recorded: Result of `recorded`, of this or an earlier version of the card.
 
         Returns:
-            Those of the card in its order, as far as they are known; then the others.
+            Known hyper-parameters in the card's order, then the others.
         """
         found: dict[str, Scalar] = {}
         for name, parameter in self.hyperparameters.items():
@@ -316,11 +314,11 @@ class AlgorithmCard(Card):
     def changed(
         self, values: Mapping[str, Scalar], base: Mapping[str, Scalar] | None = None
     ) -> dict[str, Scalar]:
-        """Those of some hyper-parameters that are not the card's, in the card's order.
+        """Returns the hyper-parameters that differ from the defaults, in the card's order.
 
         Args:
-            values: Hyper-parameters.
-            base: What to compare with instead of the card's defaults: every hyper-parameter.
+            values: Values of hyper-parameters by name.
+            base: All hyper-parameters to compare with; the card's defaults when `None`.
         """
         usual = self.resolve({}) if base is None else base
         return {
@@ -335,14 +333,14 @@ class AlgorithmCard(Card):
         """Completes command-line settings with the card's defaults.
 
         Args:
-            overrides: Parameter names and values as text.
-            base: Values to start from instead of the defaults: every hyper-parameter.
+            overrides: Values as text, by name.
+            base: All hyper-parameters to start from; the card's defaults when `None`.
 
         Returns:
-            Every hyper-parameter with a value of its type, in the card's order.
+            All hyper-parameters, with values of their types, in the card's order.
 
         Raises:
-            InputError: An unknown name or a value of the wrong type or range.
+            InputError: A name is unknown, or a value has the wrong type or range.
         """
         values: dict[str, Scalar] = {
             name: parameter.check(parameter.default if base is None else base[name])

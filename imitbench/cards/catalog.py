@@ -1,4 +1,4 @@
-"""Finds the cards that ship with the package; `imitbench.cards.plugin` finds those of others."""
+"""Finds the bundled cards; `imitbench.cards.plugin` also finds those of plug-ins."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def suite_names() -> list[str]:
 
 
 def suite_directory(name: str) -> Path:
-    """Folder of a bundled suite, which holds its card, experts and demonstrations.
+    """Returns the folder of a bundled suite: its card, experts and demonstrations.
 
     Raises:
-        InputError: No such suite.
+        InputError: The suite does not exist.
     """
     if name not in suite_names():
         raise InputError(f"suite {name}: no such suite; {did_you_mean(name, suite_names())}")
@@ -43,10 +43,10 @@ def suite_directory(name: str) -> Path:
 
 
 def algorithm_directory(name: str) -> Path:
-    """Folder of a bundled algorithm, which holds its card.
+    """Returns the folder of a bundled algorithm, with its card.
 
     Raises:
-        InputError: No such algorithm.
+        InputError: The algorithm does not exist.
     """
     if name not in algorithm_names():
         raise InputError(
@@ -59,7 +59,7 @@ def load_algorithm(name: str) -> AlgorithmCard:
     """Loads a bundled algorithm's card.
 
     Raises:
-        InputError: No such algorithm, or its card is malformed.
+        InputError: The algorithm does not exist, or its card is malformed.
     """
     path = algorithm_directory(name) / "card.yaml"
     card = read_yaml_model(path, AlgorithmCard)
@@ -72,7 +72,7 @@ def load_suite(name: str) -> SuiteCard:
     """Loads a bundled suite's card.
 
     Raises:
-        InputError: No such suite, or its card is malformed.
+        InputError: The suite does not exist, or its card is malformed.
     """
     path = suite_directory(name) / "suite.yaml"
     card = read_yaml_model(path, SuiteCard)
@@ -82,14 +82,14 @@ def load_suite(name: str) -> SuiteCard:
 
 
 def select_environments(suite: SuiteCard, pattern: str | None) -> dict[str, EnvironmentCard]:
-    """Environments of a suite whose id matches a shell-style pattern.
+    """Returns the environments of a suite whose ids match a shell-style pattern.
 
     Args:
-        suite: The suite.
+        suite: Card of the suite.
         pattern: Glob such as `seals/*`; `None` selects all.
 
     Raises:
-        InputError: Nothing matches.
+        InputError: No id matches.
     """
     if pattern is None:
         return dict(suite.environments)

@@ -1,4 +1,4 @@
-"""Which algorithms and environments go together."""
+"""Checks whether an algorithm supports an environment."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from imitbench.cards.suite import EnvironmentCard
 
 
 def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
-    """Why an algorithm cannot learn on an environment; `None` if it can.
-
-    Args:
-        algorithm: Card of the algorithm.
-        environment: Card of the environment.
-    """
+    """Returns why an algorithm cannot learn in an environment; `None` if it can."""
     spaces = algorithm.needs.action_spaces
     if algorithm.needs.tabular and not environment.tabular:
         return "plans with the model of a tabular environment; this one has none"

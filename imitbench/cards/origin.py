@@ -13,10 +13,10 @@ class Origin:
     """Where a card was read from.
 
     Attributes:
-        folder: The folder that holds it.
-        reference: How the user can name it again, from any folder.
-        place: Its source, if it lies outside this package and has any.
-        digest: What pins that source.
+        folder: Folder with the card.
+        reference: What the user can type for it in any working folder.
+        place: Source of the card's module, if outside this package.
+        digest: SHA-256 of that source.
     """
 
     folder: Path

@@ -1,10 +1,10 @@
-"""Finds algorithms and suites by whatever name the user gives, those of others included.
+"""Finds algorithms and suites by the name that the user typed, with plug-ins.
 
-A plug-in is a folder with a card beside its source. It is named by that folder (`./my_method`),
-by a module path (`package.my_method`), or by an entry point of the group `imitbench.algorithms`.
-Only the card is read here; nothing is imported. Naming a plug-in on the command line says that
-its source may be run, so these functions are for what the user typed, and never for what stands in
-results, submissions or a hub's files: for those there is `imitbench.cards.catalog`.
+A plug-in is a folder with a card next to its source. It is named by that folder (`./my_method`), by
+a module path (`package.my_method`), or by an entry point of the group `imitbench.algorithms`. Only
+the card is read here; nothing is imported. Naming a plug-in on the command line permits running its
+source. Use these functions only for names that the user typed, never for names in results,
+submissions or files from a hub; for those use `imitbench.cards.catalog`.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ SUITE_CARD = "suite.yaml"
 
 
 def is_path(reference: str) -> bool:
-    """Whether what names a plug-in is a folder: it has a slash, or begins with a dot or `~`."""
+    """Whether a reference is a folder: it contains a slash, or starts with a dot or `~`."""
     return "/" in reference or "\\" in reference or reference[:1] in (".", "~")
 
 
 def find_algorithm(reference: str, folder: Path = Path()) -> AlgorithmCard:
-    """The card of an algorithm: a bundled one, or a plug-in.
+    """Returns the card of a bundled algorithm or a plug-in.
 
     Args:
         reference: What the user typed.
-        folder: Where relative paths start.
+        folder: Base of relative paths.
 
     Raises:
-        InputError: There is no such algorithm; or its card is malformed, names what is not there,
-            or bears the name of a bundled one.
+        InputError: The algorithm does not exist; or its card is malformed, refers to a missing
+            module or class, or has the name of a bundled one.
     """
     if is_path(reference):
         home = (folder / Path(reference).expanduser()).resolve()
@@ -62,13 +62,13 @@ def find_algorithm(reference: str, folder: Path = Path()) -> AlgorithmCard:
         card = _of_module(value, reference, folder)
         if card is None:
             raise InputError(
-                f"--algo {reference}: its entry point is {value}, beside which there is no "
-                f"{ALGORITHM_CARD}; ship the card with the package"
+                f"--algo {reference}: no {ALGORITHM_CARD} next to its entry point {value}; ship "
+                "the card with the package"
             )
         if card.name != reference:
             raise InputError(
-                f"--algo {reference}: the card at {card.origin.folder} is of '{card.name}'; name "
-                "the entry point as the card"
+                f"--algo {reference}: the card in {card.origin.folder} has name '{card.name}'; use "
+                "the same name for the entry point"
             )
         return card
     card = _of_module(reference, reference, folder)
@@ -78,15 +78,15 @@ def find_algorithm(reference: str, folder: Path = Path()) -> AlgorithmCard:
 
 
 def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
-    """The card of a suite: a bundled one, or one in a folder of the user's.
+    """Returns the card of a bundled suite or of a suite in the user's folder.
 
     Args:
         reference: What the user typed.
-        folder: Where relative paths start.
+        folder: Base of relative paths.
 
     Raises:
-        InputError: There is no such suite; or its card is malformed, or bears the name of a
-            bundled one.
+        InputError: The suite does not exist; or its card is malformed, or has the name of a bundled
+            one.
     """
     if not is_path(reference):
         if reference not in suite_names() and (folder / reference / SUITE_CARD).is_file():
@@ -120,14 +120,14 @@ def find_suite(reference: str, folder: Path = Path()) -> SuiteCard:
 def find_algorithms(
     references: Iterable[str | AlgorithmCard], folder: Path = Path()
 ) -> list[AlgorithmCard]:
-    """The cards of several algorithms, each once.
+    """Returns the cards of several algorithms, without duplicates.
 
     Args:
-        references: What the user typed, or a card that was found already.
-        folder: Where relative paths start.
+        references: What the user typed, or cards.
+        folder: Base of relative paths.
 
     Raises:
-        InputError: As `find_algorithm`, or two plug-ins have the same name.
+        InputError: As in `find_algorithm`; or two plug-ins have the same name.
     """
     found: dict[str, AlgorithmCard] = {}
     for reference in references:
@@ -142,13 +142,13 @@ def find_algorithms(
 
 
 def entry_points() -> dict[str, str]:
-    """What the entry points of installed packages name, as `module` or `module:Class`."""
+    """Targets of the entry points of installed packages, `module` or `module:Class`, by name."""
     found = importlib.metadata.entry_points(group=ENTRY_POINTS)
     return {each.name: each.value for each in sorted(found, key=lambda each: each.name)}
 
 
 def _of_module(value: str, reference: str, folder: Path) -> AlgorithmCard | None:
-    """The card beside a module of `sys.path`, or of the folder; `None` without module or card."""
+    """The card next to a module of `sys.path` or of the folder; `None` without module or card."""
     module, _, name = value.partition(":")
     located = _locate(module, [*sys.path, str(folder.resolve())])
     if located is None:
@@ -160,20 +160,20 @@ def _of_module(value: str, reference: str, folder: Path) -> AlgorithmCard | None
 
 
 def _locate(module: str, paths: Sequence[str]) -> tuple[Path, str, Path] | None:
-    """Folder of a module, the package that it is, and what holds the outermost one.
+    """Folder of a module, its package, and the parent folder of the top-level package.
 
-    Packages on the way are not imported, unlike by `importlib.util.find_spec`.
+    Does not import parent packages, unlike `importlib.util.find_spec`.
     """
     parts = module.split(".")
     if not all(part.isidentifier() for part in parts):
         return None
     spec = importlib.machinery.PathFinder.find_spec(parts[0], paths)
     if spec is None and parts[0] not in sys.modules:
-        spec = importlib.util.find_spec(parts[0])  # an editable install has a finder of its own
+        spec = importlib.util.find_spec(parts[0])  # editable installs have their own finder
     for part in parts[1:]:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        # The last part alone: of a dotted name the finder wants the parent to be imported.
+        # Only the last part: for a dotted name the finder imports the parent.
         spec = importlib.machinery.PathFinder.find_spec(part, spec.submodule_search_locations)
     if spec is None:
         return None
@@ -183,7 +183,7 @@ def _locate(module: str, paths: Sequence[str]) -> tuple[Path, str, Path] | None:
         home, package = Path(spec.origin).resolve().parent, module.rpartition(".")[0]
     else:
         return None
-    if not package:  # a module that lies by itself on the path
+    if not package:  # a top-level module
         return home, "", home
     return home, package, home.parents[package.count(".")]
 
@@ -195,7 +195,7 @@ def _plugin(
     card = read_yaml_model(path, AlgorithmCard)
     if card.name in algorithm_names():
         raise InputError(
-            f"{path}: name: '{card.name}' is an algorithm of this package; give yours another name"
+            f"{path}: name: '{card.name}' is a bundled algorithm; give yours another name"
         )
     if card.name == "all":
         raise InputError(f"{path}: name: 'all' stands for every algorithm; give yours another name")
@@ -207,13 +207,12 @@ def _plugin(
         file = module_file(home, inner)
         if file is None:
             raise InputError(
-                f"{path}: implementation: there is no module '{module}' in {home}; name one that "
-                "lies beside the card"
+                f"{path}: implementation: no module '{module}' in {home}; name one next to the card"
             )
         _check_class(file, name, path)
         if asked and asked[1] and asked[1] != name:
             raise InputError(
-                f"--algo {':'.join(asked)}: the card beside it, {path}, names {card.implementation}"
+                f"--algo {':'.join(asked)}: its card, {path}, names {card.implementation}"
             )
     digest = place.digest
     register(digest, place)
@@ -221,11 +220,11 @@ def _plugin(
 
 
 def inner_module(home: Path, module: str) -> str:
-    """A module's name as seen from a folder, whose own name may precede it.
+    """Returns a module's name relative to a folder, without the folder's own name.
 
     Args:
-        home: The folder.
-        module: Dotted name.
+        home: Folder of the card.
+        module: Dotted name, perhaps starting with the folder's name.
     """
     first, _, rest = module.partition(".")
     if rest and first == home.name and module_file(home, module) is None:
@@ -234,7 +233,7 @@ def inner_module(home: Path, module: str) -> str:
 
 
 def _check_class(file: Path, name: str, card: Path) -> None:
-    """Makes sure that a module says something of a class, without running it."""
+    """Checks that a module mentions a class, without importing the module."""
     import ast
 
     try:
@@ -242,7 +241,7 @@ def _check_class(file: Path, name: str, card: Path) -> None:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         where = f"{file}:{line}" if line else str(file)
-        raise InputError(f"{where}: is no Python ({getattr(error, 'msg', error)})") from error
+        raise InputError(f"{where}: not valid Python ({getattr(error, 'msg', error)})") from error
     defined = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):

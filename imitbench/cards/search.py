@@ -1,4 +1,4 @@
-"""Where tuning looks for the values of a hyper-parameter: part of an algorithm's card."""
+"""The search space of a hyper-parameter, on an algorithm's card."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Search(BaseModel):
     """The search space of one hyper-parameter: a range of numbers, or a list of values.
 
     Attributes:
-        low: Least value of a range.
-        high: Greatest value of a range.
-        log: Whether a range is searched by orders of magnitude.
-        step: Distance between whole numbers of a range.
-        choices: The values, in place of a range.
+        low: Smallest value of a range.
+        high: Largest value of a range.
+        log: Whether a range is searched on a logarithmic scale.
+        step: Distance between the integers of a range.
+        choices: List of values, instead of a range.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -32,7 +32,7 @@ class Search(BaseModel):
     def _is_one_space(self) -> Search:
         if self.choices is not None:
             if (self.low, self.high, self.step, self.log) != (None, None, None, False):
-                raise ValueError("choices go without low, high, log and step")
+                raise ValueError("choices cannot be combined with low, high, log and step")
             distinct = {(type(value), value) for value in self.choices}
             if len(self.choices) < 2 or len(distinct) < len(self.choices):
                 raise ValueError("choices must be two or more different values")
@@ -42,13 +42,13 @@ class Search(BaseModel):
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"low must be less than high, not {self.low!r} and {self.high!r}")
         if self.log and self.low <= 0:
-            raise ValueError(f"low must be above 0 where log is true, not {self.low!r}")
+            raise ValueError(f"low must be above 0 if log is true, not {self.low!r}")
         if self.step is not None and (self.log or self.step < 1):
-            raise ValueError("step must be at least 1, and goes without log")
+            raise ValueError("step must be at least 1, and cannot be combined with log")
         return self
 
     def __contains__(self, value: object) -> bool:
-        """Whether it is one of the values."""
+        """Whether a value is in the search space."""
         if self.choices is not None:
             return any(value == each and type(value) is type(each) for each in self.choices)
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -15,17 +15,16 @@ BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
 
 
 class Measurement(Card):
-    """A mean return with everything needed to measure it again.
+    """A mean return, with everything needed to repeat the measurement.
 
     Attributes:
         mean: Mean undiscounted return.
         std: Standard deviation over episodes.
-        episodes: How many episodes.
+        episodes: Number of episodes.
         deterministic: Whether the deterministic policy was measured.
-        command: The command that did it.
-        date: Day of the measurement, ISO 8601.
-        revision: Content digest (first 12 digits) of the expert that was measured; `null` for
-            random actions.
+        command: Command line of the measurement.
+        date: Date of the measurement, ISO 8601.
+        revision: Digest (first 12 digits) of the measured expert; `null` for random actions.
     """
 
     mean: float
@@ -48,9 +47,9 @@ class HubSource(Card):
     """A repository on a Hugging Face hub.
 
     Attributes:
-        repo: Its name, `owner/name`.
-        revision: The commit in use, 40 hexadecimal digits; `null` until `imitbench suites pin`
-            has been run where there is a network.
+        repo: Name of the repository, `owner/name`.
+        revision: The pinned commit, 40 hexadecimal digits; `null` until `imitbench suites pin`
+            has been run.
     """
 
     repo: str = Field(pattern=r"^[\w-][\w.-]*/[\w-][\w.-]*$")
@@ -62,24 +61,23 @@ class ExpertRecipe(Card):
 
     Attributes:
         repo: Folder under `experts/`, in hub naming: `<algo>-<environment with / as ->`.
-        algo: Reinforcement-learning algorithm of Stable-Baselines3; `exact` for planning with
-            the model of a tabular environment.
+        algo: Algorithm of Stable-Baselines3; `exact` for planning with the model of a tabular
+            environment.
         env_steps: Training steps; 0 for planning.
-        environments: Environments stepped side by side.
+        environments: Number of parallel environments.
         seed: Training seed.
-        normalize_observations: Whether the policy carries a running observation normalizer.
-        normalize_rewards: Whether training rewards are scaled by their running return's spread.
+        normalize_observations: Whether the policy normalizes observations by running statistics.
+        normalize_rewards: Whether training rewards are divided by the standard deviation of running
+            returns.
         learning_rate_decay: `linear` brings the learning rate to zero at the last step.
-        lean: Whether the shortened update of `imitbench.rl` trains it, which rounds otherwise than
-            Stable-Baselines3's own, so that each gives another policy from the same seed.
+        lean: Whether the lean algorithms of `imitbench.rl` train it; they round differently from
+            Stable-Baselines3, so the same seed gives another policy.
         net_arch: Hidden layer sizes of actor and critic.
-        training_kwargs: Keyword arguments of `gymnasium.make` that hold while the expert trains
-            and never else. They come on top of the environment's own, for instance to end an
-            episode at a fall.
-        hyperparameters: Keyword arguments of the algorithm. For planning, `temperature`: 0 for
-            the best policy, more for one of higher causal entropy.
-        hub: The expert that `--source hub` takes instead, which others have trained; `null`
-            where there is none.
+        training_kwargs: Additional keyword arguments of `gymnasium.make` that apply only in the
+            expert's training, for example to end an episode at a fall.
+        hyperparameters: Keyword arguments of the algorithm. For planning, `temperature`: 0 for the
+            optimal policy, higher values for more causal entropy.
+        hub: Expert on the hub, used with `--source hub`; `null` for none.
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
@@ -107,14 +105,14 @@ class ExpertRecipe(Card):
 
 
 class DemoSet(Card):
-    """The demonstrations that a suite bundles for an environment.
+    """The bundled demonstrations of an environment.
 
     Attributes:
         repo: Folder under `demos/`, in hub naming.
-        trajectories: How many trajectories are bundled.
-        seed: Seed of their collection.
+        trajectories: Number of bundled trajectories.
+        seed: Seed of the collection.
         deterministic: Whether the expert acted deterministically.
-        hub: The set that `--source hub` takes instead; `null` where there is none.
+        hub: Demonstrations on the hub, used with `--source hub`; `null` for none.
     """
 
     repo: str = Field(pattern=r"^[\w.-]+$")
@@ -125,13 +123,13 @@ class DemoSet(Card):
 
 
 class BudgetAmounts(Card):
-    """Training amounts per unit."""
+    """Training amount in each unit."""
 
     env_steps: int = Field(ge=1)
     batches: int = Field(ge=1)
 
     def in_unit(self, unit: BudgetUnit) -> int:
-        """The amount in a unit; 0 for methods that do not train."""
+        """Returns the amount in a unit; 0 for methods that do not train."""
         if unit == "none":
             return 0
         return self.batches if unit == "batches" else self.env_steps
@@ -141,22 +139,23 @@ class EnvironmentCard(Card):
     """One environment of a suite.
 
     Attributes:
-        title: Name for people.
-        module: Module whose import registers the environment, if any; for a suite in a folder of
-            the user's, one beside its card, or else an installed one.
+        title: Display name.
+        module: Module whose import registers the environment, if any. For a suite in the user's
+            folder, a module next to its card takes precedence over an installed one.
         kwargs: Keyword arguments of `gymnasium.make`.
         horizon: Whether every episode has the same length.
-        max_episode_steps: Length of an episode (the longest, where it varies).
-        steps_per_second: Stepping alone on one core, for cost estimates.
-        tabular: Whether it is a table of states and actions whose model methods may read.
-        evaluation_id: Environment in which policies are evaluated, with the same arguments;
-            `null` for the one in which they train. References are measured there.
-        probes: What the environment is there to find out, in a sentence or two.
-        optimum: Highest mean return that there is, where it is known.
-        absolute_positions: Entries of flat observations, from 0, that say where the body is, and
-            not how it moves. Methods may hide them from what they learn; policies see them.
-        earlier_budgets: Amounts that budgets had before, by name. Results at these stay valid;
-            tables name their budget with its amount.
+        max_episode_steps: Maximum length of an episode, in steps.
+        steps_per_second: Environment steps per second on one core with random actions, for cost
+            estimates.
+        tabular: Whether states and actions are finite and methods may read the model.
+        evaluation_id: Environment of evaluations and of references, with the same arguments; `null`
+            for the training environment.
+        probes: What the environment tests, in one or two sentences.
+        optimum: Highest possible mean return, if known.
+        absolute_positions: Indices of flat observations that are absolute positions. Methods may
+            exclude them from learned rewards; policies see them.
+        earlier_budgets: Earlier amounts of budgets, by name. Results with these stay valid; tables
+            show the amount with the budget's name.
         references: `null` only until `imitbench suites measure` has run.
     """
 
@@ -181,11 +180,11 @@ class EnvironmentCard(Card):
 
     @property
     def module_digest(self) -> str | None:
-        """What pins the source of `module`, if it lies beside the suite's card."""
+        """SHA-256 of the source of `module`, if it is next to the suite's card."""
         return self._module_digest
 
     def with_module_of(self, digest: str) -> EnvironmentCard:
-        """The same card, whose module lies beside it in source of this digest."""
+        """A copy of the card, with the digest of the source of its module."""
         card = self.model_copy()
         card._module_digest = digest
         return card
@@ -204,16 +203,16 @@ class EnvironmentCard(Card):
         return self
 
     def amount(self, budget: BudgetName, unit: BudgetUnit) -> int:
-        """How much training a budget is, in the unit that a method's budget counts."""
+        """Returns the amount of a budget in the unit of a method."""
         return self.budgets[budget].in_unit(unit)
 
     def was_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> bool:
-        """Whether a budget was that much training before, and is not now."""
+        """Whether this was an earlier amount of a budget, and is not the current one."""
         earlier = [each.in_unit(unit) for each in self.earlier_budgets.get(budget, ())]
         return amount in earlier and amount != self.amount(budget, unit)
 
     def with_amount(self, budget: BudgetName, unit: BudgetUnit, amount: int) -> EnvironmentCard:
-        """The card as it was when a budget was that much training; itself if it never was."""
+        """Returns the card with an earlier amount of a budget; itself if it never had it."""
         if not self.was_amount(budget, unit, amount):
             return self
         then = next(e for e in self.earlier_budgets[budget] if e.in_unit(unit) == amount)
@@ -224,9 +223,8 @@ class SuiteCard(Card):
     """The card of one suite (`suites/<name>/suite.yaml`).
 
     Attributes:
-        version: Version of the references; raised whenever they are measured anew.
-        controls: Algorithms with the role of a control that belong to the suite: they run where
-            `--algo all` is asked for.
+        version: Version of the references; increased with each new measurement.
+        controls: Algorithms with role `control` that run with `--algo all` on this suite.
     """
 
     schema_version: Literal[1]
@@ -240,12 +238,12 @@ class SuiteCard(Card):
 
     @property
     def origin(self) -> Origin:
-        """Where it was read from."""
-        assert self._origin is not None, "the loaders of cards say where they come from"
+        """Where the card was read from."""
+        assert self._origin is not None, "the loaders of cards set it"
         return self._origin
 
     def found_at(self, origin: Origin) -> SuiteCard:
-        """The same card, which knows where it comes from."""
+        """A copy of the card with its origin."""
         card = self.model_copy()
         card._origin = origin
         return card

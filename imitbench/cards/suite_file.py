@@ -1,4 +1,4 @@
-"""Writes what was measured or looked up into a suite card."""
+"""Updates measured values and commits in a suite card."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from imitbench.util.files import atomic_write_text
 
 
 def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()) -> SuiteCard:
-    """Reads a card that is to be written to, so that no other suite's is.
+    """Reads a suite card before an update, and checks that it is the right one.
 
     Args:
-        path: The suite card.
-        name: The suite; `None` for any.
-        env_ids: Environments that the card must have.
+        path: File of the suite card.
+        name: Required name of the suite; `None` for any.
+        env_ids: Required environments.
 
     Raises:
-        InputError: The card is malformed, another suite's, or lacks an environment.
+        InputError: The card is malformed, of another suite, or lacks an environment.
     """
     card = read_yaml_model(path, SuiteCard)
     if name not in (None, card.name):
@@ -37,13 +37,12 @@ def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()
 
 
 def rewrite_suite_card(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Changes some values of a card; the rest stays as it is.
+    """Changes some values of a suite card.
 
-    The file is written anew from its content, so prose belongs under `description`, not in
-    comments.
+    The file is rewritten from its content, which drops comments; put prose under `description`.
 
     Args:
-        path: The suite card.
+        path: File of the suite card.
         change: Changes the document in place.
 
     Raises:
@@ -57,5 +56,5 @@ def rewrite_suite_card(path: Path, change: Callable[[dict[str, Any]], None]) -> 
         atomic_write_text(path, text)
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be written ({error.strerror}); copy it, and name the copy by --card"
+            f"{path}: cannot be written ({error.strerror}); copy it, and pass the copy as --card"
         ) from error

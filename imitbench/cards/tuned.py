@@ -1,4 +1,4 @@
-"""Tuned hyper-parameters: values for single environments, beside the defaults on the card."""
+"""Tuned hyper-parameters: values for single environments, next to the card's defaults."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TUNED_FILE = "tuned.yaml"
 
 
 class HeldOutRuns(Card):
-    """What one setting reached in the contest on held-out seeds.
+    """Results of one setting in the held-out comparison.
 
     Attributes:
         mean: Mean of the objective.
-        runs: The objective of each run.
+        runs: The objective of each run, by seed.
     """
 
     mean: float
@@ -29,25 +29,25 @@ class HeldOutRuns(Card):
 
 
 class Tuning(Card):
-    """How `imitbench tune` found values.
+    """Provenance of values from `imitbench tune`.
 
     Attributes:
         imitbench: Version of this program.
         suite: Name of the suite.
-        per: What got values of its own: the environment, or the suite as a whole, whose runs the
-            numbers below are of then.
+        per: Whether values are for one environment, or for the whole suite, whose runs are then
+            listed below.
         objective: What was maximized.
-        uses_reward: Whether that is the true reward's doing.
-        budget: Name of the budget of every run.
-        n_demos: Demonstrations that were learnt from; `null` for all.
+        uses_reward: Whether the objective uses the true reward.
+        budget: Name of the budget of each run.
+        n_demos: Number of demonstrations in training; `null` for all.
         trials: Number of trials of the search.
-        search_seeds: Seeds of their runs.
-        held_out_seeds: Seeds of the contest with the default values.
-        sampler_seed: Seed of the proposals.
-        verdict: Whether these values beat the default ones in the contest.
-        p_value: Of the test behind that, corrected for the number of candidates.
-        default: What the default values reached.
-        tuned: What these values reached.
+        search_seeds: Seeds of the trials' runs.
+        held_out_seeds: Seeds of the held-out comparison with the default values.
+        sampler_seed: Seed of the sampler of trials.
+        verdict: Result of the held-out comparison with the default values.
+        p_value: P-value of that comparison, corrected for the number of candidates.
+        default: Results of the default values.
+        tuned: Results of these values.
     """
 
     imitbench: str
@@ -71,9 +71,9 @@ class TunedValues(Card):
     """Hyper-parameters for one environment.
 
     Attributes:
-        source: Where the values come from: a publication, or the command that found them.
-        values: By name; what is not named keeps the card's default.
-        tuning: How they were found, where this program did.
+        source: Origin of the values: a publication, or the command that found them.
+        values: Values by name; others keep the card's default.
+        tuning: Provenance, if from `imitbench tune`.
     """
 
     source: str = Field(min_length=1)
@@ -82,11 +82,11 @@ class TunedValues(Card):
 
 
 class TunedCard(Card):
-    """`tuned.yaml` beside an algorithm's card.
+    """`tuned.yaml`, next to an algorithm's card.
 
     Attributes:
         algorithm: Name of the algorithm.
-        environments: By environment id.
+        environments: Tuned values by environment id.
     """
 
     schema_version: Literal[1]
@@ -95,16 +95,16 @@ class TunedCard(Card):
 
 
 def load_tuned(card: AlgorithmCard) -> Mapping[str, dict[str, Scalar]] | None:
-    """Tuned hyper-parameters of an algorithm.
+    """Loads the tuned hyper-parameters of an algorithm.
 
     Args:
-        card: The algorithm's card, against which the values are checked.
+        card: The algorithm's card, which checks the values.
 
     Returns:
-        By environment id, every hyper-parameter; `None` if the algorithm has no tuned values.
+        All hyper-parameters by environment id; `None` if the algorithm has no tuned values.
 
     Raises:
-        InputError: The file is malformed, or a value is none that the card accepts.
+        InputError: The file is malformed, or the card rejects a value.
     """
     outside = card.origin.place is not None
     folder = card.origin.folder if outside else algorithm_directory(card.name)
@@ -118,7 +118,7 @@ def load_tuned(card: AlgorithmCard) -> Mapping[str, dict[str, Scalar]] | None:
 
 
 def read_tuned(path: Path) -> TunedCard:
-    """Reads a file of tuned values, whose values are not checked against a card yet.
+    """Reads a file of tuned values, without checking them against a card.
 
     Raises:
         InputError: The file is missing or malformed.
@@ -132,15 +132,15 @@ def resolve_tuned(
     """Completes tuned values with the card's defaults.
 
     Args:
-        path: The file that they are from, for messages.
-        tuned: Its content.
+        path: File of the values, for messages.
+        tuned: Content of that file.
         card: The algorithm's card.
 
     Returns:
         By environment id, every hyper-parameter.
 
     Raises:
-        InputError: A value is none that the card accepts.
+        InputError: The card rejects a value.
     """
     defaults = card.resolve({})
     found = {}

@@ -1,4 +1,4 @@
-"""Reads a YAML file into a pydantic model and tells errors with file, line and key path."""
+"""Reads a YAML file into a pydantic model, with errors that name file, line and key path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from imitbench.util.text_line import one_line
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath = tuple[str | int, ...]
 
-# YAML 1.1 reads a float only when it has a dot: `3e-4` arrives as text.
+# YAML 1.1 reads a float only with a dot: `3e-4` is text.
 _DOTLESS_FLOAT = re.compile(r"[-+]?\d+e[-+]?\d+", re.IGNORECASE)
 
 
@@ -27,15 +27,15 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
     """Reads and validates one YAML file.
 
     Args:
-        path: File to read.
+        path: YAML file.
         model: Pydantic model of the whole document.
 
     Returns:
         The validated model.
 
     Raises:
-        InputError: The file is missing, is no YAML, has duplicate or unknown keys or wrong
-            types, or aliases. The message names the file, the line and the key path.
+        InputError: The file is missing, is not YAML, or has duplicate keys, unknown keys, wrong
+            types or aliases. The message names the file, the line and the key path.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -54,19 +54,19 @@ def read_yaml_model(path: Path, model: type[Model]) -> Model:
         raise InputError(f"{path}: not valid YAML (nested too deeply)") from error
     except BAD_YAML_VALUES as error:
         raise InputError(
-            f"{path}: not valid YAML ({one_line(error)}); put quotes round what is text"
+            f"{path}: not valid YAML ({one_line(error)}); put quotes around text"
         ) from error
     if not isinstance(document, dict):
-        raise InputError(f"{path}: must hold keys with values, one `key: value` a line")
+        raise InputError(f"{path}: must hold `key: value` lines")
     lines: dict[KeyPath, int] = {}
     for key_path, line_number, duplicate in _walk(root, ()):
         if duplicate:
-            raise InputError(f"{path}:{line_number}: key '{key_path[-1]}' stands twice; keep one")
+            raise InputError(f"{path}:{line_number}: duplicate key '{key_path[-1]}'; keep one")
         lines[key_path] = line_number
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        # A misspelt key is also a missing one; the misspelling is what helps.
+        # A misspelt key is also a missing one; report the misspelling.
         told = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         raise InputError(_explain(path, lines, model, told[0])) from error
 
@@ -76,7 +76,7 @@ if TYPE_CHECKING or not yaml.__with_libyaml__:
 else:
 
     class _Loader(yaml.composer.Composer, yaml.CSafeLoader):
-        """Parses in C, six times as fast; composes in Python, which bears any nesting."""
+        """Parses in C, six times as fast; composes in Python, which supports any nesting."""
 
         def __init__(self, text: str) -> None:
             yaml.CSafeLoader.__init__(self, text)
@@ -84,20 +84,20 @@ else:
 
 
 class _AliaslessLoader(_Loader):
-    """Takes no alias: a few lines of them stand for more than memory holds, or for no end."""
+    """Rejects aliases: a few lines of them can exceed memory or be endless."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(
-                problem=f"alias '*{event.anchor}' is not taken; write out what it stands for",
+                problem=f"alias '*{event.anchor}' is not supported; write out its value",
                 problem_mark=event.start_mark,
             )
         return super().compose_node(parent, index)
 
 
 def _walk(node: yaml.Node | None, path: KeyPath) -> Iterator[tuple[KeyPath, int, bool]]:
-    """Yields (key path, line, stands twice) for every mapping key and list item."""
+    """Yields (key path, line, is duplicate) for each mapping key and list item."""
     if isinstance(node, yaml.MappingNode):
         seen = set()
         for key, value in node.value:
@@ -135,7 +135,7 @@ def _explain(
 
 
 def _accepted_keys(model: type[BaseModel], location: KeyPath) -> list[str]:
-    """Follows a key path through nested models and names the keys accepted at its end."""
+    """Follows a key path through nested models; returns the keys accepted at its end."""
     current: Any = model
     for part in location:
         if isinstance(current, type) and issubclass(current, BaseModel):
@@ -150,7 +150,7 @@ def _accepted_keys(model: type[BaseModel], location: KeyPath) -> list[str]:
 
 
 def _model_within(annotation: Any) -> Any:
-    """Takes the model out of `Optional[Model]`; leaves everything else alone."""
+    """Returns the model in `Optional[Model]`, and anything else unchanged."""
     if typing.get_origin(annotation) in (dict, list, tuple):
         return annotation
     for option in typing.get_args(annotation):

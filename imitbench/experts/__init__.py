@@ -1,1 +1,1 @@
-"""Making what a suite bundles: experts, demonstrations and references."""
+"""Creates what a suite bundles: experts, demonstrations and references."""

@@ -1,4 +1,4 @@
-"""Finds environments and bundled experts by the names that people type."""
+"""Finds environments, and bundled experts and demonstrations, by name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from imitbench.store.records import EnvironmentSpec
 
 
 def suites_of(suite: str | None) -> Iterator[SuiteCard]:
-    """The suite that the user named, by its name or folder, or else all bundled ones.
+    """Yields the suite of that name or folder, or all bundled suites when `None`.
 
     Raises:
-        InputError: There is no such suite.
+        InputError: The suite does not exist.
     """
     if suite is not None:
         yield find_suite(suite)
@@ -28,28 +28,28 @@ def suites_of(suite: str | None) -> Iterator[SuiteCard]:
 
 @dataclass(frozen=True)
 class Listed:
-    """An environment, and the suite whose card has it."""
+    """An environment and its suite."""
 
     suite: SuiteCard
     card: EnvironmentCard
 
     @property
     def expert(self) -> Path:
-        """Folder of the suite's own expert there."""
+        """Folder of the suite's expert for the environment."""
         return self.suite.origin.folder / "experts" / self.card.expert.repo
 
     @property
     def demos(self) -> Path:
-        """Folder of the suite's own demonstrations there."""
+        """Folder of the suite's demonstrations for the environment."""
         return self.suite.origin.folder / "demos" / self.card.demos.repo
 
 
 def find_listed(env_id: str, suite: str | None) -> Listed | None:
-    """An environment as the first suite has it that does; `None` where none does.
+    """Returns the environment of the first suite that has it; `None` if none has.
 
     Args:
         env_id: Id of the environment.
-        suite: The suite that it must be of, or the suite's folder; `None` for any, or none.
+        suite: Name or folder of the only suite to search; `None` for all bundled ones.
 
     Raises:
         InputError: The named suite does not exist or lacks the environment.
@@ -65,10 +65,10 @@ def find_listed(env_id: str, suite: str | None) -> Listed | None:
 
 
 def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
-    """The environment of that id: as a suite's card has it, or else as Gymnasium does.
+    """Returns an environment as on a suite's card or, without a suite, as in Gymnasium.
 
-    An environment of no suite is taken to have a variable horizon, which is always safe.
-    Arguments and errors are those of `find_listed`.
+    Outside suites the horizon is set to variable, which is always valid. Arguments and errors as
+    in `find_listed`.
     """
     listed = find_listed(env_id, suite)
     if listed is not None:
@@ -78,30 +78,30 @@ def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
 
 
 def find_environment_if_named(env_id: str | None, suite: str | None) -> EnvironmentSpec | None:
-    """As `find_environment`, for where the environment may be left out.
+    """Same as `find_environment`, but returns `None` without an environment.
 
     Raises:
-        InputError: As `find_listed`; or a suite is named and no environment.
+        InputError: As in `find_listed`; or a suite is given without an environment.
     """
     if env_id is None and suite is not None:
-        raise InputError(f"--suite {suite}: says where --env is found; name that, too")
+        raise InputError(f"--suite {suite}: needs --env, too")
     return None if env_id is None else find_environment(env_id, suite)
 
 
 def find_expert(name: str) -> Path:
-    """An expert, given as a folder or as the name of a bundled one.
+    """Returns an expert, given as a path or as the name of a bundled one.
 
     Raises:
-        InputError: Neither.
+        InputError: `name` is neither.
     """
     return _find(name, "experts", lambda listed: listed.expert)
 
 
 def find_demos(name: str) -> Path:
-    """A set of demonstrations, given as a folder, a parquet file or the name of a bundled one.
+    """Returns demonstrations, given as a path or as the name of a bundled set.
 
     Raises:
-        InputError: None of these.
+        InputError: `name` is neither.
     """
     return _find(name, "demos", lambda listed: listed.demos)
 

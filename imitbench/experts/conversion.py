@@ -1,4 +1,4 @@
-"""Converts experts to the pickle-free form, in the layout of bundled ones."""
+"""Converts experts to the pickle-free format, in the layout of bundled experts."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _FOLDED = {
 
 @dataclass(frozen=True)
 class Converted:
-    """An expert that was converted.
+    """A converted expert.
 
     Attributes:
-        directory: Where it is now.
-        policy_class: Class of its networks.
-        folded: What became part of the policy, such as the normalization of observations.
-        published: Results that its files stated, if any.
+        directory: Folder of the converted expert.
+        policy_class: Class name of the policy.
+        folded: Parts that were merged into the policy, such as the normalization of observations.
+        published: Results stated in the expert's files, if any.
     """
 
     directory: Path
@@ -60,27 +60,25 @@ def convert_expert(
     origin: str | None = None,
     trust: bool = False,
 ) -> Converted:
-    """Writes an expert's policy without pickle, with what its files say about it.
+    """Writes an expert's policy without pickle, with the metadata of its files.
 
-    Statistics of `VecNormalize` and a time feature become part of the policy, which then acts on
+    Statistics of `VecNormalize` and a time feature are merged into the policy, which then acts on
     the environment's own observations.
 
     Args:
-        source: A zip of Stable-Baselines3, or a folder as hub repositories are.
-        target: Folder to write, which must not exist yet, or be empty. It appears whole or not
-            at all.
-        environment: Where the expert is to act, which is checked; the spaces in the zip are
-            taken when `None`.
-        origin: What to call the source on the card; the name of its file alone when `None`.
-        trust: Whether what cannot be read otherwise may be unpickled, which executes whatever
-            code it holds.
+        source: A zip of Stable-Baselines3, or a folder in the layout of hub repositories.
+        target: Folder to write atomically; must be missing or empty.
+        environment: Environment that the expert must fit; the spaces in the zip are used when
+            `None`.
+        origin: Name of the source on the card; only its file name when `None`.
+        trust: Whether to unpickle what cannot be read otherwise, which can execute any code.
 
     Raises:
         InputError: The source cannot be read, does not fit the environment, or has no pickle-free
-            form; or the target is taken.
+            format; or the target exists.
     """
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise InputError(f"{target}: is there already; choose another folder, or remove it")
+        raise InputError(f"{target}: already exists; choose another folder, or remove it")
     found = open_expert_folder(source)
     published = read_published_results(found.folder)
     if environment is not None:
@@ -110,7 +108,7 @@ def _save(policy: Any, directory: Path, found: ExpertFolder) -> None:
         save_policy(policy, directory)
     except ValueError as error:
         raise InputError(
-            f"{found.policy}: {error}; `imitbench experts eval --trust` can use it as it is"
+            f"{found.policy}: {error}; `imitbench experts eval --trust` can use it unconverted"
         ) from error
 
 
@@ -124,7 +122,7 @@ def _write_papers(
     algorithm = algorithm_name(read_sb3_zip(found.policy)) if found.is_zip else None
     algorithm = algorithm or _text(found.config.get("algo")) or _text(found.arguments.get("algo"))
     config = {**({"algo": algorithm} if algorithm else {}), **found.config}
-    # A converted policy brings its own normalization and time feature.
+    # A converted policy includes its normalization and time feature.
     if found.time_feature is not None:
         config.pop("env_wrapper")
     if config:

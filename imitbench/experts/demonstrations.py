@@ -25,13 +25,13 @@ from imitbench.store.records import EnvironmentSpec
 from imitbench.util.files import atomic_write_text, check_place, new_folder
 
 MAX_FILE_BYTES = 5_000_000
-"""Bundled files stay small enough to travel with the package."""
+"""Largest size of a bundled file."""
 
 MAX_SET_BYTES = 20_000_000
-"""So do all files of a set together."""
+"""Largest size of all files of a set together."""
 
 _PRECISION = 1e-6
-"""Relative error, absolute below 1, up to which numbers are stored in half their size."""
+"""Relative error, absolute below 1, up to which float64 is stored as float32."""
 
 _ENVIRONMENTS = 8
 
@@ -43,17 +43,17 @@ def collect_demonstrations(
 
     Args:
         env_id: Gymnasium id.
-        card: The environment's card, which says how many and with which seed.
+        card: The environment's card, with number and seed of the demonstrations.
         root: Folder that holds `experts/`.
-        directory: Folder of sets of demonstrations; this one goes to `<directory>/<repo>`.
-        command: Command line to write down.
+        directory: Parent folder; the set is written to `<directory>/<repo>`.
+        command: Command line to record.
 
     Returns:
-        The trajectories written.
+        The trajectories.
 
     Raises:
-        InputError: The expert is missing, the set would be too large to bundle, or there is
-            something else in its place.
+        InputError: The expert is missing, the set is too large to bundle, or its folder has other
+            content.
     """
     recipe = card.demos
     check_place(directory / recipe.repo, _check_is_a_set)
@@ -78,11 +78,11 @@ def sample_demonstrations(
     """Rolls out an expert.
 
     Args:
-        policy: The expert.
-        spec: Where it acts.
-        count: Whole episodes to sample.
-        seed: Seed of environments and actions.
-        deterministic: Whether it takes its most likely action.
+        policy: Policy of the expert.
+        spec: Environment to act in.
+        count: Number of whole episodes.
+        seed: Seed of the environments and of sampled actions.
+        deterministic: Whether to use the deterministic policy.
     """
     seed = derive_seed(seed, "demonstrations")
     venv = make_training_environments(spec, _ENVIRONMENTS, seed)
@@ -94,7 +94,7 @@ def sample_demonstrations(
         deterministic_policy=deterministic,
     )
     venv.close()
-    # Episode statistics of the monitor are no part of a demonstration.
+    # Drops infos, which hold only the monitor's statistics.
     return [
         dataclasses.replace(trajectory, obs=_compact(trajectory.obs), infos=None)
         for trajectory in collected[:count]
@@ -102,7 +102,7 @@ def sample_demonstrations(
 
 
 def _compact(obs: Observation) -> Observation:
-    """Observations in float32, if that loses nothing that matters."""
+    """Observations as float32, if the rounding error is within `_PRECISION`."""
     if not isinstance(obs, np.ndarray) or obs.dtype != np.float64:
         return obs
     short = obs.astype(np.float32)
@@ -112,36 +112,36 @@ def _compact(obs: Observation) -> Observation:
 
 def _check_is_a_set(folder: Path) -> None:
     if not folder.is_dir():
-        raise InputError(f"{folder}: is no folder; move it away")
+        raise InputError(f"{folder}: not a folder; move it away")
     others = {path.name for path in folder.iterdir()} - {"data", "README.md"}
     if others:
         raise InputError(
-            f"{folder}: holds '{min(others)}', which no set of demonstrations does; move it away"
+            f"{folder}: holds '{min(others)}', so it is not a set of demonstrations; move it away"
         )
 
 
 def _write(trajectories: list[TrajectoryWithRew], folder: Path, name: str) -> None:
-    """Writes as few files of about as many episodes each as are small enough."""
+    """Writes the fewest files within the size limit, with equal numbers of episodes."""
     count = 1
     while count <= len(trajectories):
         sizes = _write_shards(trajectories, folder, count)
         if sum(sizes) > MAX_SET_BYTES:
             raise InputError(
                 f"demonstrations for {name} take {sum(sizes):,} bytes, more than "
-                f"{MAX_SET_BYTES:,}; ask for fewer trajectories on the suite card"
+                f"{MAX_SET_BYTES:,}; set fewer trajectories on the suite card"
             )
         if max(sizes) <= MAX_FILE_BYTES:
             return
         shutil.rmtree(folder / "data")
         count = max(count + 1, math.ceil(sum(sizes) / MAX_FILE_BYTES))
     raise InputError(
-        f"demonstrations for {name}: an episode takes more than the {MAX_FILE_BYTES:,} bytes "
-        "that a file may have"
+        f"demonstrations for {name}: an episode takes more than {MAX_FILE_BYTES:,} bytes, the "
+        "limit of a file"
     )
 
 
 def _write_shards(trajectories: list[TrajectoryWithRew], folder: Path, count: int) -> list[int]:
-    """Writes so many files, and tells their sizes in bytes."""
+    """Writes `count` files; returns their sizes in bytes."""
     sizes = []
     for index, rows in enumerate(np.array_split(np.arange(len(trajectories)), count)):
         shard = f"train-{index:05d}-of-{count:05d}"

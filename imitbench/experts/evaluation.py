@@ -1,4 +1,4 @@
-"""Measures an expert again, and says whether that agrees with what was published."""
+"""Compares a measurement of an expert with its published results."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from imitbench.store.records import EnvironmentSpec
 from imitbench.util.text_line import one_line
 
 STANDARD_ERRORS = 2.0
-"""How far apart two measurements of one policy may be."""
+"""Largest accepted difference between two measurements of one policy."""
 
 _OF_THE_EXPERT = "is this the environment of env_kwargs.yml?"
-_USUAL_EPISODES = 10  # what the usual upload tools measure; for cards that do not tell
+_USUAL_EPISODES = 10  # the default of common upload tools
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A measurement beside a published one.
+    """A measurement compared with a published one.
 
     Attributes:
-        difference: Mean return measured here, less the published one.
-        standard_error: Of the difference: both measurements' errors taken together.
-        agrees: Whether they are within `STANDARD_ERRORS` of each other; `None` where one is of
-            the stochastic policy and the other of the deterministic one.
+        difference: Measured mean return minus the published one.
+        standard_error: Standard error of the difference.
+        agrees: Whether the difference is within `STANDARD_ERRORS`; `None` if one is of the
+            stochastic policy and the other of the deterministic one.
     """
 
     difference: float
@@ -42,7 +42,7 @@ class Comparison:
 
     @property
     def distance(self) -> float | None:
-        """The difference in standard errors; `None` where neither measurement varied."""
+        """The difference in standard errors; `None` if returns did not vary."""
         return self.difference / self.standard_error if self.standard_error > 0 else None
 
 
@@ -51,12 +51,12 @@ def compare(
 ) -> Comparison:
     """Compares returns with a published mean.
 
-    A card that does not state its number of episodes is taken to have 10, and one without a
-    standard deviation that of the returns measured here.
+    Assumes 10 episodes if the card states no number, and the standard deviation of `returns` if it
+    states none.
 
     Args:
         returns: Returns of episodes, shape (episodes,).
-        deterministic: Whether they are those of the deterministic policy.
+        deterministic: Whether they are of the deterministic policy.
         published: What the expert's card states.
     """
     own = float(returns.std())
@@ -72,10 +72,10 @@ def compare(
 
 
 def surroundings_of(spec: EnvironmentSpec) -> Surroundings:
-    """What an expert needs to know about an environment.
+    """Returns the spaces and the time limit of an environment.
 
     Raises:
-        InputError: The environment cannot be made, or not with these arguments.
+        InputError: The environment cannot be created with these arguments.
     """
     try:
         with taking_arguments(spec):
@@ -90,16 +90,16 @@ def surroundings_of(spec: EnvironmentSpec) -> Surroundings:
 
 @contextmanager
 def taking_arguments(spec: EnvironmentSpec, question: str = _OF_THE_EXPERT) -> Iterator[None]:
-    """Within it, what an environment with arguments raises is told as their fault.
+    """Attributes errors of an environment with keyword arguments to these arguments.
 
-    Some take any argument when they are made, and fail at the first step.
+    Some environments accept any argument and fail at the first step.
 
     Args:
-        spec: The environment.
-        question: What the user may ask himself about where they come from.
+        spec: Environment in use within the context.
+        question: Hint at their origin, for the message.
 
     Raises:
-        InputError: It raised something.
+        InputError: The environment has arguments and raised an error.
     """
     try:
         yield
@@ -112,9 +112,9 @@ def taking_arguments(spec: EnvironmentSpec, question: str = _OF_THE_EXPERT) -> I
 
 
 def with_own_arguments(spec: EnvironmentSpec, expert: ExpertFolder) -> EnvironmentSpec:
-    """The environment with the arguments that the expert's `env_kwargs.yml` states.
+    """Returns the environment with the arguments in the expert's `env_kwargs.yml`.
 
-    Those that a suite's card states stand.
+    Arguments on a suite's card take precedence.
     """
     plain = {
         name: value
@@ -135,5 +135,5 @@ def _unfit(spec: EnvironmentSpec, error: Exception, question: str) -> InputError
 
 
 def _standard_error(std: float, episodes: int) -> float:
-    """Of a mean; `std` divides by the number of episodes, as those on cards do."""
+    """Standard error of a mean; `std` is the population value, as on cards."""
     return std / math.sqrt(max(episodes - 1, 1))

@@ -1,4 +1,4 @@
-"""The README of an expert, as hub repositories have it."""
+"""The README of an expert, in the format of hub repositories."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from imitbench.util.files import atomic_write_text
 
 
 def write_expert_card(env_id: str, card: EnvironmentCard, directory: Path) -> None:
-    """Writes `README.md` from `training.json` and `results.json` in the expert's folder.
+    """Writes `README.md` from `training.json` and `results.json`, in the expert's folder.
 
     Args:
         env_id: Gymnasium id.
         card: The environment's card.
-        directory: Folder of the expert.
+        directory: Folder of the expert, with these files.
     """
     training = json.loads((directory / "training.json").read_text())
     results = json.loads((directory / "results.json").read_text())

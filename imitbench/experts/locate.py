@@ -1,4 +1,4 @@
-"""Finds what a person named: an expert, a set of demonstrations, or any policy at all."""
+"""Finds experts, demonstrations and other policies by what the user typed."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _RUN_ID = re.compile(r"[0-9a-f]{1,12}")
 
 @dataclass(frozen=True)
 class Located:
-    """Where files lie.
+    """Files that were found.
 
     Attributes:
         path: Folder or file.
-        origin: The hub's repository and commit that they came from; `None` for others.
+        origin: Repository and commit on the hub; `None` for local files.
     """
 
     path: Path
@@ -44,10 +44,10 @@ def locate_expert(name: str, revision: str | None, tell: Tell) -> Located:
     Args:
         name: Folder, zip, bundled expert, or repository `owner/name`, which is fetched.
         revision: Commit, branch or tag of a repository.
-        tell: Told about downloads.
+        tell: Called with messages about downloads.
 
     Raises:
-        InputError: Nothing of that name.
+        InputError: Nothing has that name.
     """
     if _is_repository(name, revision):
         return _pull("model", name, revision, tell)
@@ -55,7 +55,7 @@ def locate_expert(name: str, revision: str | None, tell: Tell) -> Located:
 
 
 def locate_demos(name: str, revision: str | None, tell: Tell) -> Located:
-    """Finds a set of demonstrations; arguments and errors as those of `locate_expert`."""
+    """Finds demonstrations; arguments and errors as in `locate_expert`."""
     if _is_repository(name, revision):
         return _pull("dataset", name, revision, tell)
     return Located(find_demos(name))
@@ -65,7 +65,7 @@ def _is_repository(name: str, revision: str | None) -> bool:
     looks_so = name.count("/") == 1 and not name.startswith((".", "/", "~"))
     if Path(name).exists() or not looks_so:
         if revision is not None:
-            raise InputError("--revision: belongs to a repository owner/name")
+            raise InputError("--revision: needs a repository owner/name")
         return False
     return True
 
@@ -77,16 +77,16 @@ def _pull(kind: RepoKind, name: str, revision: str | None, tell: Tell) -> Locate
 
 @dataclass(frozen=True)
 class Subject:
-    """A policy that somebody named, and what its files tell of it.
+    """A policy, and what its files state about it.
 
     Attributes:
-        label: What to call it.
-        path: Its files.
-        environment: Where it was trained to act; `None` where no file tells, or where making it
-            would import a module that nobody but the file names.
-        references: Returns of random actions and of the expert there; `None` where not known.
-        seed: Seed of the run that made it; 0 for others.
-        lacks: Why there is no environment.
+        label: Display name.
+        path: Folder or file of the policy.
+        environment: Environment of its training; `None` if no file states it, or if creating it
+            would import a module that only the file names.
+        references: Returns of random actions and of the expert in it; `None` if unknown.
+        seed: Seed of its run; 0 for other policies.
+        lacks: Reason for a missing environment.
     """
 
     label: str
@@ -94,21 +94,21 @@ class Subject:
     environment: EnvironmentSpec | None = None
     references: ReferenceScores | None = None
     seed: int = 0
-    lacks: str = "does not say for which environment it is"
+    lacks: str = "does not state its environment"
 
 
 def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> Subject:
     """Finds a policy.
 
     Args:
-        name: A run's id or the start of it; a folder (of a run, of `imitbench train`, or of a
-            policy); a zip of Stable-Baselines3; a bundled expert; or a repository `owner/name`.
-        out: Results folder, among whose runs ids are looked up.
+        name: A run id or its start; a folder (of a run, of `imitbench train`, or of a policy); a
+            zip of Stable-Baselines3; a bundled expert; or a repository `owner/name`.
+        out: Results folder in which run ids are looked up.
         revision: Commit, branch or tag of a repository.
-        tell: Told about downloads.
+        tell: Called with messages about downloads.
 
     Raises:
-        InputError: None of these.
+        InputError: `name` is none of these.
     """
     path = Path(name)
     if _is_repository(name, revision):
@@ -142,16 +142,16 @@ def _of_path(path: Path) -> Subject:
             environment = EnvironmentSpec.model_validate(record["environment"])
             label = f"{record['algo']} of {path}"
         except (KeyError, TypeError, ValidationError) as error:
-            raise InputError(f"{path / RECORD_FILE}: is no record of a training") from error
+            raise InputError(f"{path / RECORD_FILE}: is not a record of a training") from error
         return _without_foreign_module(Subject(label, path, environment.evaluated))
     return Subject(str(path), path)
 
 
 def _without_foreign_module(subject: Subject) -> Subject:
-    """Leaves an environment to the user to name, if making it imports what a file names.
+    """Drops the environment if creating it imports a module that only a file names.
 
-    Modules of the suites that ship with this package may be imported, and sources that lie beside
-    a suite are only those of suites that the user named (their digest tells).
+    Modules of bundled suites may be imported, and so may sources next to a suite card: their digest
+    is known only for suites that the user named.
     """
     spec = subject.environment
     if spec is None or (spec.module_digest is not None and ":" not in spec.id):
@@ -162,7 +162,7 @@ def _without_foreign_module(subject: Subject) -> Subject:
     if not named:
         return subject
     modules = " and ".join(one_line(each, 60) for each in sorted(map(str, named)))
-    lacks = f"its environment is of {modules}, which no file may have imported"
+    lacks = f"its environment needs {modules}, which is not imported on the word of a file"
     return replace(subject, environment=None, references=None, lacks=lacks)
 
 
@@ -183,11 +183,11 @@ def _bundled(repo: str) -> Subject | None:
 
 
 def find_references(spec: EnvironmentSpec, suite: str | None = None) -> ReferenceScores | None:
-    """References of the first suite that has an environment, with the same arguments.
+    """Returns references from the first suite that has the environment with the same arguments.
 
     Args:
-        spec: The environment in which a policy is evaluated.
-        suite: Only this suite, by its name or folder.
+        spec: Environment of the evaluation.
+        suite: Name or folder of the only suite to search; all bundled ones when `None`.
     """
     for found in suites_of(suite):
         for env_id, card in found.environments.items():

@@ -1,4 +1,4 @@
-"""Measures the returns of random actions and of experts: a suite's references."""
+"""Measures returns of random actions and of experts: the references of a suite."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from imitbench.store.records import EnvironmentSpec, Protocol
 from imitbench.util.files import atomic_write_text
 
 REFERENCE_SEED = 20_000
-"""Far from the seeds that people give to runs, so that references share no episodes with them."""
+"""Far from usual seeds of runs, so that references share no episodes with them."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Outcome of measuring a policy.
+    """The measurement of a policy.
 
     Attributes:
-        episodes: The episodes.
-        steps_per_second: Environment steps per second, acting included.
+        episodes: Returns and lengths of the episodes.
+        steps_per_second: Environment steps per second, including inference.
     """
 
     episodes: Episodes
     steps_per_second: float
 
     def as_measurement(self, command: str, revision: str | None) -> Measurement:
-        """What the suite card says about it."""
+        """Converts it to the entry of a suite card."""
         return Measurement(
             mean=round(float(self.episodes.returns.mean()), 4),
             std=round(float(self.episodes.returns.std()), 4),
@@ -58,17 +58,17 @@ def measure(
     deterministic: bool,
     seed: int,
 ) -> Measured:
-    """Evaluates a policy by the protocol of the benchmark, where runs are evaluated.
+    """Evaluates a policy by the protocol of the benchmark.
 
     Args:
-        spec: The environment.
+        spec: Environment; its `evaluated` variant is used.
         policy: The policy; `None` for uniformly random actions.
-        episodes: How many episodes.
-        deterministic: Whether it takes its most likely action.
-        seed: Seed of environments and actions.
+        episodes: Number of episodes.
+        deterministic: Whether to use the deterministic policy.
+        seed: Seed of the environments and of sampled actions.
 
     Raises:
-        InputError: The environment cannot be made, or the policy does not fit it.
+        InputError: The environment cannot be created, or the policy does not fit it.
     """
     with Evaluator(spec.evaluated, Protocol().environments) as evaluator:
         spaces = (evaluator.observation_space, evaluator.action_space)
@@ -87,17 +87,17 @@ def measure(
 def measure_references(
     env_id: str, card: EnvironmentCard, root: Path, *, episodes: int, command: str
 ) -> tuple[References, float]:
-    """Measures both references of an environment with stochastic policies, as runs are.
+    """Measures both references of an environment, with stochastic policies as in runs.
 
     Args:
         env_id: Gymnasium id.
         card: The environment's card.
         root: Folder that holds `experts/`.
         episodes: Episodes for each reference.
-        command: Command line to write down.
+        command: Command line to record.
 
     Returns:
-        The references, and the speed of stepping with random actions in steps per second.
+        The references, and the speed with random actions, in steps per second.
     """
     spec = environment_spec(env_id, card)
     place = artifacts.Place(root, "experts", "bundled", card.expert.repo)
@@ -114,7 +114,7 @@ def measure_references(
 
 
 def write_results(directory: Path, measured: Measured) -> None:
-    """Writes `results.json` beside an expert, in the form that hub repositories have."""
+    """Writes `results.json` to an expert's folder, in the format of hub repositories."""
     returns = measured.episodes.returns
     results = {
         "mean_reward": round(float(returns.mean()), 4),
@@ -127,10 +127,10 @@ def write_results(directory: Path, measured: Measured) -> None:
 
 
 def expert_directory(root: Path, repo: str) -> Path:
-    """Folder of an expert.
+    """Returns the folder of an expert.
 
     Raises:
-        InputError: It does not exist.
+        InputError: The folder does not exist.
     """
     directory = root / "experts" / repo
     if not directory.is_dir():

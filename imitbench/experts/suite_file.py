@@ -1,4 +1,4 @@
-"""Writes measurements into a suite card."""
+"""Writes measurements to a suite card."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from imitbench.cards.suite import References
 from imitbench.cards.suite_file import rewrite_suite_card
 
-_DIGITS = 3  # significant digits of a speed that no two machines share
+_DIGITS = 3  # significant digits of speeds, which differ between machines
 
 
 def update_references(
     path: Path, references: Mapping[str, References], speeds: Mapping[str, float]
 ) -> None:
-    """Replaces the references and speeds of some environments; the rest stays as it is.
+    """Replaces references and speeds of environments on a suite card.
 
     Args:
-        path: The suite card.
+        path: File of the suite card.
         references: New references by environment id.
         speeds: Steps per second with random actions, by environment id.
 

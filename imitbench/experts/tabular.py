@@ -1,4 +1,4 @@
-"""Experts of tabular environments, computed exactly from the environment's own model."""
+"""Experts of tabular environments, computed exactly from the environment's model."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def compute_expert(env: Any, temperature: float = 0.0) -> ObservationTabularPoli
     """Computes the expert of a tabular environment.
 
     Args:
-        env: The environment.
-        temperature: 0 for the policy with the highest expected return, which is deterministic;
-            more for the one that trades `temperature` of return for each nat of causal entropy.
+        env: Tabular environment.
+        temperature: 0 for the deterministic policy with the highest expected return; above 0 for
+            the policy that maximizes return plus `temperature` times causal entropy, in nats.
 
     Returns:
         The policy, for the environment's observations.
@@ -27,7 +27,7 @@ def compute_expert(env: Any, temperature: float = 0.0) -> ObservationTabularPoli
         ValueError: `env` is not tabular, or `temperature` is negative.
     """
     if not temperature >= 0:
-        raise ValueError(f"temperature must not be negative, not {temperature}")
+        raise ValueError(f"temperature must not be negative, but is {temperature}")
     model = TabularModel.of(env)
     if temperature == 0:
         pi, _ = optimal_policy(model)

@@ -1,4 +1,4 @@
-"""Trains, or computes, the experts of a suite by the recipes on its card."""
+"""Trains or computes the experts of a suite by the recipes on its card."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ Progress = Callable[[int, float], None]
 
 @dataclass(frozen=True)
 class Made:
-    """An expert that was made.
+    """A trained or computed expert.
 
     Attributes:
-        policy: The expert.
-        settings: What to write down beside the recipe's general part.
-        env_steps: Environment steps that it took.
-        curve: Mean returns of recent episodes on the way.
+        policy: Policy of the expert.
+        settings: Settings to record in addition to the general ones.
+        env_steps: Environment steps of training.
+        curve: Mean returns of recent episodes during training.
     """
 
     policy: BasePolicy
@@ -61,14 +61,14 @@ class Made:
 def train_expert(
     env_id: str, card: EnvironmentCard, directory: Path, *, command: str, progress: Progress
 ) -> None:
-    """Makes one expert and writes it, pickle-free, in the layout of a hub repository.
+    """Trains one expert and writes it, without pickle, in the layout of a hub repository.
 
     Args:
         env_id: Gymnasium id.
-        card: The environment's card, which holds the recipe.
-        directory: Folder of experts; the expert goes to `<directory>/<repo>`.
-        command: Command line to write down as the expert's origin.
-        progress: Told about the training some twenty times; not about planning.
+        card: The environment's card, with the recipe.
+        directory: Parent folder; the expert is written to `<directory>/<repo>`.
+        command: Command line to record as the expert's origin.
+        progress: Called about `CURVE_POINTS` times during training; never during planning.
     """
     recipe = card.expert
     started = time.monotonic()
@@ -98,7 +98,7 @@ def train_expert(
 
 
 def _compute(env_id: str, card: EnvironmentCard) -> Made:
-    """Plans with the environment's model, which takes no steps."""
+    """Plans with the environment's model, without environment steps."""
     env = make_environment(environment_spec(env_id, card))
     temperature = float(card.expert.hyperparameters.get("temperature") or 0.0)
     policy = compute_expert(env, temperature)
@@ -157,7 +157,7 @@ def _build(recipe: ExpertRecipe, venv: Any) -> BaseAlgorithm:
 
 
 class _Curve(BaseCallback):
-    """Keeps the mean return of recent episodes at evenly spaced steps."""
+    """Records the mean return of recent episodes at evenly spaced steps."""
 
     def __init__(self, total: int, progress: Progress) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Videos of a policy at work."""
+"""Records videos of a policy."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from imitbench.util.video_wrapper import VideoWrapper, import_encoder
 
 
 def check_video(spec: EnvironmentSpec, to: Path) -> EnvironmentSpec:
-    """Makes sure that an environment can be recorded here, by rendering a first frame.
+    """Checks that an environment can be recorded, by rendering a first frame.
 
     Args:
-        spec: The environment.
-        to: The file to write, which must not exist.
+        spec: Environment to record.
+        to: The `.mp4` file to write, which must not exist.
 
     Returns:
-        The environment as it renders.
+        The environment with rendering enabled.
 
     Raises:
-        InputError: It cannot be recorded, or the file is there already.
+        InputError: The environment cannot be recorded, or the file exists.
     """
     if to.suffix.lower() != ".mp4":
         raise InputError(f"--video {to}: must end in .mp4")
     if to.exists():
-        raise InputError(f"--video {to}: is there already; name another file")
+        raise InputError(f"--video {to}: already exists; choose another file")
     import_encoder()
     if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # the usual one would ask for a screen
+        os.environ.setdefault("MUJOCO_GL", "egl")  # the default needs a display
     rendered = spec.model_copy(update={"kwargs": {**spec.kwargs, "render_mode": "rgb_array"}})
     environment: gym.Env[Any, Any] | None = None
     try:
@@ -48,8 +48,8 @@ def check_video(spec: EnvironmentSpec, to: Path) -> EnvironmentSpec:
         environment.reset(seed=0)
         frame: Any = environment.render()
         if getattr(frame, "ndim", 0) != 3:
-            raise TypeError("it renders no pictures")
-    except Exception as error:  # whatever a driver, a missing library or an environment raises
+            raise TypeError("it does not render images")
+    except Exception as error:  # drivers, missing libraries and environments raise any type
         problem = one_line(str(error))[:200] or type(error).__name__
         raise InputError(
             f"--video: {spec.id} cannot be rendered here ({problem}); MuJoCo needs MUJOCO_GL=egl "
@@ -70,15 +70,15 @@ def record_video(
     seed: int,
     deterministic: bool,
 ) -> list[dict[str, Any]]:
-    """Records episodes one after the other, into one file that appears when it is complete.
+    """Records consecutive episodes into one file, which appears when complete.
 
     Args:
-        rendered: The environment, as `check_video` gives it.
-        policy: Acts.
-        to: The file.
-        episodes: How many; they begin as the first ones of an evaluation with that seed.
+        rendered: Result of `check_video`.
+        policy: Policy to record.
+        to: The `.mp4` file to write.
+        episodes: Number of episodes; they start as the first ones of an evaluation with `seed`.
         seed: Seed of the evaluation.
-        deterministic: Whether the policy takes its most likely action.
+        deterministic: Whether to use the deterministic policy.
 
     Returns:
         `episode_id`, `length` and `return` of each.

@@ -1,6 +1,6 @@
-"""Experts, demonstrations and results on the Hugging Face hub: in and out, as data only."""
+"""Pulls and pushes experts, demonstrations and results on the Hugging Face hub, without pickle."""
 
 from pathlib import Path
 
 DEFAULT_LOCK = Path("imitbench-hub.lock")
-"""Where `imitbench prefetch` writes down what it fetched."""
+"""Lock file of `imitbench prefetch`."""

@@ -1,4 +1,4 @@
-"""The card of a repository, `README.md`: metadata for the hub, then text for people."""
+"""The card of a repository, `README.md`: metadata for the hub, then Markdown for readers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FENCE = "---\n"
 
 @dataclass
 class Card:
-    """A card that can be changed.
+    """A mutable card.
 
     Attributes:
-        metadata: What the hub reads.
-        text: Markdown.
+        metadata: The YAML block that the hub reads.
+        text: Markdown after the metadata.
     """
 
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Card:
 
     @classmethod
     def read(cls, path: Path) -> Card:
-        """Reads a card; one without metadata has none.
+        """Reads a card; the metadata may be absent.
 
         Raises:
             InputError: The file cannot be read, or its metadata is malformed.
@@ -44,7 +44,7 @@ class Card:
 
     @classmethod
     def parse(cls, whole: str, where: str = CARD_FILE) -> Card:
-        """As `read`, out of the text of a file that messages call `where`."""
+        """Parses the text of a file, called `where` in error messages."""
         if not whole.startswith(_FENCE):
             return cls(text=whole)
         head, _, text = whole.removeprefix(_FENCE).partition(f"\n{_FENCE}")
@@ -52,13 +52,15 @@ class Card:
             metadata = yaml.safe_load(head)
         except UNREADABLE_YAML as error:
             problem = " ".join(str(error).split())[:120]
-            raise InputError(f"{where}: metadata between --- is no YAML ({problem})") from error
+            raise InputError(
+                f"{where}: metadata between --- is not valid YAML ({problem})"
+            ) from error
         if not isinstance(metadata, dict):
-            raise InputError(f"{where}: metadata between --- must be names with values")
+            raise InputError(f"{where}: metadata between --- must be `key: value` lines")
         return cls(metadata, text)
 
     def render(self) -> str:
-        """The whole file."""
+        """The content of the whole file."""
         return f"{_FENCE}{self.metadata_text()}{_FENCE}{self.text}"
 
     def metadata_text(self) -> str:
@@ -72,11 +74,11 @@ class Card:
         self.metadata["tags"] = [*known, *(tag for tag in tags if tag not in known)]
 
     def set_section(self, title: str, text: str | None) -> None:
-        """Puts a section of the second level at the end, in place of one with that title.
+        """Replaces a second-level section, or appends it at the end.
 
         Args:
-            title: Title.
-            text: Markdown; `None` leaves the section out.
+            title: Heading without `##`.
+            text: Markdown; `None` removes the section.
         """
         old = re.compile(rf"^## {re.escape(title)}\n.*?(?=^##? |\Z)", re.MULTILINE | re.DOTALL)
         rest = old.sub("", self.text).rstrip("\n")

@@ -1,4 +1,4 @@
-"""Which files of a hub repository are worth fetching."""
+"""Selects the files of a hub repository to fetch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
 
 
 def wanted_files(kind: RepoKind, repo: str) -> list[str]:
-    """Patterns of the files worth fetching; videos and training logs are not.
+    """Patterns of the files to fetch, without videos and training logs.
 
     Args:
         kind: `model` for an expert, `dataset` for demonstrations.
-        repo: Name of the repository.
+        repo: Name of the repository, `owner/name`.
     """
     if kind == "dataset":
         return ["data/train-*.parquet", CARD_FILE]

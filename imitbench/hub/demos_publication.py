@@ -1,4 +1,4 @@
-"""Makes a repository of demonstrations: checked files, and a card with their schema."""
+"""Prepares a repository of demonstrations: validated files, and a card with their schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from imitbench.hub.publication import TAG, Publication, choose_files, left_out_n
 from imitbench.util.files import digest_files
 
 _DATA = "data/train-*.parquet"
-# Readers take everything in the folder, so nothing of an earlier push may stay there.
+# Readers load the whole folder, so files of an earlier push must be removed.
 _OWNED = ("data/*.parquet",)
 
 
@@ -27,28 +27,28 @@ _OWNED = ("data/*.parquet",)
 def staged_demos(
     folder: Path, repo: str, *, env_id: str | None = None, licence: str | None = None
 ) -> Iterator[Publication]:
-    """Makes ready what a repository of demonstrations is to hold; the folder is not changed.
+    """Prepares the content of a repository of demonstrations, without changing the folder.
 
-    Every row is checked first. Infos are carried as the texts that they are.
+    Validates every row first. Infos are copied as JSON text.
 
     Args:
         folder: Folder with `data/train-*.parquet`.
         repo: Name of the repository, `owner/name`.
-        env_id: Gymnasium id for a card that has to be written.
-        licence: The hub's name of a licence; as on the card when `None`.
+        env_id: Gymnasium id for the card, if there is no card yet.
+        licence: The hub's identifier of a licence; that on the card when `None`.
 
     Yields:
-        The publication, whose files are there within the context only.
+        The publication, whose files exist only within the context.
 
     Raises:
-        InputError: No such files, a wrong row, or a link among the files.
+        InputError: There are no such files, a row is invalid, or a file is a link.
     """
     files, rest = choose_files(folder, [_DATA, "LICENSE", CARD_FILE])
     data = [path for name, path in files.items() if name.startswith("data/")]
     if not data:
         raise InputError(
-            f"{folder}: no file {_DATA} there; `imitbench demos convert {folder} OUT` makes what "
-            "can be pushed"
+            f"{folder}: has no files {_DATA}; convert the demonstrations with `imitbench demos "
+            f"convert {folder} OUT`"
         )
     source = ParquetSource(folder)
     found = inspect_demonstrations(source)

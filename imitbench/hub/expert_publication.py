@@ -1,4 +1,4 @@
-"""Makes an expert's repository: its pickle-free files, its card, and a zip for other libraries."""
+"""Prepares an expert's repository: pickle-free files, a card, and a zip for other libraries."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 def staged_expert(
     folder: Path, repo: str, *, env_id: str | None = None, licence: str | None = None
 ) -> Iterator[Publication]:
-    """Makes ready what an expert's repository is to hold; the folder itself is not changed.
+    """Prepares the content of an expert's repository, without changing the folder.
 
-    Beside the pickle-free files stands `<name>.zip`, which Stable-Baselines3 loads, where such a
-    zip can be made of the policy; else a note says why not.
+    Includes `<name>.zip` for Stable-Baselines3 if the policy can be exported; otherwise a note
+    explains why not.
 
     Args:
-        folder: Folder with a policy in this library's own form.
+        folder: Folder with a policy in this library's format.
         repo: Name of the repository, `owner/name`.
-        env_id: Environment of the expert, where its files do not tell.
-        licence: The hub's name of a licence; as on the card when `None`.
+        env_id: Environment of the expert, if its files do not state it.
+        licence: The hub's identifier of a licence; that on the card when `None`.
 
     Yields:
-        The publication, whose files are there within the context only.
+        The publication, whose files exist only within the context.
 
     Raises:
-        InputError: No such policy, a damaged file, or a link among the files.
+        InputError: The policy is missing, a file is damaged, or a file is a link.
     """
-    # Links are refused before anything is read through them.
+    # Rejects links before reading through them.
     chosen, rest = (
         choose_files(folder, [*_PAPERS, *_POLICY_PATTERNS]) if folder.is_dir() else ({}, [])
     )
     found = open_expert_folder(folder)
     if found.is_zip:
         raise InputError(
-            f"{found.policy}: a zip with pickles; `imitbench experts convert {folder} OUT` makes "
-            "of it what can be pushed"
+            f"{found.policy}: a zip with pickles cannot be pushed; convert it with `imitbench "
+            f"experts convert {folder} OUT`"
         )
     files = _at_the_top(chosen, found)
     policy = storage.load_policy(found.policy)
@@ -96,7 +96,7 @@ def staged_expert(
 
 
 def _at_the_top(chosen: dict[str, Path], found: ExpertFolder) -> dict[str, Path]:
-    """The files to publish; a policy in a folder of its own comes to the others."""
+    """The files to publish; moves a policy from its subfolder to the top."""
     files = {name: path for name, path in chosen.items() if name in _PAPERS}
     for name in _POLICY_FILES:
         path = found.policy / name
@@ -107,7 +107,7 @@ def _at_the_top(chosen: dict[str, Path], found: ExpertFolder) -> dict[str, Path]
 
 
 def _remade(folder: Path, repo: str) -> set[str]:
-    """What is left out because it is made anew, so that nobody needs to be told."""
+    """Files that are regenerated, so that their omission needs no note."""
     return {archive_name(repo), f"{folder.resolve().name}.zip", STATISTICS_FILE}
 
 
@@ -120,7 +120,7 @@ def _export(policy: Any, path: Path, found: ExpertFolder) -> Exported:
 
 
 def _make_repeatable(path: Path) -> None:
-    """Takes out times and addresses, so that a policy has one zip, which is uploaded once."""
+    """Removes times and addresses, so that equal policies give equal zips, uploaded only once."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     members["data"] = _ADDRESS.sub(b" at 0x0>", members["data"])
@@ -166,7 +166,7 @@ def _card(
     results: PublishedResults | None,
     notes: list[str],
 ) -> Card:
-    """The expert's own card, with what the hub looks for where it is missing."""
+    """The expert's card, completed with the metadata that the hub uses."""
     name = str(found.config.get("algo") or found.name).upper()
     env_id = env_id or found.env_id
     card = Card.read(written) if written else Card()
@@ -189,12 +189,12 @@ def _card(
 
 
 def model_index_entry(name: str, env_id: str, results: PublishedResults) -> dict[str, Any]:
-    """The hub's form of a mean return.
+    """Returns a mean return in the hub's `model-index` format.
 
     Args:
-        name: What to call the expert.
-        env_id: Its environment.
-        results: What was measured.
+        name: Display name of the expert.
+        env_id: Gymnasium id.
+        results: Mean return and its standard deviation.
     """
     spread = "" if results.std is None else f" +/- {results.std:.2f}"
     metric = {

@@ -1,4 +1,4 @@
-"""The lock file: what `imitbench prefetch` has put into the cache, for machines without network."""
+"""The lock file: what `imitbench prefetch` has cached, for machines without a network."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class _Document(BaseModel):
 
 
 class LockedItem(_Document):
-    """A repository as it was fetched.
+    """A repository at the commit that was fetched.
 
     Attributes:
         kind: `model` for an expert, `dataset` for demonstrations.
         repo: Name of the repository, `owner/name`.
-        revision: Commit.
-        digest: SHA-256 over the files that are read, as run records have it.
-        size: Bytes of these files.
+        revision: Commit, 40 hexadecimal digits.
+        digest: SHA-256 over the files in use, as in run records.
+        size: Total size of these files, in bytes.
     """
 
     kind: Literal["model", "dataset"]
@@ -42,11 +42,11 @@ class HubLock(_Document):
     items: list[LockedItem] = Field(default_factory=list)
 
     def find(self, kind: RepoKind, repo: str) -> LockedItem | None:
-        """What the lock says about a repository."""
+        """The entry of a repository, if any."""
         return next((item for item in self.items if (item.kind, item.repo) == (kind, repo)), None)
 
     def with_items(self, items: Iterable[LockedItem]) -> HubLock:
-        """The lock with these items, in place of older ones of the same repositories."""
+        """A copy of the lock with items added or replaced."""
         merged = {(item.kind, item.repo): item for item in [*self.items, *items]}
         return HubLock(items=[merged[key] for key in sorted(merged)])
 
@@ -55,11 +55,11 @@ def read_lock(path: Path, *, missing_ok: bool = True) -> HubLock:
     """Reads a lock file.
 
     Args:
-        path: The file.
-        missing_ok: Whether it may be missing, and then locks nothing.
+        path: File of `write_lock`.
+        missing_ok: Whether a missing file counts as an empty lock.
 
     Raises:
-        InputError: It cannot be read, or is no lock file.
+        InputError: The file cannot be read, or is not a lock file.
     """
     try:
         return HubLock.model_validate_json(path.read_bytes())
@@ -74,15 +74,15 @@ def read_lock(path: Path, *, missing_ok: bool = True) -> HubLock:
     except ValidationError as error:
         problem = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{path}: no lock file ({problem}); remove it, then run `imitbench prefetch`"
+            f"{path}: not a lock file ({problem}); remove it, then run `imitbench prefetch`"
         ) from error
 
 
 def write_lock(path: Path, lock: HubLock) -> None:
-    """Writes a lock file, whole or not at all.
+    """Writes a lock file, atomically.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The file cannot be written.
     """
     try:
         atomic_write_text(path, lock.model_dump_json(indent=1) + "\n")

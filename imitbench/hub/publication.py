@@ -1,4 +1,4 @@
-"""What is about to be published: an explicit list of files, each checked, and a card."""
+"""A publication: an explicit list of checked files, and a card."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from imitbench.util.hub_errors import Tell
 from imitbench.util.hub_upload import Uploaded
 
 TAG = "imitbench"
-"""On the card of everything that is pushed."""
+"""Tag on the card of every pushed repository."""
 
 _MAX_TEXT_BYTES = 32 * 2**20
 _TEXTS = {".json", ".jsonl", ".csv", ".yml", ".yaml", ".md", ".txt", ""}
-# As the hub and code hosts make them; whoever has one acts in its owner's name.
+# Access tokens of the hub and of code hosts.
 _TOKEN = re.compile(rb"\b(?:hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})\b")
 
 
 @dataclass(frozen=True)
 class Publication:
-    """A repository as it is to be.
+    """The intended content of a repository.
 
     Attributes:
-        kind: Kind of the repository.
-        repo: Its name, `owner/name`.
-        message: Message of the commit, unless another is given.
-        files: Files on this machine by path in the repository, all of them.
-        owned: Patterns of files that earlier pushes of the kind may have put there.
-        card: Its card.
-        notes: What the person should know.
+        kind: `model` or `dataset`.
+        repo: Name of the repository, `owner/name`.
+        message: Default message of the commit.
+        files: All files: local paths by path in the repository.
+        owned: Patterns of files that earlier pushes may have left.
+        card: Card of the repository.
+        notes: Messages for the user.
     """
 
     kind: RepoKind
@@ -59,10 +59,10 @@ def push(
     private: bool = False,
     tell: Tell = silent,
 ) -> Uploaded:
-    """Uploads it, see `imitbench.util.hub_upload.upload`.
+    """Uploads a publication, see `imitbench.util.hub_upload.upload`.
 
     Raises:
-        InputError: It cannot be uploaded; a file holds what looks like an access token.
+        InputError: The upload fails, or a file seems to contain an access token.
     """
     check_for_tokens(publication.files.values())
     return hub_upload.upload(
@@ -78,17 +78,18 @@ def push(
 
 
 def choose_files(folder: Path, patterns: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
-    """Picks files out of a folder by shell-style patterns of their paths.
+    """Selects files of a folder by shell-style patterns of their paths.
 
     Args:
-        folder: Folder; may be reached through links, but nothing in it may be one.
-        patterns: What to take. Dotfiles and what is in dot folders never match.
+        folder: May be reached through links, but must not contain any.
+        patterns: Patterns of relative paths. Hidden files and folders never match.
 
     Returns:
-        Files by path, and the paths of the rest, of a folder only the folder's.
+        Files by relative path, and the relative paths of the rest, with skipped folders as one
+        entry.
 
     Raises:
-        InputError: No folder, or a link among the files to take.
+        InputError: The folder is missing, or a selected file is a link or not a regular file.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
@@ -108,13 +109,13 @@ def choose_files(folder: Path, patterns: Iterable[str]) -> tuple[dict[str, Path]
                 continue
             if path.is_symlink():
                 raise InputError(
-                    f"{path}: a link, which may lead anywhere; put the file itself there "
-                    "(`pull --to DIR` copies out of the hub's cache)"
+                    f"{path}: a link, which may lead anywhere; replace it by the file itself "
+                    "(`pull --to DIR` copies files from the hub's cache)"
                 )
             if is_folder:
                 visit(path)
             elif not path.is_file():
-                raise InputError(f"{path}: no ordinary file; remove it")
+                raise InputError(f"{path}: not a regular file; remove it")
             else:
                 chosen[name] = path
 
@@ -123,10 +124,10 @@ def choose_files(folder: Path, patterns: Iterable[str]) -> tuple[dict[str, Path]
 
 
 def check_for_tokens(files: Iterable[Path]) -> None:
-    """Looks for access tokens in small files of text.
+    """Checks small text files for access tokens.
 
     Raises:
-        InputError: A file holds what looks like one.
+        InputError: A file seems to contain an access token.
     """
     for path in files:
         if path.suffix not in _TEXTS or path.stat().st_size > _MAX_TEXT_BYTES:
@@ -134,8 +135,8 @@ def check_for_tokens(files: Iterable[Path]) -> None:
         if found := _TOKEN.search(path.read_bytes()):
             start = found[0][:6].decode("ascii")
             raise InputError(
-                f"{path}: holds what looks like an access token ({start}…); remove it, and "
-                "revoke it if others have seen it"
+                f"{path}: seems to contain an access token ({start}…); remove it, and revoke it "
+                "if others have seen it"
             )
 
 
@@ -149,12 +150,12 @@ def left_out_note(rest: Iterable[str]) -> list[str]:
 
 
 def state_licence(card: Card, licence: str | None, notes: list[str]) -> None:
-    """Writes a licence onto a card, or notes that there is none.
+    """Writes a licence to a card, or notes that it is missing.
 
     Args:
-        card: The card.
-        licence: The hub's name of a licence, such as `mit`; as on the card when `None`.
-        notes: Where to note it.
+        card: Changed in place.
+        licence: The hub's identifier of a licence, such as `mit`; that on the card when `None`.
+        notes: Receives the note.
     """
     if licence is not None:
         card.metadata["license"] = licence

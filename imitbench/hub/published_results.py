@@ -1,4 +1,4 @@
-"""What the files of an expert state about its return, and the metadata on its card."""
+"""Reads the return that an expert's files state, and the metadata on its card."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from imitbench.util.parse_errors import BAD_YAML_VALUES
 RESULTS_FILE = "results.json"
 _MAX_BYTES = 2**20
 _MOST_EPISODES = 10**9
-_MOST_ITEMS = 100  # of a list on a card; by YAML's aliases, a short one may hold billions
+_MOST_ITEMS = 100  # of a list on a card; with YAML aliases, a short one may have billions
 _NUMBER = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
-# Such as `500.00 +/- 0.00`.
+# For example `500.00 +/- 0.00`.
 _VALUE = re.compile(rf"\s*({_NUMBER})\s*(?:(?:\+/-|±)\s*({_NUMBER})\s*)?")
 
 
 @dataclass(frozen=True)
 class PublishedResults:
-    """The return that an expert's maker measured.
+    """The return that the publisher of an expert states.
 
     Attributes:
-        mean: Mean return.
-        std: Standard deviation over episodes; `None` where it is not stated, as for the rest.
-        episodes: How many episodes.
-        deterministic: Whether the policy took its most likely actions.
-        source: Name of the file that says so.
+        mean: Mean undiscounted return.
+        std: Standard deviation over episodes; `None` if not stated, also below.
+        episodes: Number of episodes.
+        deterministic: Whether the deterministic policy was evaluated.
+        source: Name of the file with these results.
     """
 
     mean: float
@@ -45,16 +45,16 @@ class PublishedResults:
 
 
 def read_published_results(folder: Path) -> PublishedResults | None:
-    """Reads `results.json`, or else the model index of `README.md`.
+    """Reads `results.json` or, without it, the model index of `README.md`.
 
     Args:
         folder: Folder with the files of the expert.
 
     Returns:
-        The results; `None` where neither file states any.
+        The results; `None` if neither file states any.
 
     Raises:
-        InputError: `results.json` is there, but states no mean return, or is too large.
+        InputError: `results.json` states no mean return, or is too large.
     """
     path = folder / RESULTS_FILE
     if not path.exists():
@@ -64,7 +64,7 @@ def read_published_results(folder: Path) -> PublishedResults | None:
         document = json.loads(content.decode())
         mean = float(document["mean_reward"])
         if not math.isfinite(mean):
-            raise ValueError(f"{mean} is no return")
+            raise ValueError(f"{mean} is not finite")
         return PublishedResults(
             mean=mean,
             std=_number(document.get("std_reward")),
@@ -78,9 +78,9 @@ def read_published_results(folder: Path) -> PublishedResults | None:
 
 
 def read_card_metadata(folder: Path) -> dict[str, Any]:
-    """The metadata at the head of `README.md`; empty where there is none that can be read."""
+    """Reads the metadata of `README.md`; empty if missing or unreadable."""
     try:
-        # In the hub's cache, files are links.
+        # Files in the hub's cache are links.
         content = read_bounded(folder / CARD_FILE, _MAX_BYTES, follow_link=True)
         text = content.decode(errors="replace")
         return Card.parse(text.replace("\r\n", "\n")).metadata
@@ -89,7 +89,7 @@ def read_card_metadata(folder: Path) -> dict[str, Any]:
 
 
 def _of_card(folder: Path) -> PublishedResults | None:
-    """The first mean reward of the model index; cards are prose, so anything may be absent."""
+    """The first mean reward of the model index, if any; cards may have any content."""
     try:
         metrics: list[dict[str, Any]] = [
             metric

@@ -1,4 +1,4 @@
-"""Pulls experts and demonstrations from a hub into its cache, and copies them out of it."""
+"""Pulls experts and demonstrations from a hub into its cache, and copies them from there."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from imitbench.util.hub_errors import Tell
 
 @dataclass(frozen=True)
 class Pulled:
-    """An expert or a set of demonstrations in the cache.
+    """An expert or demonstrations in the cache.
 
     Attributes:
         kind: `model` for an expert, `dataset` for demonstrations.
         repo: Name of the repository, `owner/name`.
-        revision: Commit.
-        folder: Where its files are; belongs to the cache, so nothing may be changed there.
-        digest: SHA-256 over the files that are read, as run records have it.
-        size: Bytes of these files.
+        revision: Commit, 40 hexadecimal digits.
+        folder: Folder of its files in the cache; must not be changed.
+        digest: SHA-256 over the files in use, as in run records.
+        size: Total size of these files, in bytes.
     """
 
     kind: RepoKind
@@ -62,17 +62,18 @@ def pull(
     lock: HubLock | None = None,
     tell: Tell = hub_client.silent,
 ) -> Pulled:
-    """Brings an expert or demonstrations into the cache, unless they are there.
+    """Fetches an expert or demonstrations into the cache, unless cached.
 
     Args:
         kind: `model` for an expert, `dataset` for demonstrations.
         repo: Name of the repository, `owner/name`.
-        revision: Branch, tag or commit; that of the lock when `None`, or else the newest.
-        lock: What was fetched before and must not have changed.
-        tell: Told about downloads and pauses.
+        revision: Branch, tag or commit; when `None`, that of the lock or the latest.
+        lock: Earlier fetches, whose content must not have changed.
+        tell: Called with messages about downloads and pauses.
 
     Raises:
-        InputError: It cannot be had, has no file of the kind, or is not what the lock says.
+        InputError: The repository cannot be fetched, has no files of the kind, or differs from the
+            lock.
     """
     locked = lock.find(kind, repo) if lock else None
     if locked is not None and revision is None:
@@ -85,7 +86,7 @@ def pull(
     except InputError as error:
         what = "an expert" if kind == "model" else "demonstrations"
         raise InputError(
-            f"{hub_client.label(kind, repo)} at {fetched.commit[:12]}: no repository of {what} "
+            f"{hub_client.label(kind, repo)} at {fetched.commit[:12]}: not a repository of {what} "
             f"({error})"
         ) from error
     pulled = Pulled(
@@ -102,19 +103,19 @@ def pull(
 
 
 def copy_out(pulled: Pulled, parent: Path) -> Path:
-    """Copies the files to `parent/<name of the repository>`, in place of what is there.
+    """Copies the files to `parent/<name of the repository>`, replacing what is there.
 
-    Stopped in the middle, it leaves what was there before.
+    An interrupted copy leaves the old content.
 
     Args:
-        pulled: What to copy.
-        parent: Folder of the copy; created when missing.
+        pulled: Result of `pull`.
+        parent: Folder of the copy, created if missing.
 
     Returns:
-        The copy.
+        Folder of the copy.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The copy cannot be written.
     """
     target = parent / pulled.name
     try:
@@ -138,6 +139,6 @@ def copy_out(pulled: Pulled, parent: Path) -> Path:
 def _check_against(locked: LockedItem, pulled: Pulled) -> None:
     if locked.digest != pulled.digest:
         raise InputError(
-            f"{pulled.folder}: content is not what was prefetched (digest {pulled.digest[:12]}, "
+            f"{pulled.folder}: content differs from the lock (digest {pulled.digest[:12]}, "
             f"expected {locked.digest[:12]}); remove the folder, then run `imitbench prefetch`"
         )

@@ -1,4 +1,4 @@
-"""Makes a repository of results out of run directories."""
+"""Prepares a repository of results from run directories."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _POLICY_FILES = ("policy.json", "policy.safetensors")
 _FORMAT = """
 ## Files
 
-- `manifest.json`: what is here, SHA-256 of the other files, and how runs came about (command,
-  commit, versions, processor), by the name that lines have for it.
+- `manifest.json`: table of contents, SHA-256 of the other files, and provenances of runs (command,
+  commit, versions, processor), by the name that lines refer to.
 - `runs/<suite>.jsonl`: a line per completed run with `spec` (everything that determines its
   numbers; `run_id` is the start of its `spec_digest`) and `result` (returns, and the references
   that map to the scores 0 and 1).
 - `failures/<suite>.jsonl`: a line per failed run.
 - `episodes/<suite>/<run_id>.csv`: each evaluation episode of a run.
 {policies}
-`imitbench results pull {repo} --out DIR` checks all of it and makes run directories, which
+`imitbench results pull {repo} --out DIR` checks all files and writes run directories, which
 `imitbench report --out DIR` reads.
 """
 _POLICIES = "- `policies/<run_id>/`: the policy of a run.\n"
@@ -43,22 +43,22 @@ def staged_results(
     licence: str | None = None,
     with_policies: bool = False,
 ) -> Iterator[Publication]:
-    """Makes ready what a repository of results is to hold.
+    """Prepares the content of a repository of results.
 
     Args:
         out: Results folder.
-        runs: What `read_runs` read from it.
+        runs: Result of `read_runs` on that folder.
         repo: Name of the repository, `owner/name`.
-        report: The report on these runs, Markdown, for the card.
-        command: Command line to write down.
-        licence: The hub's name of a licence.
-        with_policies: Whether policies are published, too.
+        report: Markdown report on these runs, for the card.
+        command: Command line to record.
+        licence: The hub's identifier of a licence.
+        with_policies: Whether to publish the policies as well.
 
     Yields:
-        The publication, whose files are there within the context only.
+        The publication, whose files exist only within the context.
 
     Raises:
-        InputError: There is nothing to publish, or a policy is missing or a link.
+        InputError: There are no finished runs, or a policy is missing or a link.
     """
     if not runs.runs:
         raise InputError(f"--out {out}: no finished runs to publish")

@@ -1,4 +1,4 @@
-"""The repositories that a suite's card names: pulling them, and pinning their commits."""
+"""Pulls the repositories that a suite's card names, and pins their commits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class SuiteSource:
     """A repository that an environment's card names.
 
     Attributes:
-        env_id: The environment.
+        env_id: Gymnasium id.
         kind: `model` for its expert, `dataset` for its demonstrations.
-        hub: The repository.
+        hub: Name and commit of the repository.
     """
 
     env_id: str
@@ -38,11 +38,11 @@ class SuiteSource:
 def suite_sources(
     environments: Mapping[str, EnvironmentCard], kinds: Iterable[RepoKind] = KINDS
 ) -> list[SuiteSource]:
-    """Every repository that the cards of some environments name.
+    """Lists the repositories on the cards of environments.
 
     Args:
         environments: Cards by environment id.
-        kinds: Kinds of interest.
+        kinds: Kinds of repository to list.
     """
     wanted = tuple(kinds)
     return [
@@ -60,18 +60,18 @@ def pull_sources(
     lock: HubLock | None = None,
     tell: Tell = hub_client.silent,
 ) -> list[tuple[SuiteSource, Pulled]]:
-    """Pulls repositories that a suite's card names, at the commits that card or lock pin.
+    """Pulls repositories on a suite's card, at the commits that card or lock pin.
 
-    A commit that neither pins is the newest one.
+    Without a pin, pulls the latest commit.
 
     Args:
         suite: Name of the suite.
-        sources: What to pull.
-        lock: Pins what the card does not.
-        tell: Told about downloads and pauses.
+        sources: Repositories from `suite_sources`.
+        lock: Commits for repositories that the card does not pin.
+        tell: Called with messages about downloads and pauses.
 
     Raises:
-        InputError: One of them cannot be had.
+        InputError: A repository cannot be fetched.
     """
     pulled = []
     for source in sources:
@@ -81,7 +81,7 @@ def pull_sources(
             )
         except UnreachableError as error:
             raise InputError(
-                f"{error}; run `imitbench prefetch --suite {suite}` where there is a network"
+                f"{error}; run `imitbench prefetch --suite {suite}` on a machine with a network"
             ) from error
         pulled.append((source, found))
     return pulled
@@ -90,13 +90,13 @@ def pull_sources(
 def warn_of_pins(
     suite: str, pulled: Iterable[tuple[SuiteSource, Pulled]], lock: HubLock | None, tell: Tell
 ) -> None:
-    """Warns of commits that nothing pins, and of those that card and lock pin differently.
+    """Warns of commits without a pin, and of those that card and lock pin differently.
 
     Args:
         suite: Name of the suite.
-        pulled: What was pulled.
+        pulled: Result of `pull_sources`.
         lock: The lock in use.
-        tell: Told the warnings.
+        tell: Called with each warning.
     """
     for source, found in pulled:
         name = hub_client.label(found.kind, found.repo)
@@ -116,7 +116,7 @@ def warn_of_pins(
 def with_commits(
     environments: Mapping[str, EnvironmentCard], pulled: Iterable[tuple[SuiteSource, Pulled]]
 ) -> dict[str, EnvironmentCard]:
-    """The cards with the commits that were pulled."""
+    """Returns the cards with the commits that were pulled."""
     cards = dict(environments)
     for source, found in pulled:
         card, part = cards[source.env_id], _PARTS[source.kind]
@@ -129,10 +129,10 @@ def with_commits(
 def resolve_commits(
     sources: Iterable[SuiteSource], *, tell: Tell = hub_client.silent
 ) -> list[tuple[SuiteSource, str]]:
-    """Asks the hub for the newest commit of each repository.
+    """Queries the hub for the latest commit of each repository.
 
     Raises:
-        InputError: One of them cannot be had.
+        InputError: A repository cannot be read.
     """
     return [
         (source, hub_client.resolve(source.hub.repo, kind=source.kind, tell=tell))

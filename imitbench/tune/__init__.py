@@ -1,1 +1,1 @@
-"""Tuning: a search on seeds of its own, and a contest with the defaults on others."""
+"""Hyper-parameter tuning: a search, then a held-out comparison with the defaults on other seeds."""

@@ -1,4 +1,4 @@
-"""One study of a tuning: which job comes next, and what is made of those that are done."""
+"""One study of a tuning: chooses the next job, and processes finished ones."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ CONTEST_FILE = "contest.json"
 
 
 class Observer(Protocol):
-    """Is told how a tuning goes."""
+    """Receives the progress of a tuning."""
 
     def resumed(self, env: str, finished: int, interrupted: int, total: int) -> None:
         """A study was found on disk."""
 
     def trial(self, env: str, trial: Trial, trials: Sequence[Trial], total: int) -> None:
-        """A trial came to its end; these are all that there are."""
+        """A trial ended; `trials` are all so far."""
 
     def held_out(self, env: str, done: int, total: int) -> None:
-        """A run of the contest ended."""
+        """A run of the held-out comparison ended."""
 
     def judged(self, env: str, contest: Contest) -> None:
-        """The contest was decided."""
+        """The held-out comparison was decided."""
 
     def stopping(self) -> None:
-        """Workers were asked to save checkpoints and end; that may take a while."""
+        """Workers are saving checkpoints before they stop, which may take a while."""
 
 
 def cell_folder(root: Path, scope: Scope) -> Path:
@@ -58,10 +58,10 @@ def cell_folder(root: Path, scope: Scope) -> Path:
 
 
 def check_cell(request: TuneRequest, scope: Scope, root: Path) -> None:
-    """Looks for what can be refused before anything is written.
+    """Checks a study before anything is written.
 
     Raises:
-        InputError: The objective cannot be had there, or the study was begun otherwise.
+        InputError: The objective does not apply, or the study has other settings.
     """
     for env_id in scope.environments:
         environment = request.plan.environments[env_id]
@@ -73,19 +73,19 @@ def check_cell(request: TuneRequest, scope: Scope, root: Path) -> None:
 
 
 class Cell:
-    """One study: of an environment, or of a suite that gets the same values everywhere.
+    """One study: of an environment, or of a suite with the same values everywhere.
 
-    A trial goes through its environments one after the other, so that all trials can be compared
-    at the same points.
+    A trial runs its environments sequentially, so that all trials can be compared at the same
+    points.
 
     Args:
-        request: What is asked for.
-        scope: What values are sought for.
+        request: Settings of the tuning.
+        scope: Environments of the study.
         root: Folder of the tuning.
-        observer: Told about progress.
+        observer: Receives progress.
 
     Attributes:
-        contest: What came of it; `None` until then.
+        contest: Result of the held-out comparison; `None` until it is decided.
     """
 
     def __init__(self, request: TuneRequest, scope: Scope, root: Path, observer: Observer) -> None:
@@ -103,7 +103,7 @@ class Cell:
         self._adopted: set[str] = set()
 
     def begin(self) -> None:
-        """Writes down what is asked for."""
+        """Writes the settings of the study."""
         StudySettings.of(self._request, self.scope).write(self.folder)
 
     def has(self, job: TrialJob) -> bool:
@@ -111,11 +111,11 @@ class Cell:
         return job.runs[0].environment.id in self.scope.environments
 
     def open(self, storage: BaseStorage, adopted: Iterable[TrialJob]) -> None:
-        """Takes up what is on disk.
+        """Resumes from what is on disk.
 
         Args:
             storage: Storage of the study.
-            adopted: Jobs of this study that are still being looked after.
+            adopted: Jobs of this study that are still queued or running.
         """
         from imitbench.tune.study import TrialStudy
 
@@ -140,13 +140,13 @@ class Cell:
                 self._again.append(trial)
 
     def forget_jobs(self, kept: set[Path]) -> None:
-        """Removes job files that a process which was killed left behind."""
+        """Removes job files of a killed process."""
         for path in self.folder.glob(f"**/{JOBS_FOLDER}/*.json"):
             if path.resolve() not in kept:
                 path.unlink(missing_ok=True)
 
     def take(self) -> TrialJob | None:
-        """The next job; `None` while it depends on those at work, or nothing is left."""
+        """The next job; `None` if it must wait for running jobs, or none is left."""
         if self.contest is not None:
             return None
         trial = self._next_trial()
@@ -166,7 +166,7 @@ class Cell:
         return None
 
     def finished(self, job: TrialJob) -> None:
-        """Makes something of a job that came to its end."""
+        """Processes a job that ended."""
         number = _trial_id(job)
         if number is None:
             self._run_ended(job.runs[0])
@@ -190,7 +190,7 @@ class Cell:
         return None
 
     def _settle_as_twin(self, trial: Trial) -> bool:
-        """Completes a trial whose very values were tried before: its runs would be the same."""
+        """Completes a trial with the same values as an earlier one: its runs would be the same."""
         for other in self._study.trials:
             same = other.number != trial.number and other.values == trial.values
             if same and other.state == "complete" and other.value is not None:
@@ -204,7 +204,7 @@ class Cell:
         self._observer.trial(self.scope.name, trials[trial.number], trials, self._request.trials)
 
     def _settle(self, trial: Trial) -> bool:
-        """Tells the study what came of a trial, if its runs came to an end."""
+        """Records the outcome of a trial in the study, if its runs have ended."""
         [now] = [each for each in self._study.trials if each.number == trial.number]
         directories = [
             RunDirectory.of(self._place(now), each)
@@ -292,7 +292,7 @@ class Cell:
         return [self._request.spec(env_id, trial.values, seed) for seed in seeds]
 
     def _trial_job(self, trial: Trial) -> TrialJob:
-        """The runs of a trial on the first environment where some are missing."""
+        """The runs of a trial on the first environment with missing runs."""
         place = self._place(trial)
         before: list[float] = []
         for env_id in self.scope.environments:
@@ -332,10 +332,10 @@ class Cell:
         )
 
     def _place(self, trial: Trial) -> Path:
-        """Where a trial's runs are; trials may have the same values, and hence the same runs."""
+        """Folder of a trial's runs; trials with the same values have the same run ids."""
         return self.folder / SEARCH / f"{trial.number:04d}"
 
 
 def _trial_id(job: TrialJob) -> int | None:
-    """The trial that a job is for; `None` for a run of the contest."""
+    """The trial of a job; `None` for a run of the held-out comparison."""
     return None if job.watch is None or job.watch.trial is None else job.watch.trial.id

@@ -1,4 +1,4 @@
-"""Optuna, which not everybody needs."""
+"""The optional dependency Optuna."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from imitbench.util.extras import import_extra
 
 
 def require_optuna() -> None:
-    """Makes sure that Optuna can be imported, and that it keeps quiet.
+    """Checks that Optuna can be imported, and limits its log to errors.
 
     Raises:
-        InputError: It is not installed.
+        InputError: Optuna is not installed.
     """
     optuna = import_extra("optuna", "tune", "tuning")
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -1,4 +1,4 @@
-"""The contest: the best trials against the card's values, on seeds that no choice was made on."""
+"""The held-out comparison: the best trials against the default values, on unused seeds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DEFAULT = "default"
 
 
 class Candidate(Record):
-    """A setting that takes part.
+    """A setting in the held-out comparison.
 
     Attributes:
-        trial: Number of the trial that it comes from; 0 is the card's own setting.
-        values: The hyper-parameters that are searched.
+        trial: Number of its trial; 0 is the default setting.
+        values: Values of the searched hyper-parameters.
     """
 
     trial: int
@@ -32,23 +32,23 @@ class Candidate(Record):
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Display name."""
         return f"trial {self.trial}" if self.trial else DEFAULT
 
 
 class Standing(Record):
-    """How a candidate did.
+    """Results of a candidate.
 
     Attributes:
-        candidate: The candidate.
-        scores: The objective of each run that completed.
-        environments: Environment of each of these runs, where there are several.
-        returns: Their true returns, for people to look at.
+        candidate: The setting that these runs have.
+        scores: The objective of each completed run.
+        environments: Environment of each of these runs, if there are several.
+        returns: True returns of these runs, for display.
         failed: Number of runs that failed.
-        decision: Whether it beats the default; `None` for the default itself.
-        difference: Its mean less that of the default.
-        p_value: Of the permutation test, corrected for the number of candidates.
-        more_seeds: Held-out seeds to add before the test could decide at all.
+        decision: Whether it is better than the default; `None` for the default itself.
+        difference: Its mean minus that of the default.
+        p_value: P-value of the permutation test, corrected for the number of candidates.
+        more_seeds: Held-out seeds to add before the test can decide.
     """
 
     candidate: Candidate
@@ -67,7 +67,7 @@ class Standing(Record):
         return float(np.mean(self.scores)) if self.scores else math.nan
 
     def by_environment(self) -> dict[str, FloatArray]:
-        """Its scores, shape (runs,) for each environment."""
+        """Scores by environment, each of shape (runs,)."""
         places = self.environments or [""] * len(self.scores)
         found: dict[str, list[float]] = {}
         for place, score in zip(places, self.scores, strict=True):
@@ -76,11 +76,11 @@ class Standing(Record):
 
 
 class Contest(Record):
-    """What came of it.
+    """Result of the held-out comparison.
 
     Attributes:
-        standings: The default first, then the others, the best first.
-        trials: Number of trials that they were chosen from.
+        standings: Results of the default, then of the others, best first.
+        trials: Number of trials of which these are the best.
     """
 
     standings: list[Standing]
@@ -88,29 +88,29 @@ class Contest(Record):
 
     @property
     def default(self) -> Standing:
-        """How the card's own values did."""
+        """Results of the default values."""
         return self.standings[0]
 
     @property
     def winner(self) -> Standing | None:
-        """The best of the others; `None` where each had a run that failed, or there is none."""
+        """The best of the others without a failed run; `None` if there is none."""
         whole = [each for each in self.standings[1:] if not each.failed and each.scores]
         return whole[0] if whole else None
 
     @property
     def decision(self) -> Decision:
-        """Whether the winner beats the default."""
+        """Whether the winner is better than the default."""
         winner = self.winner
         return "not better" if winner is None or winner.decision is None else winner.decision
 
 
 def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) -> list[Candidate]:
-    """The default, and the best trials with other values.
+    """Selects the default and the best trials with other values.
 
     Args:
-        trials: All trials.
-        defaults: The card's values of what is searched.
-        best: How many trials.
+        trials: All trials of the study.
+        defaults: Default values of the searched hyper-parameters.
+        best: Number of trials to select.
     """
     chosen = [Candidate(trial=0, values=defaults)]
     complete = [each for each in trials if each.state == "complete" and each.value is not None]
@@ -121,14 +121,14 @@ def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) 
 
 
 def judge(standings: Sequence[Standing], *, trials: int) -> Contest:
-    """Decides whether the others beat the default.
+    """Decides which candidates are better than the default.
 
     Args:
-        standings: The default first.
-        trials: Number of trials that they were chosen from.
+        standings: Results of all candidates, the default first.
+        trials: Number of trials of which these are the best.
 
     Returns:
-        The contest, the others ordered by their means.
+        The result, with the others ordered by their means.
 
     Source: `imitbench.stats.verdicts`: permutation tests, corrected by Holm's method.
     """
@@ -147,7 +147,7 @@ def judge(standings: Sequence[Standing], *, trials: int) -> Contest:
 
 
 def _judged(standing: Standing, verdict: Verdict | None) -> Standing:
-    """Turns a verdict about the default around."""
+    """Converts a verdict about the default to one about the candidate."""
     if verdict is None:
         return standing.model_copy(update={"decision": "undecided"})
     difference = -verdict.difference.difference

@@ -1,4 +1,4 @@
-"""How probable a policy finds what the expert did."""
+"""Likelihood of expert actions under a policy."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LEAST_PROBABILITY = 1e-12
 
 
 def mean_log_likelihood(policy: BasePolicy, demos: Sequence[TrajectoryWithRew]) -> float:
-    """Mean log-probability (or density) of the expert's actions.
+    """Computes the mean log-probability (or log-density) of the expert's actions, in nats.
 
     Args:
-        policy: A policy that acts at random; it is left in evaluation mode.
+        policy: A stochastic policy; it is left in evaluation mode.
         demos: Whole episodes.
 
     Raises:
-        UnsuitableObjectiveError: The policy has no probabilities of actions.
+        UnsuitableObjectiveError: The policy has no action probabilities.
     """
     if isinstance(policy, TabularPolicy):
         return float(np.mean(np.concatenate([_of_table(policy, demo) for demo in demos])))
@@ -41,7 +41,7 @@ def mean_log_likelihood(policy: BasePolicy, demos: Sequence[TrajectoryWithRew]) 
     found = []
     for start in range(0, len(transitions), _BATCH):
         part = transitions[start : start + _BATCH]
-        # A dictionary in this library's own wrapping is one of plain arrays inside.
+        # Unwraps a `DictObs` to a dictionary of arrays.
         plain = part.obs if isinstance(part.obs, np.ndarray) else dict(part.obs.items())
         with th.no_grad():
             found.append(_log_probability(policy, policy.obs_to_tensor(plain)[0], part.acts))
@@ -71,6 +71,6 @@ def _log_probability(
         distribution = policy.actor.action_dist.proba_distribution(mean, log_std, **kwargs)
         return distribution.log_prob(scaled.float())
     raise UnsuitableObjectiveError(
-        f"a {type(policy).__name__} has no probabilities of actions, so that no likelihood of "
-        "demonstrations can be had; choose another objective"
+        f"a {type(policy).__name__} has no action probabilities, which the likelihood of "
+        "demonstrations needs; choose another objective"
     )

@@ -1,4 +1,4 @@
-"""What a search maximizes: the true return, or something that can be had without any reward."""
+"""Objectives of a search: the true return, or measures that need no reward."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _JUDGE = (
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a training, or its end.
+    """The state of a training, during it or at its end.
 
     Attributes:
-        spec: The run.
+        spec: Specification of the run.
         references: References of its environment.
-        policy: A copy of the policy, with which anything may be done.
-        demos: Demonstrations that are learnt from.
-        held_out: Demonstrations that are not.
+        policy: A copy of the policy, which may be changed.
+        demos: Demonstrations used in training.
+        held_out: Demonstrations not used in training.
         curve: Points of the learning curve so far.
-        episodes: How many episodes to act, where that is needed.
+        episodes: Number of episodes, if the objective needs any.
     """
 
     spec: RunSpec
@@ -62,7 +62,7 @@ class Moment:
     episodes: int
 
     def act(self, wrap: Wrapper = lambda environment: environment) -> Episodes:
-        """Acts for some episodes, which are the same ones at every moment of a run.
+        """Acts for `episodes` episodes, with the same seeds at each point of a run.
 
         Args:
             wrap: Applied to each environment.
@@ -76,13 +76,13 @@ class Moment:
 
 
 class Objective(ABC):
-    """What is maximized.
+    """What a search maximizes.
 
     Attributes:
-        name: What `--objective` calls it.
-        unit: What its numbers are, for tables.
-        uses_reward: Whether the environment's true reward tells it.
-        has_one_scale: Whether numbers of different environments can be averaged.
+        name: Value of `--objective`.
+        unit: Name of the quantity, for tables.
+        uses_reward: Whether it uses the environment's true reward.
+        has_one_scale: Whether values of different environments can be averaged.
     """
 
     name: ClassVar[ObjectiveName]
@@ -93,29 +93,29 @@ class Objective(ABC):
     def refusal(
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
     ) -> str | None:
-        """Why it cannot be had for an algorithm on an environment, as far as cards tell."""
+        """Returns why it does not apply to an algorithm on an environment, or `None`."""
         return None
 
     def fixes(self, name: str) -> bool:
-        """Whether a hyper-parameter must keep its value, as it would move the goal-posts."""
+        """Whether a hyper-parameter must keep its value, because it changes the objective."""
         return False
 
     def hold_out(
         self, demos: Sequence[TrajectoryWithRew], spec: RunSpec
     ) -> tuple[Sequence[TrajectoryWithRew], Sequence[TrajectoryWithRew]]:
-        """Divides demonstrations into those that are learnt from and others."""
+        """Splits demonstrations into those for training and held-out ones."""
         return demos, []
 
     @abstractmethod
     def at(self, moment: Moment) -> float:
-        """Its value in the course of a training."""
+        """Value during a training."""
 
     def measures(self, moment: Moment) -> dict[str, float]:
-        """What is kept with the result of a run to tell its value."""
+        """Measures to store with a run's result, from which `of` computes the value."""
         return {self._key: self.at(moment)}
 
     def of(self, result: RunResult) -> float:
-        """Its value for a completed run; NaN if there is none."""
+        """Value for a completed run; NaN if missing."""
         return result.measures.get(self._key, math.nan)
 
     @property
@@ -153,14 +153,14 @@ class ReturnObjective(Objective):
 
 
 class _HeldOutDemos(Objective):
-    """Compares with demonstrations that nothing learns from."""
+    """Base of comparisons with held-out demonstrations."""
 
     def refusal(
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
     ) -> str | None:
-        """Without two demonstrations, none can be held out."""
+        """Holding out needs at least two demonstrations."""
         if spec.demos is None:
-            return f"{algorithm.name} learns from no demonstrations, so none can be held out"
+            return f"{algorithm.name} uses no demonstrations, so none can be held out"
         if spec.demos.count < 2:
             return "needs at least two demonstrations, one of which is held out; give --n-demos 2"
         return None
@@ -168,7 +168,7 @@ class _HeldOutDemos(Objective):
     def hold_out(
         self, demos: Sequence[TrajectoryWithRew], spec: RunSpec
     ) -> tuple[Sequence[TrajectoryWithRew], Sequence[TrajectoryWithRew]]:
-        """A fifth, drawn by the seed of the run: every trial holds out the same ones."""
+        """Holds out a fifth, drawn by the seed of the run: the same in every trial."""
         rng = np.random.default_rng(derive_seed(spec.seed, "held-out demonstrations"))
         count = min(max(1, round(_HELD_OUT_SHARE * len(demos))), len(demos) - 1)
         chosen = set(rng.choice(len(demos), size=count, replace=False).tolist())
@@ -179,36 +179,36 @@ class _HeldOutDemos(Objective):
 
 
 class DemoLikelihood(_HeldOutDemos):
-    """Mean log-probability of the expert's actions in demonstrations that nothing learns from."""
+    """Mean log-probability of the expert's actions in held-out demonstrations."""
 
     name = "demo-likelihood"
     unit = "log-likelihood"
     has_one_scale = False
 
     def at(self, moment: Moment) -> float:
-        """That of the policy as it is."""
+        """The log-likelihood under the current policy."""
         from imitbench.tune.likelihood import mean_log_likelihood
 
         return mean_log_likelihood(moment.policy, moment.held_out)
 
 
 class StateMatch(_HeldOutDemos):
-    """How alike the states are that the policy and demonstrations visit that nothing learns from.
+    """Similarity of the states in the policy's episodes and in held-out demonstrations.
 
-    What looks alike is decided here, once for all settings.
+    The measure of similarity is the same for all settings.
     """
 
     name = "state-match"
     unit = "state match"
 
     def at(self, moment: Moment) -> float:
-        """That of a few episodes."""
+        """The similarity in a few episodes."""
         from imitbench.tune.state_match import ObservationLog, state_match
 
         expert = [demo.obs for demo in moment.held_out if isinstance(demo.obs, np.ndarray)]
         if len(expert) < len(moment.held_out):
             raise UnsuitableObjectiveError(
-                f"observations of {moment.spec.environment.id} are no arrays; choose another "
+                f"observations of {moment.spec.environment.id} are not arrays; choose another "
                 "objective"
             )
         seen: list[FloatArray] = []
@@ -218,25 +218,24 @@ class StateMatch(_HeldOutDemos):
 
 
 class Discriminator(Objective):
-    """How close to chance the discriminator is lately: 1 where it cannot tell, 0 where it can.
+    """How close the discriminator's recent accuracy is to chance: 1 at chance, 0 if perfect.
 
-    A discriminator that learns badly cannot tell either; so whatever makes the discriminator
-    keeps its value.
+    A badly trained discriminator is at chance as well, so its hyper-parameters keep their values.
     """
 
     name = "discriminator"
     unit = "confusion"
 
     def fixes(self, name: str) -> bool:
-        """What the discriminator is, and how it learns."""
+        """The architecture and the training of the discriminator."""
         return name.startswith(_JUDGE)
 
     def at(self, moment: Moment) -> float:
-        """1 - 2 |accuracy - 1/2|, its mean over the last quarter of the curve."""
+        """Mean of 1 - 2 |accuracy - 1/2| over the last quarter of the learning curve."""
         accuracies = [point[_ACCURACY] for point in moment.curve if _ACCURACY in point]
         if not accuracies:
             raise UnsuitableObjectiveError(
-                f"the learning curve of {moment.spec.algo} has no {_ACCURACY}, as those of "
+                f"the learning curve of {moment.spec.algo} has no {_ACCURACY}, which only "
                 "adversarial methods have; choose another objective"
             )
         lately = np.array(accuracies[-max(1, len(accuracies) // 4) :])
@@ -244,7 +243,7 @@ class Discriminator(Objective):
 
 
 class EpisodeLength(Objective):
-    """How close the length of episodes is to that of the expert's: 0 at best."""
+    """Minus the relative difference of episode lengths to the expert's: 0 at best."""
 
     name = "episode-length"
     unit = "length match"
@@ -252,23 +251,23 @@ class EpisodeLength(Objective):
     def refusal(
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
     ) -> str | None:
-        """Where all episodes are equally long, their length says nothing."""
+        """Needs episodes of variable length, and demonstrations."""
         if environment.horizon == "fixed":
-            return "all episodes have the same length, which says nothing about a policy"
+            return "all episodes have the same length, so it says nothing about a policy"
         if spec.demos is None:
-            return f"{algorithm.name} takes no demonstrations, which tell the expert's lengths"
+            return f"{algorithm.name} uses no demonstrations, which give the expert's lengths"
         return None
 
     def at(self, moment: Moment) -> float:
-        """That of a few episodes."""
+        """The objective in a few episodes."""
         return _match(float(moment.act().lengths.mean()), _mean_length(moment.demos))
 
     def measures(self, moment: Moment) -> dict[str, float]:
-        """The expert's mean length; the result says the policy's."""
+        """The expert's mean length; the result has the policy's."""
         return {self._key: _mean_length(moment.demos)}
 
     def of(self, result: RunResult) -> float:
-        """That of the evaluation."""
+        """The objective in the evaluation."""
         return _match(result.mean_length, super().of(result))
 
 

@@ -1,4 +1,4 @@
-"""Reads what tunings left on disk."""
+"""Reads tunings from disk."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from imitbench.tune.study import Trial, read_trials
 
 @dataclass(frozen=True)
 class StudyOverview:
-    """The study of one environment.
+    """A study on disk.
 
     Attributes:
         name: Name of the tuning.
-        settings: What it was begun with.
+        settings: Settings of the study.
         trials: All trials so far.
-        contest: The last contest; `None` before the first one.
+        contest: Result of the last held-out comparison; `None` before the first one.
     """
 
     name: str
@@ -34,7 +34,7 @@ class StudyOverview:
 
 
 def read_studies(root: Path) -> list[StudyOverview]:
-    """The studies of a tuning, by environment.
+    """Reads the studies of a tuning, sorted by folder.
 
     Raises:
         InputError: A file is damaged.

@@ -1,4 +1,4 @@
-"""Tells a study how a trial does, and asks it whether to go on."""
+"""Reports intermediate values of a trial, and prunes it if it is worse than others."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 PRUNED = "pruned"
-"""Attribute of a trial that was given up: the step."""
+"""Attribute of a pruned trial: the step."""
 
 STARTUP_TRIALS = 5
-"""Complete trials without which none is given up."""
+"""Number of complete trials before any is pruned."""
 
 
 class TrialPrunedError(Exception):
-    """Ends a run whose trial is given up."""
+    """Ends a run whose trial is pruned."""
 
 
 class Reporter:
-    """Speaks for one trial that is running.
+    """Reports the values of one running trial.
 
     Args:
-        storage: The storage of its study.
-        trial: The trial.
+        storage: Storage of the study.
+        trial: Address of the trial.
     """
 
     def __init__(self, storage: BaseStorage, trial: TrialAddress) -> None:
@@ -37,20 +37,20 @@ class Reporter:
 
     @property
     def is_pruned(self) -> bool:
-        """Whether the trial was given up."""
+        """Whether the trial was pruned."""
         return PRUNED in self._storage.get_trial_user_attrs(self._trial.id)
 
     def report(self, step: int, value: float) -> None:
-        """Tells a value, unless an earlier attempt has told it.
+        """Reports a value, unless an earlier attempt reported that step.
 
         Raises:
-            TrialPrunedError: The trial is given up.
+            TrialPrunedError: The trial is pruned.
         """
         if step not in self._storage.get_trial(self._trial.id).intermediate_values:
             self._storage.set_trial_intermediate_value(self._trial.id, step, value)
         if self._trial.prune and self._is_worse():
             self._storage.set_trial_user_attr(self._trial.id, PRUNED, step)
-            raise TrialPrunedError(f"worse than the median of the trials before at step {step}")
+            raise TrialPrunedError(f"worse than the median of earlier trials at step {step}")
 
     def _is_worse(self) -> bool:
         import optuna
@@ -64,7 +64,7 @@ class Reporter:
 
 @contextmanager
 def reporting(trial: TrialAddress | None) -> Iterator[Reporter | None]:
-    """Within it, a trial can be reported on; nothing is there to report on without one."""
+    """Yields a reporter of a trial; `None` without a trial."""
     if trial is None:
         yield None
         return

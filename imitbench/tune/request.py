@@ -1,4 +1,4 @@
-"""What a tuning is asked to do, and what of that a study must have been begun with."""
+"""The settings of a tuning, and those that must not change within a study."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from imitbench.tune.storage import StorageKind
 from imitbench.util.files import atomic_write_text
 
 TUNING_FOLDER = ".tuning"
-"""Folder of all studies below a results folder, which nothing that reads results looks into."""
+"""Folder of all studies in a results folder; readers of results skip it."""
 _SETTINGS_FILE = "study.json"
 
 Per = Literal["environment", "suite"]
-"""What gets values of its own."""
+"""Whether values are for each environment or for the whole suite."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What one study finds values for.
+    """The environments of one study.
 
     Attributes:
-        name: The environment's id; the suite's name where all of it gets the same values.
-        environments: Ids of the environments, in the order in which a trial goes through them.
+        name: The environment's id, or the suite's name for a study of the whole suite.
+        environments: Ids of the environments, in the order of a trial's runs.
     """
 
     name: str
@@ -44,21 +44,21 @@ class Scope:
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """What is asked for.
+    """Settings of a tuning.
 
     Attributes:
-        plan: One algorithm, the environments, and choices that hold for every run.
-        per: What gets values of its own: each environment, or the suite as a whole.
-        objective: Name of what is maximized; its mean, where a study has several environments.
-        trials: Trials of each study, all in all.
-        search_seeds: Seeds of the runs of a trial.
-        held_out_seeds: Seeds of the contest with the defaults.
-        best: How many of the best trials take part in that.
-        points: Parts of the budget after which the objective is measured.
-        episodes: Episodes of a measurement in the course of a training.
-        prune: Whether trials are given up that do worse than the median.
-        seed: Seed of the proposals.
-        storage: Kind of the study's file.
+        plan: One algorithm, the environments, and the settings of every run.
+        per: Whether values are for each environment or for the whole suite.
+        objective: Name of the objective; its mean is maximized if a study has several environments.
+        trials: Total number of trials of each study.
+        search_seeds: Seeds of a trial's runs.
+        held_out_seeds: Seeds of the held-out comparison with the defaults.
+        best: Number of best trials in that comparison.
+        points: Number of equal parts of the budget, after each of which the objective is measured.
+        episodes: Episodes of a measurement during training.
+        prune: Whether trials that are worse than the median are pruned.
+        seed: Seed of the sampler.
+        storage: `sqlite` or `journal`.
         command: The command that the user typed, for provenance.
         options: What workers need to know of how runs are carried out.
     """
@@ -80,21 +80,22 @@ class TuneRequest:
     space: dict[str, Search] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Looks for what can be refused at once.
+        """Checks the settings.
 
         Raises:
-            InputError: Seeds are shared, there is nothing to search, or no mean of the objective.
+            InputError: Seeds are in both sets, there is nothing to search, or the objective has no
+                mean over environments.
         """
         if self.per == "suite" and not self.goal.has_one_scale:
             raise InputError(
-                f"--objective {self.objective}: its scale differs between environments, so that "
-                "their mean says little; choose another objective, or --per environment"
+                f"--objective {self.objective}: its scale differs between environments, so a mean "
+                "is not useful; choose another objective, or --per environment"
             )
         shared = sorted(set(self.search_seeds) & set(self.held_out_seeds))
         if shared:
             raise InputError(
-                f"--held-out-seeds: {', '.join(map(str, shared))} also among --search-seeds; "
-                "values must be judged on seeds that they were not chosen on"
+                f"--held-out-seeds: {', '.join(map(str, shared))} also in --search-seeds; values "
+                "must be compared on other seeds than they were chosen on"
             )
         overrides = self.plan.algorithms[0][1]
         object.__setattr__(self, "space", searched(self.algorithm, self.goal, overrides))
@@ -106,7 +107,7 @@ class TuneRequest:
 
     @property
     def scopes(self) -> list[Scope]:
-        """The studies.
+        """Environments of each study.
 
         Raises:
             InputError: The algorithm fits no environment.
@@ -122,17 +123,17 @@ class TuneRequest:
 
     @property
     def goal(self) -> Objective:
-        """What is maximized."""
+        """The objective."""
         return OBJECTIVES[self.objective]
 
     @property
     def base(self) -> dict[str, Scalar]:
-        """Every hyper-parameter as it is where the search does not vary it."""
+        """All hyper-parameters, with `--set` and the card's defaults."""
         card, overrides = self.plan.algorithms[0]
         return card.resolve(overrides)
 
     def spec(self, env_id: str, values: Mapping[str, Scalar], seed: int) -> RunSpec:
-        """A run with some hyper-parameters of its own.
+        """Returns the specification of a run with searched values.
 
         Raises:
             InputError: An expert or demonstrations are missing.
@@ -142,12 +143,12 @@ class TuneRequest:
 
     @property
     def defaults(self) -> dict[str, Scalar]:
-        """The card's values of what is searched."""
+        """Default values of the searched hyper-parameters."""
         return {name: self.base[name] for name in self.space}
 
 
 def default_name(algo: str, suite: str, per: Per, objective: str, budget: str) -> str:
-    """What a tuning is called unless it is named."""
+    """Default name of a tuning."""
     parts = [algo, suite]
     parts += [f"per-{per}"] * (per != "environment")
     parts += [objective] * (objective != "return")
@@ -156,14 +157,13 @@ def default_name(algo: str, suite: str, per: Per, objective: str, budget: str) -
 
 
 class StudySettings(Record):
-    """What all trials of a study have in common (`study.json`).
+    """Settings that all trials of a study share (`study.json`).
 
     Attributes:
-        env: The environment; the suite's name where all of it gets the same values.
-        environments: Those of a whole suite; empty where there is one.
-        first_run: Identity of the first trial's first run on each environment: it changes with
-            whatever a run's numbers depend on, such as the content of demonstrations or the code
-            of a plug-in.
+        env: The environment's id, or the suite's name for a study of the whole suite.
+        environments: Environments of a whole suite; empty for one environment.
+        first_run: Id of the first trial's first run on each environment, which depends on all
+            inputs of a run, such as the content of demonstrations or the code of a plug-in.
     """
 
     schema_version: Literal[1] = 1
@@ -189,7 +189,7 @@ class StudySettings(Record):
 
     @classmethod
     def of(cls, request: TuneRequest, scope: Scope) -> StudySettings:
-        """Those of a request."""
+        """Returns the settings of a request."""
         settings = request.plan.settings
         seed = request.search_seeds[0]
         first = [request.spec(env_id, {}, seed).run_id for env_id in scope.environments]
@@ -217,7 +217,7 @@ class StudySettings(Record):
 
     @classmethod
     def read(cls, folder: Path) -> StudySettings | None:
-        """Those that a study was begun with; `None` where there is none.
+        """Reads the settings of a study; `None` if there is none.
 
         Raises:
             InputError: The file is damaged.
@@ -232,22 +232,22 @@ class StudySettings(Record):
             raise InputError(f"{path}: not the settings of a study ({problem})") from error
 
     def check(self, folder: Path) -> None:
-        """Makes sure that they are those that the study of a folder was begun with, if it was.
+        """Checks that the settings equal those of the study in a folder, if there is one.
 
         Raises:
-            InputError: They are not.
+            InputError: A setting differs.
         """
         before = self.read(folder)
         for name in type(self).model_fields if before is not None else ():
             was, now = getattr(before, name), getattr(self, name)
             if was != now:
                 raise InputError(
-                    f"{folder}: this study was begun with {_difference(name, was, now)}; give "
+                    f"{folder}: this study was started with {_difference(name, was, now)}; give "
                     "another --name, or delete the folder to start again"
                 )
 
     def write(self, folder: Path) -> None:
-        """Writes them down."""
+        """Writes the settings to a study's folder."""
         atomic_write_text(folder / _SETTINGS_FILE, self.model_dump_json(indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""From the search space on an algorithm's card to what Optuna draws from."""
+"""Converts the search space on an algorithm's card to Optuna's distributions."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 def searched(
     card: AlgorithmCard, objective: Objective, overrides: Collection[str] = ()
 ) -> dict[str, Search]:
-    """The hyper-parameters that a search varies, and where.
+    """Returns the search spaces of the hyper-parameters to vary.
 
     Args:
         card: Card of the algorithm.
-        objective: What is maximized; it may demand that some keep their value.
-        overrides: Names of those that are set by hand.
+        objective: The objective; it fixes some hyper-parameters.
+        overrides: Names of hyper-parameters that are set with `--set`.
 
     Raises:
-        InputError: None is left.
+        InputError: There is no hyper-parameter to vary.
     """
     space = card.search_space
     if not space:
         raise InputError(
-            f"--algo {card.name}: its card says nowhere what to search; give hyper-parameters of "
+            f"--algo {card.name}: its card has no search space; give hyper-parameters in "
             "card.yaml a `search`, such as {low: 1.0e-4, high: 0.01, log: true}"
         )
     left = {
@@ -40,14 +40,14 @@ def searched(
     }
     if not left:
         raise InputError(
-            f"--algo {card.name}: nothing is left to search, as --set and --objective "
-            f"{objective.name} keep every value; set fewer"
+            f"--algo {card.name}: nothing to search, because --set and --objective "
+            f"{objective.name} fix every value; set fewer"
         )
     return left
 
 
 def distributions(card: AlgorithmCard, space: dict[str, Search]) -> dict[str, BaseDistribution]:
-    """What Optuna draws each hyper-parameter from."""
+    """Returns Optuna's distribution of each hyper-parameter."""
     return {name: _distribution(card.hyperparameters[name].type, each)
             for name, each in space.items()}  # fmt: skip
 

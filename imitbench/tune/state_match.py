@@ -1,4 +1,4 @@
-"""How alike the states are that the expert and a policy visit."""
+"""Similarity of the states that the expert and a policy visit."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from imitbench.stats.strata import FloatArray
 
 
 def state_match(expert: FloatArray, policy: FloatArray) -> float:
-    """1 where both visit the same states, near 0 where they have little in common.
+    """Computes the similarity of visited states: 1 if equal, near 0 if very different.
 
-    It is 1 / (1 + d / √entries), with d the Fréchet distance between the Gaussians that are fitted
-    to the observations of both, in units of the expert's deviations.
+    It is 1 / (1 + d / √entries), where d is the Fréchet distance between Gaussians fitted to both
+    sets of observations, in units of the expert's standard deviations.
 
     Args:
         expert: The expert's observations, shape (observations, entries).
-        policy: The policy's, of the same entries.
+        policy: The policy's observations, same number of entries.
 
-    Source: Hussenot et al. 2021, *Hyperparameter Selection for Imitation Learning*, which finds
-    distances between state distributions to rank settings nearly as the true return does.
+    Source: Hussenot et al. 2021, *Hyperparameter Selection for Imitation Learning*: distances
+    between state distributions rank settings almost like the true return.
     """
     deviations = expert.std(axis=0)
-    scale = np.where(deviations > 1e-8, deviations, 1.0)  # entries that never change
+    scale = np.where(deviations > 1e-8, deviations, 1.0)  # constant entries
     squared = _frechet_squared((expert - expert.mean(axis=0)) / scale,
                                (policy - expert.mean(axis=0)) / scale)  # fmt: skip
     return float(1 / (1 + np.sqrt(squared / expert.shape[1])))
@@ -35,7 +35,7 @@ def _frechet_squared(first: FloatArray, second: FloatArray) -> float:
     one, other = (np.atleast_2d(np.cov(each, rowvar=False)) for each in (first, second))
     values, vectors = np.linalg.eigh(one)
     root = (vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T
-    # Those of Σ₁ Σ₂, of a matrix that is symmetric.
+    # The eigenvalues of Σ₁ Σ₂, from a symmetric matrix.
     shared = np.clip(np.linalg.eigvalsh(root @ other @ root), 0.0, None)
     apart = first.mean(axis=0) - second.mean(axis=0)
     squared = apart @ apart + np.trace(one) + np.trace(other) - 2 * np.sqrt(shared).sum()
@@ -43,11 +43,11 @@ def _frechet_squared(first: FloatArray, second: FloatArray) -> float:
 
 
 class ObservationLog(gym.ObservationWrapper[Any, Any, Any]):
-    """Keeps every observation of an environment.
+    """Records all observations of an environment.
 
     Args:
-        env: The environment.
-        seen: Where they are added, as flat arrays.
+        env: Environment with array observations.
+        seen: Receives the observations, as flat arrays.
     """
 
     def __init__(self, env: gym.Env[Any, Any], seen: list[FloatArray]) -> None:
@@ -55,6 +55,6 @@ class ObservationLog(gym.ObservationWrapper[Any, Any, Any]):
         self._seen = seen
 
     def observation(self, observation: Any) -> Any:
-        """Keeps it, and passes it on as it is."""
+        """Records the observation, and returns it unchanged."""
         self._seen.append(np.asarray(observation, dtype=np.float64).ravel())
         return observation

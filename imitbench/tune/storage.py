@@ -1,4 +1,4 @@
-"""Where studies lie: SQLite on one machine, a journal where several share a file system."""
+"""Storage of studies: SQLite on one machine, a journal for machines with a shared file system."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BUSY_S = 60.0
 
 
 class StudyAddress(Record):
-    """Where a study is.
+    """Location of a study.
 
     Attributes:
-        kind: Kind of the file.
-        path: The file, absolute.
+        kind: `sqlite` or `journal`.
+        path: Absolute path of the file.
     """
 
     kind: StorageKind
@@ -35,13 +35,13 @@ class StudyAddress(Record):
 
     @classmethod
     def within(cls, folder: Path, kind: StorageKind) -> StudyAddress:
-        """The study of a folder."""
+        """The study in a folder."""
         return cls(kind=kind, path=str(folder.resolve() / FILES[kind]))
 
 
 @contextmanager
 def opened(address: StudyAddress) -> Iterator[BaseStorage]:
-    """Within it, the storage of a study is open; it is made where it is missing.
+    """Opens the storage of a study within the context; creates it if missing.
 
     Raises:
         InputError: The file is damaged, or cannot be read or written.
@@ -53,7 +53,7 @@ def opened(address: StudyAddress) -> Iterator[BaseStorage]:
     if address.kind == "journal":
         try:
             yield _journal(address.path)
-        except JSONDecodeError as error:  # in the last line, which is let pass until others follow
+        except JSONDecodeError as error:  # a broken last line is detected only when others follow
             raise _damaged(address.path, error) from error
         return
     storage = None
@@ -62,9 +62,9 @@ def opened(address: StudyAddress) -> Iterator[BaseStorage]:
             f"sqlite:///{address.path}", engine_kwargs={"connect_args": {"timeout": _BUSY_S}}
         )
         yield storage
-    except OperationalError as error:  # the disk is full, say, or the file read-only
+    except OperationalError as error:  # for example, the disk is full or the file is read-only
         raise InputError(
-            f"{address.path}: cannot be used ({_first_line(error)}); mend that, then run the same "
+            f"{address.path}: cannot be used ({_first_line(error)}); fix that, then run the same "
             "command again: finished trials are kept"
         ) from error
     except SQLAlchemyError as error:
@@ -80,15 +80,15 @@ def _journal(path: str) -> BaseStorage:
     from optuna.storages.journal import JournalFileBackend
 
     try:
-        return JournalStorage(JournalFileBackend(path))  # reads what is there
+        return JournalStorage(JournalFileBackend(path))  # reads the file
     except (ValueError, LookupError, TypeError, AssertionError) as error:
         raise _damaged(path, error) from error
 
 
 def _damaged(path: str, error: Exception) -> InputError:
     return InputError(
-        f"{path}: damaged ({_first_line(error)}); put back a copy of it, or delete its folder to "
-        "begin the search anew"
+        f"{path}: damaged ({_first_line(error)}); restore a copy, or delete its folder to restart "
+        "the search"
     )
 
 

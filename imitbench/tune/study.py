@@ -1,7 +1,7 @@
-"""A study: its trials on disk, of which each is proposed once and told once.
+"""A study: its trials on disk, each proposed once and completed once.
 
-A proposal depends on the seed, on the number of the trial and on what is known when it is made;
-so a search that was interrupted goes on as if it had not been, one trial at a time at least.
+A proposal depends only on the seed, the trial's number and the trials known by then. So an
+interrupted search with one job at a time continues as if uninterrupted.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _VALUES, _FAILURE = "values", "failure"
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting that is tried.
+    """One setting of the search.
 
     Attributes:
-        number: Counted from 0, which is the card's own setting.
-        id: What the storage calls it.
-        state: What became of it.
-        values: The hyper-parameters that are searched.
-        value: The objective, for a complete trial; where it stood, for one that was given up.
-        pruned_at: Step at which it was given up.
-        failure: Why it failed.
+        number: Number of the trial; 0 is the default setting.
+        id: Number in the storage.
+        state: Its state or outcome.
+        values: Values of the searched hyper-parameters.
+        value: The objective of a complete trial; the last reported value of a pruned one.
+        pruned_at: Step at which it was pruned.
+        failure: Error message of a failed trial.
     """
 
     number: int
@@ -61,10 +61,10 @@ class TrialStudy:
     """The trials of one algorithm on one environment.
 
     Args:
-        storage: Where they are.
-        space: What values are drawn from.
-        defaults: The first trial's values.
-        seed: Seed of the proposals.
+        storage: Storage of the study.
+        space: Distributions of the values.
+        defaults: Values of the first trial.
+        seed: Seed of the sampler.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TrialStudy:
         return _trials(self._study)
 
     def propose(self) -> Trial:
-        """Begins a trial: it is on disk as a whole or not at all."""
+        """Starts a trial, and writes it atomically."""
         number = len(self._study.get_trials(deepcopy=False))
         params = self._defaults if number == 0 else self._draw(number)
         with _without_warnings():
@@ -101,23 +101,23 @@ class TrialStudy:
         return self.trials[number]
 
     def complete(self, trial: Trial, value: float) -> None:
-        """Tells the objective of a trial whose runs are done."""
+        """Records the objective of a trial whose runs are completed."""
         if math.isfinite(value):
             self._study.tell(trial.number, value)
         else:
-            self.fail(trial, "the objective is no finite number")
+            self.fail(trial, "the objective is not finite")
 
     def prune(self, trial: Trial) -> None:
-        """Tells that a trial was given up, at what it reported last."""
+        """Records that a trial was pruned, with its last reported value."""
         self._study.tell(trial.number, state=TrialState.PRUNED)
 
     def fail(self, trial: Trial, why: str) -> None:
-        """Tells that a run of a trial failed."""
+        """Records that a run of a trial failed."""
         self._storage.set_trial_user_attr(trial.id, _FAILURE, why)
         self._study.tell(trial.number, state=TrialState.FAIL)
 
     def _draw(self, number: int) -> dict[str, Any]:
-        """Draws values in memory, knowing what is on disk."""
+        """Draws values, in memory, given the trials on disk."""
         seed = derive_seed(self._seed, f"trial {number}")
         with _without_warnings():
             study = optuna.create_study(
@@ -129,7 +129,7 @@ class TrialStudy:
 
 
 def _study(storage: BaseStorage) -> optuna.Study:
-    # Trials are proposed elsewhere; this sampler is never asked.
+    # This sampler is never used; `_draw` proposes trials.
     return optuna.create_study(
         storage=storage,
         study_name=STUDY_NAME,
@@ -166,6 +166,6 @@ def _without_warnings() -> Iterator[None]:
 
 
 def read_trials(address: StudyAddress) -> Sequence[Trial]:
-    """The trials of a study that is on disk."""
+    """Reads the trials of a study from disk."""
     with opened(address) as storage:
         return _trials(_study(storage))

@@ -1,4 +1,4 @@
-"""The job of a trial: runs of one setting, and how they are watched."""
+"""The job of a trial: runs of one setting, and how they are measured."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class TrialAddress(Record):
     """A trial of a study.
 
     Attributes:
-        study: Where the study is.
-        id: Number of the trial among all trials of the storage, as Optuna counts them.
-        prune: Whether it is given up where it does worse than the median of those before.
+        study: Location of the study.
+        id: Number of the trial in the storage.
+        prune: Whether to prune it if it is worse than the median of earlier trials.
     """
 
     study: StudyAddress
@@ -25,14 +25,14 @@ class TrialAddress(Record):
 
 
 class Watch(Record):
-    """How runs are watched.
+    """How runs are measured during training.
 
     Attributes:
-        objective: What is measured.
-        points: Where in the course of the budget: at each of so many equal parts.
-        episodes: How many episodes a measurement takes, where it takes any.
-        trial: Who is told; `None` where only the end counts.
-        before: The objective of the trial's runs on environments that came before.
+        objective: Name of the objective.
+        points: Number of equal parts of the budget, after each of which it is measured.
+        episodes: Episodes of a measurement, if it needs any.
+        trial: Trial to report to; `None` if only the end counts.
+        before: The objective of the trial's runs on earlier environments.
     """
 
     objective: ObjectiveName
@@ -43,10 +43,10 @@ class Watch(Record):
 
 
 class TrialJob(Job):
-    """What a worker of tuning is told: its runs are done one after the other.
+    """The job of a tuning worker; its runs are sequential.
 
     Attributes:
-        watch: How they are watched; not at all if `None`.
+        watch: How runs are measured; not at all if `None`.
     """
 
     watch: Watch | None = None

@@ -1,4 +1,4 @@
-"""Writes what was found as a file of tuned values, beside what stands there already."""
+"""Writes the values found to a file of tuned values, and keeps those already in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WIDTH = 100
 
 
 def tuned_values(request: TuneRequest, contest: Contest) -> TunedValues | None:
-    """The winner of a contest, with what is to be known about it; `None` without a winner."""
+    """The winner of a held-out comparison, with its provenance; `None` without a winner."""
     winner = contest.winner
     if winner is None or not contest.default.scores:
         return None
@@ -70,10 +70,10 @@ def _ordered(card: AlgorithmCard, values: dict[str, Scalar]) -> dict[str, Scalar
 
 
 def check_target(path: Path, card: AlgorithmCard) -> None:
-    """Makes sure before any work that values can be added to a file.
+    """Checks, before the search, that values can be added to a file.
 
     Raises:
-        InputError: It holds something else, or values of another algorithm.
+        InputError: The file has other content, or values of another algorithm.
     """
     _existing(path, card)
     folder = next(each for each in path.resolve().parents if each.exists())
@@ -99,12 +99,12 @@ def add_tuned(path: Path, card: AlgorithmCard, found: dict[str, TunedValues]) ->
     """Writes tuned values; those of other environments in the file stay.
 
     Args:
-        path: The file, made when missing; whole or untouched.
-        card: Card of the algorithm, against which all values are checked.
-        found: By environment id.
+        path: The file, created if missing and written atomically.
+        card: Card of the algorithm, which checks all values.
+        found: Tuned values by environment id.
 
     Raises:
-        InputError: The file holds something else, or cannot be written.
+        InputError: The file has other content, or cannot be written.
     """
     environments = {**_existing(path, card), **found}
     document = TunedCard(schema_version=1, algorithm=card.name, environments=environments)

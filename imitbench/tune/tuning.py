@@ -1,4 +1,4 @@
-"""Runs a tuning: keeps as many jobs in flight as may be, whichever study they are for."""
+"""Runs a tuning: keeps up to `at_once` jobs of all studies in flight."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Outcome:
     """How a tuning ended.
 
     Attributes:
-        contests: By the name of the study's scope, those that were decided.
-        stopped: Whether it was stopped before all were.
-        queued: Jobs that go on without this process, in a scheduler's queue.
+        contests: Decided held-out comparisons, by the name of the study's scope.
+        stopped: Whether it was stopped before all were decided.
+        queued: Jobs that continue in a scheduler's queue.
     """
 
     contests: dict[str, Contest] = field(default_factory=dict)
@@ -39,17 +39,17 @@ class Outcome:
 def tune(
     request: TuneRequest, executor: Executor, root: Path, observer: Observer, *, at_once: int
 ) -> Outcome:
-    """Searches, and lets the best compete with the defaults; goes on with what is on disk.
+    """Searches, then compares the best trials with the defaults; resumes what is on disk.
 
     Args:
-        request: What is asked for.
-        executor: Where runs are done, by `TRIAL_WORKER`; closed at the end.
-        root: Folder of the tuning, made when missing.
-        observer: Told about progress.
-        at_once: Most jobs in flight. With one, the result depends on seeds alone.
+        request: Settings of the tuning.
+        executor: Executes jobs with the worker `TRIAL_WORKER`; closed at the end.
+        root: Folder of the tuning, created if missing.
+        observer: Receives progress.
+        at_once: Maximum number of jobs in flight. With one, the result depends only on seeds.
 
     Raises:
-        InputError: It cannot be done as asked, or the folder cannot be written.
+        InputError: The request is invalid, or the folder cannot be written.
     """
     cells = [Cell(request, scope, root, observer) for scope in request.scopes]
     with ExitStack() as stack:
@@ -73,11 +73,11 @@ def tune(
         except OSError as error:
             crew.leave()
             raise InputError(
-                f"{root}: {error.strerror}; mend that, then run the same command again: "
+                f"{root}: {error.strerror}; fix that, then run the same command again: "
                 "finished trials are kept"
             ) from error
         except BaseException:
-            crew.leave()  # no worker goes on behind the back of an error
+            crew.leave()  # no worker continues after an error
             raise
         else:
             if not crew.outcome.stopped:
@@ -89,10 +89,10 @@ def tune(
 
 
 def check(request: TuneRequest, root: Path) -> None:
-    """Looks for what can be refused before anything is begun.
+    """Checks a tuning before it starts.
 
     Raises:
-        InputError: Nothing fits, an objective cannot be had, or a study was begun otherwise.
+        InputError: No environment fits, an objective does not apply, or a study has other settings.
     """
     for scope in request.scopes:
         check_cell(request, scope, root)
@@ -100,15 +100,15 @@ def check(request: TuneRequest, root: Path) -> None:
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Within it, no other process tunes in a folder.
+    """Ensures that no other process tunes in a folder.
 
     Raises:
-        InputError: One does already, or the folder cannot be written.
+        InputError: Another process does, or the folder cannot be written.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{root}: cannot be made ({error.strerror})") from error
+        raise InputError(f"{root}: cannot be created ({error.strerror})") from error
     held = lease.acquire(root, wait=False)
     if held is None:
         raise InputError(f"{root}: another process is tuning there; wait for it, or give --name")
@@ -132,7 +132,7 @@ class _Crew:
         self._jobs: dict[Path, TrialJob] = {}
 
     def adopt(self) -> dict[Path, TrialJob]:
-        """Takes on the jobs that an earlier process submitted."""
+        """Takes over the jobs that an earlier process submitted."""
         for path in self._executor.adopt():
             with suppress(InputError):  # it was completed just now
                 job = TrialJob.read(path)
@@ -141,7 +141,7 @@ class _Crew:
         return dict(self._jobs)
 
     def work(self, interruption: Interruption) -> None:
-        """Goes on until nothing is left, or somebody interrupts."""
+        """Runs until nothing is left or the user interrupts."""
         self._fill()
         while self._jobs and not interruption.seen:
             for event in self._executor.poll(_POLL_S):
@@ -158,7 +158,7 @@ class _Crew:
             return
         self._executor.kill()
         for path in self._jobs:
-            with suppress(OSError):  # it may be why everything stops
+            with suppress(OSError):  # the disk may be the cause of the error
                 path.unlink(missing_ok=True)
         self._jobs.clear()
 
@@ -183,13 +183,13 @@ class _Crew:
         job = self._jobs[event.job]
         if event.kind == "started":
             return
-        if event.kind == "stopped":  # by somebody else: it goes on
+        if event.kind == "stopped":  # by another process: resume it
             self._executor.submit([event.job])
             return
         if event.kind == "lost":
             raise InputError(
-                "a job has left the queue before being done (cancelled, or with a lost node); the "
-                "same command goes on"
+                "a job left the queue before it was done (cancelled, or its node was lost); run "
+                "the same command to resume"
             )
         if event.kind == "died":
             how, *further = event.detail.splitlines()

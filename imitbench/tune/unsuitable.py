@@ -1,5 +1,5 @@
-"""What tells the search that its objective cannot be had, whatever the values are."""
+"""The error of an objective that does not apply, for any values."""
 
 
 class UnsuitableObjectiveError(ValueError):
-    """The method does not have what the objective asks for."""
+    """The method does not support the objective."""

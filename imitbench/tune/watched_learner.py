@@ -1,4 +1,4 @@
-"""A learner whose objective is measured while it trains, which leaves its training as it is."""
+"""A learner whose objective is measured during training, without effect on the training."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 
 Report = Callable[[int, float], None]
-"""Told about a point, counted from 1, and the objective there; may raise to end the training."""
+"""Called with a point, from 1, and the objective there; may raise to end the training."""
 
 
 class WatchedLearner(WrappedLearner):
-    """Measures the objective when so many parts of the budget are spent, and when all of it is.
+    """Measures the objective after each part of the budget.
 
     Args:
-        learner: The learner itself.
-        spec: Its run.
+        learner: The learner to measure.
+        spec: Specification of the run.
         references: References of its environment.
-        watch: What is measured, and where.
-        report: Told about every measurement but the last one.
+        watch: What to measure, and when.
+        report: Called with each measurement except the last.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class WatchedLearner(WrappedLearner):
         rng: np.random.Generator,
         device: str,
     ) -> None:
-        """Sets the learner up, without the demonstrations that are held out."""
+        """Sets up the learner, without the held-out demonstrations."""
         self._demos, self._held_out = self._objective.hold_out(demos, self._spec)
         self.learner.setup(task, self._demos, rng, device)
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Trains, and measures where the learner's state is whole."""
+        """Trains, and measures where the learner offers a checkpoint."""
         spent = 0
 
         def record(step: int, metrics: Mapping[str, float]) -> None:
@@ -80,11 +80,11 @@ class WatchedLearner(WrappedLearner):
         return self.learner.train(budget, record, offer)
 
     def measures(self) -> dict[str, float]:
-        """The learner's measures, and what tells the objective."""
+        """The learner's measures, and those of the objective."""
         return {**self.learner.measures(), **self._undisturbed(self._objective.measures)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The learner's state, and how far the measurements are."""
+        """The learner's state, and that of the measurements."""
         return {
             "learner": self.learner.state_dict(),
             "point": self._point,
@@ -92,20 +92,20 @@ class WatchedLearner(WrappedLearner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.learner.load_state_dict(state["learner"])
         self._point = state["point"]
         self._curve = list(state["curve"])
 
     def _measure_if_due(self, share: float) -> None:
         point = int(share * self._watch.points + 1e-9)
-        # The end is measured by the evaluation of the run.
+        # The evaluation of the run measures the end.
         if self._point < point < self._watch.points:
             self._point = point
             self._report(point, self._undisturbed(self._objective.at))
 
     def _undisturbed(self, measure: Callable[[Moment], Any]) -> Any:
-        """Measures without a trace: neither the policy nor a global generator moves on."""
+        """Measures without changing the policy or the global random generators."""
         states = generator_states()
         try:
             return measure(

@@ -1,9 +1,9 @@
-"""The worker of tuning: does the runs of a trial one after the other, and gives up bad ones.
+"""The worker of tuning: executes the runs of a trial sequentially, and prunes bad trials.
 
-python -m imitbench.tune.worker JOBFILE     one job, as `TrialJob` describes it
-python -m imitbench.tune.worker -           job files named on standard input, one a line
+python -m imitbench.tune.worker JOBFILE     one job, as `TrialJob` describes it python -m
+imitbench.tune.worker -           job files from standard input, one per line
 
-It is the worker of every run, whose exit codes it has, but for a learner that is watched.
+It is `imitbench.bench.worker`, with the same exit codes, but the learner is measured.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from imitbench.tune.watched_learner import WatchedLearner
 
 
 def do_trial(path: Path, stop: StopRequest, supervised: bool) -> None:
-    """Does the runs of a job file until one fails or the trial is given up.
+    """Executes the runs of a job file until one fails or the trial is pruned.
 
     Args:
-        path: The job file.
-        stop: Made when the process is asked to stop.
-        supervised: Whether this process is expendable.
+        path: Job file, a `TrialJob`.
+        stop: Set when the process is asked to stop.
+        supervised: Whether another process restarts this one after a crash.
 
     Raises:
-        RunStoppedError: It was asked to stop.
+        RunStoppedError: The process was asked to stop.
         InputError: The job cannot be read.
     """
     job = TrialJob.read(path)
@@ -70,7 +70,7 @@ def _learner(
     before = list(finals)
 
     def report(point: int, value: float) -> None:
-        """Tells the mean over seeds: those that are done, and the one that is at it."""
+        """Reports the mean over seeds: the completed ones and the running one."""
         if reporter is not None:
             step = len(before) * watch.points + point
             reporter.report(step, float(np.mean([*before, value])))
@@ -79,7 +79,7 @@ def _learner(
 
 
 def _goes_on(reporter: Reporter, watch: Watch, finals: list[float]) -> bool:
-    """Tells how the runs so far ended; returns whether the trial goes on."""
+    """Reports the completed runs; returns whether the trial continues."""
     try:
         reporter.report(len(finals) * watch.points, float(np.mean(finals)))
     except TrialPrunedError:
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: One job file, or `-`; from the command line when `None`.
 
     Returns:
-        As the worker of every run.
+        The exit code of `imitbench.bench.worker.main`.
     """
     return bench.main(arguments, do_trial)
 

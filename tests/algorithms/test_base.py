@@ -41,7 +41,7 @@ def test_demonstrations_given_at_construction_are_set():
     assert Minimal(demonstrations=[1], custom_logger=log).demonstrations == [1]
 
 
-def test_episodes_of_different_length_are_refused_whenever_they_are_seen():
+def test_episodes_of_different_length_are_refused_across_calls():
     algorithm = make()
     algorithm._check_fixed_horizon([5, 5])
     algorithm._check_fixed_horizon([])
@@ -56,7 +56,7 @@ def test_episodes_of_different_length_are_accepted_on_request():
 
 
 @pytest.mark.parametrize("data", [transitions(10), [trajectory(6), trajectory(4)]])
-def test_batches_are_full_and_shuffled_anew(data):
+def test_batches_are_full_and_shuffled_in_each_pass(data):
     th.manual_seed(0)
     loader = base.make_data_loader(data, batch_size=4)
     passes = [[batch["acts"] for batch in loader] for _ in range(2)]
@@ -99,14 +99,14 @@ def test_batches_are_those_of_a_plain_data_loader(obs, shuffle, drop_last):
                 th.testing.assert_close(batch[key], value, rtol=0, atol=0)
 
 
-def test_a_sampler_of_ones_own_decides_the_order():
+def test_a_custom_sampler_decides_the_order():
     loader = base.make_data_loader(
         transitions(6), 2, {"shuffle": False, "sampler": [5, 4, 3, 2, 1, 0]}
     )
     assert [batch["acts"].tolist() for batch in loader] == [[5, 4], [3, 2], [1, 0]]
 
 
-def test_given_batches_pass_through():
+def test_given_batches_are_not_changed():
     batches = [{"obs": np.zeros((2, 1)), "acts": np.zeros(2)}] * 3
     assert list(base.make_data_loader(batches, batch_size=2)) == batches
     assert list(base.make_data_loader(iter(batches), batch_size=2)) == batches
@@ -126,6 +126,6 @@ def test_given_batches_pass_through():
         ([{"acts": np.zeros(2)}], 2, "no 'obs'"),
     ],
 )
-def test_bad_data_are_told(data, batch_size, message):
+def test_bad_data_are_reported(data, batch_size, message):
     with pytest.raises(ValueError, match=message):
         list(base.make_data_loader(data, batch_size))

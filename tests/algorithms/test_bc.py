@@ -105,7 +105,7 @@ def test_the_short_cut_equals_the_policys_own_evaluation(kind):
             th.testing.assert_close(grad.expand_as(want), want, rtol=1e-4, atol=1e-6)
 
 
-def test_policies_that_evaluate_actions_their_own_way_are_asked():
+def test_policies_with_their_own_evaluation_use_it():
     class Own(FeedForward32Policy):
         def evaluate_actions(self, obs, actions):
             value, log_prob, entropy = super().evaluate_actions(obs, actions)
@@ -118,7 +118,7 @@ def test_policies_that_evaluate_actions_their_own_way_are_asked():
     th.testing.assert_close(log_prob, policy.evaluate_actions(obs, acts)[1])
 
 
-def test_gsde_policies_take_the_general_way():
+def test_gsde_policies_do_not_use_the_short_cut():
     policy = ActorCriticPolicy(OBS, ACTIONS["box"], lambda _: 1e-3, use_sde=True)
     assert isinstance(policy.action_dist, distributions.StateDependentNoiseDistribution)
     assert not has_short_cut(policy)
@@ -131,7 +131,7 @@ def test_gradients_equal_finite_differences(kind):
     calculator = bc.BehaviorCloningLossCalculator(ent_weight=0.1, l2_weight=0.01)
     obs, acts = batch_of(ACTIONS[kind], 8)
     obs, acts = obs.double(), acts.double() if kind == "box" else acts
-    # Observations are brought to float32 on their way in; a plain pass-through keeps doubles.
+    # Observations are converted to float32 at the input; this pass-through keeps doubles.
     policy.extract_features = lambda x, *_: x
     weight = policy.action_net.weight
     (gradient,) = th.autograd.grad(calculator.loss(policy, obs, acts), weight)
@@ -219,7 +219,7 @@ def test_epochs_and_batches_are_counted():
     assert counts == {"epochs": 4, "batches": 24}
 
 
-def test_a_batch_that_the_last_pass_leaves_unfinished_is_a_batch_all_the_same(tmp_path):
+def test_an_incomplete_batch_of_the_last_pass_is_trained_on(tmp_path):
     log = imit_logger.configure(tmp_path, ["json"])
     trainer = make_bc(batch_size=128, minibatch_size=64, custom_logger=log)  # 3 minibatches
     ends = []
@@ -265,7 +265,7 @@ def cartpole():
     venv.close()
 
 
-def test_rollouts_are_logged_and_training_goes_on_in_training_mode(cartpole, tmp_path):
+def test_rollouts_are_logged_and_the_training_mode_is_restored(cartpole, tmp_path):
     policy = FeedForward32Policy(
         cartpole.observation_space, cartpole.action_space, lambda _: 1e-3,
         features_extractor_class=NormalizeFeaturesExtractor,
@@ -330,7 +330,7 @@ def weights(trainer):
     return th.nn.utils.parameters_to_vector(trainer.policy.parameters()).detach()
 
 
-def test_a_state_stays_what_it_is_while_training_goes_on():
+def test_a_state_does_not_change_while_training_continues():
     trainer = make_bc()
     trainer.train(n_batches=3, progress_bar=False)
     best, at_best = trainer.state_dict(), weights(trainer).clone()
@@ -345,7 +345,7 @@ def test_a_state_stays_what_it_is_while_training_goes_on():
     assert all(th.equal(each, after[0]) for each in after)
 
 
-def test_how_often_is_logged_changes_no_number():
+def test_the_log_interval_does_not_change_results():
     often, seldom = make_bc(), make_bc()
     often.train(n_batches=12, log_interval=1, progress_bar=False)
     seldom.train(n_batches=12, log_interval=100, progress_bar=False)
@@ -365,7 +365,7 @@ def test_a_state_of_other_demonstrations_is_refused():
         assert th.equal(parameter, old)  # refused as a whole
     with pytest.raises(ValueError, match="batches of 32"):
         make_bc(batch_size=16).load_state_dict(state)
-    with pytest.raises(ValueError, match="set the demonstrations"):
+    with pytest.raises(ValueError, match="set_demonstrations"):
         make_bc().load_state_dict({key: state[key] for key in ("policy", "optimizer", "rng")})
 
 
@@ -380,7 +380,7 @@ def test_the_same_seed_trains_the_same_policy():
 
 
 @pytest.mark.parametrize("form", ["trajectories", "batches", "data loader", "late"])
-def test_demonstrations_come_in_many_forms(form):
+def test_all_forms_of_demonstrations_train_the_same_policy(form):
     flat = transitions_for(ACTIONS["discrete"], n=64)
     if form == "trajectories":
         data = [types.Trajectory(obs=flat.obs[:33], acts=flat.acts[:32], infos=None, terminal=True)]
@@ -456,7 +456,7 @@ def test_the_progress_bar_goes_to_stderr(capsys):
     assert captured.out == ""
 
 
-def test_the_loggers_own_files_are_no_part_of_a_pickle():
+def test_a_pickle_excludes_the_logger_s_files():
     trainer = make_bc(custom_logger=imit_logger.configure(format_strs=["log"]))
     again = pickle.loads(pickle.dumps(trainer.__getstate__()["_bc_logger"]))
     assert not hasattr(again, "_logger")
@@ -466,7 +466,7 @@ def test_the_loggers_own_files_are_no_part_of_a_pickle():
     ("options", "message"),
     [
         ({"optimizer_kwargs": {"weight_decay": 1.0}}, "l2_weight"),
-        ({"batch_size": 32, "minibatch_size": 5}, "no multiple of minibatch_size"),
+        ({"batch_size": 32, "minibatch_size": 5}, "not a multiple of minibatch_size"),
         ({"batch_size": 0}, "batch_size must be positive"),
         ({"minibatch_size": 0}, "minibatch_size must be positive"),
         ({"minibatch_size": -8}, "minibatch_size must be positive"),
@@ -490,12 +490,12 @@ def test_the_loggers_own_files_are_no_part_of_a_pickle():
         ),
     ],
 )  # fmt: skip
-def test_bad_arguments_are_named(options, message):
+def test_bad_arguments_are_reported(options, message):
     with pytest.raises(ValueError, match=message):
         make_bc(**options).train(n_batches=1, progress_bar=False)
 
 
-def test_demonstrations_that_are_not_finite_are_named():
+def test_demonstrations_that_are_not_finite_are_reported():
     data = transitions_for(ACTIONS["discrete"])
     obs = data.obs.copy()
     obs[3, 0] = np.nan
@@ -503,7 +503,7 @@ def test_demonstrations_that_are_not_finite_are_named():
         make_bc(data=types.TransitionsMinimal(obs=obs, acts=data.acts, infos=data.infos))
 
 
-def test_demonstrations_of_another_type_are_named():
+def test_demonstrations_of_another_type_are_reported():
     with pytest.raises(TypeError, match="not int"):
         make_bc(data=3)
     with pytest.raises(TypeError, match="not str"):
@@ -516,7 +516,7 @@ def test_the_log_interval_is_positive():
 
 
 @pytest.mark.parametrize("counts", [{}, {"n_epochs": 1, "n_batches": 1}, {"n_epochs": -1}])
-def test_training_needs_exactly_one_count(counts):
+def test_training_needs_exactly_one_of_epochs_and_batches(counts):
     with pytest.raises(ValueError, match="n_epochs and n_batches"):
         make_bc().train(progress_bar=False, **counts)
 
@@ -529,7 +529,7 @@ def test_training_needs_demonstrations():
         trainer.train(n_epochs=1)
 
 
-def test_the_whole_way_from_an_expert_to_its_clone(cartpole):
+def test_an_expert_can_be_cloned_from_its_rollouts(cartpole):
     # The bundled expert is recorded, flattened, cloned and measured; so is a novice.
     expert = load_policy(find_expert("ppo-seals-CartPole-v0"))
     novice = RandomPolicy(cartpole.observation_space, cartpole.action_space)
@@ -562,7 +562,7 @@ def test_the_whole_way_from_an_expert_to_its_clone(cartpole):
     assert returns["expert"] > 450
 
 
-def test_foreign_demonstrations_make_a_competent_policy(shared_dir, cartpole):
+def test_demonstrations_of_the_reference_train_a_competent_policy(shared_dir, cartpole):
     demos = serialize.load(
         shared_dir / "hub-fixtures" / "imitation" / "datasets" / "ppo-seals-CartPole-v0"
     )

@@ -1,4 +1,4 @@
-"""DAgger: rounds, what they learn, and bad input."""
+"""DAgger: rounds, their results, and errors."""
 
 import contextlib
 import io
@@ -53,7 +53,7 @@ def test_it_learns_what_the_expert_does(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_beats_cloning_one_episode_by_a_margin(tmp_path):
+def test_it_outperforms_cloning_one_episode(tmp_path):
     """Pendulum: a clone of one episode drifts off to where it has seen nothing."""
     seed = 0
     expert = load_policy(find_expert("sac-Pendulum-v1"))
@@ -104,7 +104,7 @@ def test_an_algorithm_may_be_the_expert_and_episodes_may_vary_in_length(tmp_path
 # Rounds of the simple trainer
 
 
-def test_a_round_asks_the_expert_once_per_step_about_all_environments(tmp_path):
+def test_a_round_queries_the_expert_once_per_step_for_all_environments(tmp_path):
     trainer = make_trainer(tmp_path, venv=corridor(3))
     trainer.train_round(**SMALL_ROUNDS)
     # An episode of 20 steps in each of three environments.
@@ -164,7 +164,7 @@ def test_short_episodes_are_not_favoured(tmp_path):
         ).number  # fmt: skip
         saved = read_demos(trainer.round_folder(number))
         shares.append(np.mean([len(t) == 1 for t in saved]))
-    # Half of all episodes are short; whoever drops the unfinished ones sees many more.
+    # Half of all episodes are short; dropping unfinished ones would give many more.
     assert abs(np.mean(shares) - 0.5) < 4 * np.std(shares) / np.sqrt(len(shares))
 
 
@@ -198,7 +198,7 @@ def test_it_logs_rounds(tmp_path):
 # Rounds step by step
 
 
-def test_collect_train_collect_train(tmp_path):
+def test_rounds_of_collecting_and_training_can_be_repeated(tmp_path):
     trainer = make_trainer(tmp_path, simple=False)
     for number in range(3):
         collect(trainer, 20)
@@ -206,7 +206,7 @@ def test_collect_train_collect_train(tmp_path):
     assert [len(read_demos(trainer.round_folder(n))) for n in range(3)] == [2, 2, 2]
 
 
-def test_without_demonstrations_nothing_happens(tmp_path):
+def test_without_demonstrations_the_trainer_is_unchanged(tmp_path):
     trainer = make_trainer(tmp_path, simple=False)
     before = fingerprint(trainer)
     with pytest.raises(NeedsDemosException, match="round-000"):
@@ -218,7 +218,7 @@ def test_without_demonstrations_nothing_happens(tmp_path):
         trainer.extend_and_update(QUIET)
 
 
-def test_demonstrations_may_be_placed_by_hand_in_any_format_that_is_read(tmp_path):
+def test_demonstrations_can_be_added_to_a_round_in_any_readable_format(tmp_path):
     trainer = make_trainer(tmp_path, simple=False)
     seen = []
     original = trainer.bc_trainer.set_demonstrations
@@ -240,7 +240,7 @@ def test_demonstrations_may_be_placed_by_hand_in_any_format_that_is_read(tmp_pat
     assert seen == [7 * 20, 7 * 20 + 3 * 20]
 
 
-def test_a_foreign_or_damaged_file_is_named(tmp_path):
+def test_a_file_of_another_format_or_damaged_is_reported(tmp_path):
     trainer = make_trainer(tmp_path, simple=False)
     folder = trainer.round_folder(0)
     folder.mkdir(parents=True)
@@ -264,7 +264,7 @@ def test_demonstrations_that_do_not_fit_are_refused_with_their_folder(tmp_path):
         trainer.extend_and_update(QUIET)
 
 
-def test_updates_train_for_four_passes_and_measure_where_they_collect(tmp_path, monkeypatch):
+def test_updates_train_for_four_epochs_and_evaluate_in_the_same_environment(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, simple=False)
     collect(trainer, 20)
     asked = []
@@ -294,7 +294,7 @@ class Asked(DiscreteInteractivePolicy):
         self._out.write(f"place {obs[0]:+.3f}\n")
 
 
-def test_a_person_may_be_the_expert(tmp_path):
+def test_a_human_can_be_the_expert(tmp_path):
     venv = corridor(envs=1)
     answers, questions = io.StringIO("r\nl\nx\n" + "r\n" * 18), io.StringIO()
     person = Asked(
@@ -306,7 +306,9 @@ def test_a_person_may_be_the_expert(tmp_path):
         rollout_round_min_episodes=1, rollout_round_min_timesteps=1, bc_train_kwargs=QUIET
     )
     (demo,) = read_demos(trainer.round_folder(0))
-    assert demo.acts.tolist() == [1, 0] + [1] * 18  # "x" is no action; it was asked again
+    assert (
+        demo.acts.tolist() == [1, 0] + [1] * 18
+    )  # "x" is not an action, so the question was repeated
     shown = [part.split()[0] for part in questions.getvalue().split("place ")[1:]]
     assert shown == [f"{place:+.3f}" for place in demo.obs[:-1, 0]]
 
@@ -343,19 +345,19 @@ def test_the_learner_has_the_environments_spaces(tmp_path):
         ("rollout_round_min_timesteps", -5),
     ],
 )
-def test_numbers_out_of_range_are_named(tmp_path, name, value):
+def test_numbers_out_of_range_are_reported(tmp_path, name, value):
     with pytest.raises(ValueError, match=name):
         make_trainer(tmp_path).train(**{"total_timesteps": 10, name: value})
 
 
-def test_a_schedule_out_of_range_is_refused(tmp_path):
+def test_a_probability_out_of_range_is_refused(tmp_path):
     trainer = make_trainer(tmp_path, beta_schedule=lambda _: 2.0)
     for start in (trainer.create_trajectory_collector, trainer.train_round):
         with pytest.raises(ValueError, match="beta"):
             start()
 
 
-def test_given_demonstrations_have_to_fit_and_to_be_finite(tmp_path):
+def test_given_demonstrations_must_fit_and_be_finite(tmp_path):
     (bad,) = episodes(1)
     bad.obs[3, 1] = np.nan
     with pytest.raises(ValueError, match=r"expert_trajs: .*finite"):
@@ -372,7 +374,7 @@ def test_a_batch_larger_than_the_data_is_refused(tmp_path):
     assert trainer.extend_and_update(QUIET) == 1
 
 
-def test_an_expert_that_chooses_no_number_ruins_nothing(tmp_path):
+def test_an_expert_with_non_finite_actions_is_refused_without_damage(tmp_path):
     class Broken(BasePolicy):
         def _predict(self, observation, deterministic=False):
             return th.full((len(observation), 1), th.nan)

@@ -54,12 +54,12 @@ def test_exponential_schedule_decays_by_its_factor():
 
 
 @pytest.mark.parametrize("probability", [0.0, -0.1, 1.1, float("nan")])
-def test_exponential_schedule_refuses_no_probability(probability):
+def test_exponential_schedule_refuses_invalid_probabilities(probability):
     with pytest.raises(ValueError, match="decay_probability"):
         ExponentialBetaSchedule(probability)
 
 
-def test_linear_schedule_refuses_no_rounds():
+def test_linear_schedule_refuses_zero_rounds():
     with pytest.raises(ValueError, match="rampdown_rounds"):
         LinearBetaSchedule(0)
 
@@ -71,11 +71,11 @@ def test_schedules_refuse_negative_rounds(schedule):
 
 
 @pytest.mark.parametrize(("beta", "acts"), [(1.0, {2}), (0.0, {1})])
-def test_at_the_ends_only_one_of_both_acts(tmp_path, beta, acts):
+def test_beta_zero_or_one_means_only_one_acts(tmp_path, beta, acts):
     assert set(run(collector(tmp_path, beta=beta, envs=3), 40).ravel()) == acts
 
 
-def test_the_robot_is_not_asked_where_it_never_acts(tmp_path):
+def test_the_robot_is_not_called_where_it_does_not_act(tmp_path):
     def robot(obs):
         raise AssertionError("asked")
 
@@ -106,7 +106,7 @@ def test_the_robot_sees_the_current_observations_of_its_environments_only(tmp_pa
         before = obs
         obs, _, _, infos = venv.step(np.full(3, 2))
         by_robot = np.array([info["action"] for info in infos]) == 1
-        if by_robot.any():  # otherwise nobody is asked
+        if by_robot.any():  # otherwise there is no call
             expected.append(before[by_robot])
     assert len(asked) == len(expected) > 20
     for own, wanted in zip(asked, expected, strict=True):
@@ -114,7 +114,7 @@ def test_the_robot_sees_the_current_observations_of_its_environments_only(tmp_pa
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
-def test_saved_are_the_experts_actions_whoever_acted(tmp_path, beta):
+def test_the_experts_actions_are_saved_regardless_of_who_acted(tmp_path, beta):
     run(collector(tmp_path, beta=beta, envs=2, lengths=(5, 3)), 20)
     demos = read_demos(tmp_path)
     assert len(demos) >= 8
@@ -178,7 +178,7 @@ def test_demonstrations_are_read_in_the_order_of_their_names(tmp_path):
     assert [len(demo) for demo in read_demos(tmp_path)] == [1, 2, 3, 4, 5]
 
 
-def test_a_demonstration_is_whole_or_absent(tmp_path, monkeypatch):
+def test_a_demonstration_is_written_atomically(tmp_path, monkeypatch):
     venv = collector(tmp_path, lengths=(2,))
     run(venv, 2)
     monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
@@ -187,7 +187,7 @@ def test_a_demonstration_is_whole_or_absent(tmp_path, monkeypatch):
     assert len(read_demos(tmp_path)) == 1
 
 
-def test_infos_that_no_file_can_hold_do_not_cost_the_demonstration(tmp_path):
+def test_demonstrations_are_saved_without_infos_that_are_not_json(tmp_path):
     class Secretive(Counter):
         def step(self, action):
             *result, _ = super().step(action)
@@ -239,7 +239,7 @@ def test_actions_that_are_not_finite_are_never_saved(tmp_path):
     assert read_demos(tmp_path) == []
 
 
-def test_dictionary_observations_are_refused_at_once(tmp_path):
+def test_dictionary_observations_are_refused_at_construction(tmp_path):
     venv = DummyVecEnv([lambda: DictCounter(Counter())])
     with pytest.raises(ValueError, match=r"venv: .*flatten"):
         InteractiveTrajectoryCollector(venv, None, 0.5, tmp_path, np.random.default_rng(0))

@@ -44,7 +44,7 @@ def test_results_depend_on_the_generators_alone(tmp_path):
 
 @pytest.mark.parametrize("folder", ["the same", "another"])
 @pytest.mark.parametrize("shared_rng", [True, False])
-def test_resuming_between_rounds_equals_never_having_stopped(tmp_path, folder, shared_rng):
+def test_resuming_between_rounds_equals_uninterrupted_training(tmp_path, folder, shared_rng):
     options = {"shared_rng": shared_rng, "expert_trajs": episodes(2)}
     # Measuring steps the environments, too, and must not matter.
     rounds = {**SMALL_ROUNDS, "bc_train_kwargs": {"progress_bar": False}}
@@ -61,7 +61,7 @@ def test_resuming_between_rounds_equals_never_having_stopped(tmp_path, folder, s
     second.load_state_dict(load_state(tmp_path / "state"))
     for _ in range(2):
         second.train_round(**rounds)
-    if folder == "another":  # rewards and infos of demonstrations are no part of the state
+    if folder == "another":  # the state excludes rewards and infos of demonstrations
         assert_same((*fingerprint(whole)[:1], 0), (*fingerprint(second)[:1], 0))
         assert [len(t) for t in fingerprint(whole)[1]] == [len(t) for t in fingerprint(second)[1]]
     else:
@@ -69,7 +69,7 @@ def test_resuming_between_rounds_equals_never_having_stopped(tmp_path, folder, s
 
 
 @pytest.mark.parametrize("shared_rng", [True, False])
-def test_a_reconstructed_trainer_goes_on_as_the_old_one(tmp_path, shared_rng):
+def test_a_reconstructed_trainer_continues_as_the_saved_one(tmp_path, shared_rng):
     options = {
         "bc_options": {"ent_weight": 0.01, "l2_weight": 1e-4, "minibatch_size": 8,
                        "optimizer_cls": th.optim.SGD, "optimizer_kwargs": {"lr": 0.02}},
@@ -93,7 +93,7 @@ def test_a_reconstructed_trainer_goes_on_as_the_old_one(tmp_path, shared_rng):
     assert_same(fingerprint(whole), fingerprint(second))
 
 
-def test_a_saved_policy_can_be_read_by_itself(tmp_path):
+def test_a_saved_policy_can_be_loaded_alone(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer.train(40, **SMALL_ROUNDS)
     _, path = trainer.save_trainer()
@@ -114,12 +114,12 @@ def test_without_an_expert_the_step_by_step_trainer_is_reconstructed(tmp_path):
     assert type(again) is DAggerTrainer
     for each in (trainer, again):
         collect(each, 20)
-    # Both saved to the same folder: the same observations, whoever collected them.
+    # Both saved to the same folder, so the observations are the same.
     saved = read_demos(trainer.round_folder(1))
     assert saved[:2] == saved[2:]
 
 
-def test_a_schedule_of_ones_own_is_given_again(tmp_path):
+def test_a_custom_schedule_must_be_passed_again(tmp_path):
     trainer = make_trainer(tmp_path, beta_schedule=lambda _: 0.5)
     trainer.train(40, **SMALL_ROUNDS)
     trainer.save_trainer()
@@ -130,7 +130,7 @@ def test_a_schedule_of_ones_own_is_given_again(tmp_path):
     assert again.beta_schedule is schedule
 
 
-def test_snapshots_are_data_that_nothing_executes(tmp_path):
+def test_checkpoints_contain_no_executable_code(tmp_path):
     trainer = make_trainer(tmp_path)
     trainer.train(40, **SMALL_ROUNDS)
     trainer.save_trainer()
@@ -139,14 +139,14 @@ def test_snapshots_are_data_that_nothing_executes(tmp_path):
     assert load_state(tmp_path / "checkpoint-latest.pt")["format"] == "imitbench-dagger"
 
 
-def test_missing_and_damaged_snapshots_are_named(tmp_path):
+def test_missing_and_damaged_checkpoints_are_reported(tmp_path):
     with pytest.raises(InputError, match=r"checkpoint-latest\.pt"):
         reconstruct_trainer(tmp_path, corridor())
     trainer = make_trainer(tmp_path)
     trainer.train(40, **SMALL_ROUNDS)
     trainer.save_trainer()
     save_state(tmp_path / "checkpoint-latest.pt", {"format": "something else"})
-    with pytest.raises(InputError, match="no checkpoint of DAgger"):
+    with pytest.raises(InputError, match="not a DAgger checkpoint"):
         reconstruct_trainer(tmp_path, corridor())
     trainer.save_trainer()
     (tmp_path / "demos" / "round-000").rename(tmp_path / "elsewhere")
@@ -154,7 +154,7 @@ def test_missing_and_damaged_snapshots_are_named(tmp_path):
         reconstruct_trainer(tmp_path, corridor(), quiet_logger())
 
 
-def test_a_policy_that_cannot_be_stored_is_named(tmp_path):
+def test_a_policy_that_cannot_be_saved_is_reported(tmp_path):
     class Own(FeedForward32Policy):
         pass
 

@@ -1,4 +1,4 @@
-"""Demonstrations that do not fit a policy's spaces are told apart, and those that do pass."""
+"""Demonstrations that do not fit a policy's spaces are refused, and others pass."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_actions_that_fit(actions, space):
         (obs, np.array([[0, 2]] * 3), OBS, spaces.MultiBinary(2), "at index 0"),
     ],
 )
-def test_what_does_not_fit_is_named(
+def test_values_that_do_not_fit_are_reported(
     observations, actions, observation_space, action_space, message
 ):
     with pytest.raises(ValueError, match=message):

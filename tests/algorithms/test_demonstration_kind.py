@@ -1,4 +1,4 @@
-"""Trajectories are told from other demonstrations, and no iterator loses an entry."""
+"""Trajectories are separated from other demonstrations, and no iterator loses an entry."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_trajectories_are_kept_and_flattened(given):
     assert flat == flatten_trajectories(TRAJECTORIES)
 
 
-def test_transitions_stay_what_they_are():
+def test_transitions_are_not_changed():
     transitions = flatten_trajectories(TRAJECTORIES)
     trajectories, rest = split_kinds(transitions)
     assert trajectories is None
@@ -29,19 +29,19 @@ def test_transitions_stay_what_they_are():
 
 
 @pytest.mark.parametrize("given", [BATCHES, iter(BATCHES)])
-def test_batches_are_all_there(given):
+def test_no_batch_is_lost(given):
     trajectories, rest = split_kinds(given)
     assert trajectories is None
     assert list(rest) == BATCHES
 
 
 @pytest.mark.parametrize("given", [[], iter([])])
-def test_nothing_is_refused(given):
+def test_empty_demonstrations_are_refused(given):
     with pytest.raises(ValueError, match="demonstrations are empty"):
         split_kinds(given)
 
 
 @pytest.mark.parametrize("given", [3, [3], "text"])
-def test_anything_else_is_refused(given):
+def test_other_types_are_refused(given):
     with pytest.raises(TypeError, match="demonstrations must"):
         split_kinds(given)

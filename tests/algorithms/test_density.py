@@ -74,7 +74,7 @@ def test_the_reward_is_the_logarithm_of_the_kernel_density(demos):
 
 
 @pytest.mark.parametrize("kind", list(DensityType))
-def test_only_what_the_density_is_over_counts(demos, kind):
+def test_only_the_parts_of_the_density_type_matter(demos, kind):
     algorithm = density(demos, density_type=kind)
     algorithm.train()
     obs, acts, next_obs, dones = batch_of(demos)
@@ -161,26 +161,26 @@ def test_each_time_has_its_own_density(demos):
     assert reward(ends, 199) > reward(ends, 0) + 1
 
 
-def test_times_that_no_demonstration_reaches_are_refused(demos):
+def test_time_steps_beyond_the_demonstrations_are_refused(demos):
     algorithm = density(demos, is_stationary=False)
     algorithm.train()
     obs, acts, next_obs, dones = batch_of(demos, 2)
     with pytest.raises(ValueError, match="time 200 is beyond the demonstrations"):
         algorithm(obs, acts, next_obs, dones, steps=np.array([0, 200]))
-    with pytest.raises(ValueError, match="that is not stationary needs them"):
+    with pytest.raises(ValueError, match="the density is not stationary"):
         algorithm(obs, acts, next_obs, dones)
     with pytest.raises(ValueError, match="steps has shape"):
         algorithm(obs, acts, next_obs, dones, steps=np.array([0]))
 
 
-def test_transitions_cannot_tell_times(demos):
-    with pytest.raises(ValueError, match="only trajectories tell times"):
+def test_transitions_without_time_steps_are_refused(demos):
+    with pytest.raises(ValueError, match="give trajectories, which have time steps"):
         density(rollout.flatten_trajectories(demos), is_stationary=False)
 
 
 def test_demonstrations_may_come_later(demos):
     algorithm = density(None)
-    with pytest.raises(ValueError, match="demonstrations: there are none"):
+    with pytest.raises(ValueError, match="no demonstrations"):
         algorithm.train()
     algorithm.set_demonstrations(demos)
     with pytest.raises(ValueError, match=r"call train\(\) first"):
@@ -221,7 +221,7 @@ def seed():
 
 
 @pytest.mark.parametrize("stationary", [True, False])
-def test_rewards_per_rollout_train_the_policy_that_rewards_per_step_do(demos, quiet, stationary):
+def test_per_rollout_and_per_step_rewards_train_the_same_policy(demos, quiet, stationary):
     """The lean PPO is relabelled once per rollout; Stable-Baselines3's sees wrapped steps."""
     parameters = []
     for cls in (PPO, sb3.PPO):
@@ -256,7 +256,7 @@ class Walk(gym.Env):
         return self.place.astype(np.float32), 0.0, False, self.count == 20, {}
 
 
-def test_training_leads_to_where_the_demonstrations_are(quiet):
+def test_training_raises_the_density_of_visited_states(quiet):
     demonstrated = np.random.default_rng(0).normal(1.5, 0.2, (300, 1)).astype(np.float32)
     demos = [{"obs": demonstrated, "acts": np.zeros((300, 1), np.float32)}]
     venv = DummyVecEnv([Walk] * 8)
@@ -277,7 +277,7 @@ def test_training_leads_to_where_the_demonstrations_are(quiet):
     assert abs(place.item() - 1.5) < 0.5
 
 
-def test_tests_report_either_reward(demos, quiet):
+def test_test_policy_reports_either_reward(demos, quiet):
     venv = pendulum()
     algorithm = density(demos, venv, rl_algo=ppo(venv), custom_logger=quiet, is_stationary=False)
     algorithm.train()
@@ -298,7 +298,7 @@ def test_tests_report_either_reward(demos, quiet):
     assert stats[False]["return_mean"] == pytest.approx(np.mean(expected))
 
 
-def test_testing_in_between_begins_new_episodes(demos, quiet):
+def test_test_policy_between_trainings_starts_new_episodes(demos, quiet):
     venv = pendulum()
     algorithm = density(demos, venv, rl_algo=ppo(venv), custom_logger=quiet)
     algorithm.train()
@@ -308,7 +308,7 @@ def test_testing_in_between_begins_new_episodes(demos, quiet):
     assert episode_states(venv)[0]["actions"] == []
 
 
-def test_episodes_of_different_length_need_leave(quiet):
+def test_episodes_of_different_length_must_be_allowed(quiet):
     def train(leave):
         venv = DummyVecEnv([lambda: Counter((3, 5))] * 2)
         algorithm = density(
@@ -340,9 +340,7 @@ def test_rewards_that_are_not_finite_stop_training(demos, quiet, cls):
 
 @pytest.mark.parametrize("cls", [PPO, sb3.PPO])
 @pytest.mark.parametrize("stationary", [True, False])
-def test_a_resumed_training_goes_on_as_if_never_interrupted(
-    demos, quiet, tmp_path, cls, stationary
-):
+def test_a_resumed_training_equals_an_uninterrupted_one(demos, quiet, tmp_path, cls, stationary):
     def make(given):
         venv = pendulum()
         return density(
@@ -400,7 +398,7 @@ class Picture(gym.Env):
 
 
 @pytest.mark.parametrize("cls", [PPO, sb3.PPO], ids=["lean", "sb3"])
-def test_images_stay_as_the_environment_gives_them(quiet, cls):
+def test_images_keep_the_environment_s_format(quiet, cls):
     venv = DummyVecEnv([Picture, Picture])
     venv.seed(0)
     until = rollout.make_min_episodes(4)

@@ -91,7 +91,7 @@ def test_rows_of_states_and_next_states():
     assert rows.tolist() == [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7]]
 
 
-def test_only_trajectories_tell_times():
+def test_only_trajectories_have_time_steps():
     _, times = maker().of_demonstrations([FIRST, SECOND])
     assert times.tolist() == [0, 1, 2, 0]
     assert maker().of_demonstrations(as_transitions(FIRST))[1] is None
@@ -148,6 +148,6 @@ def test_bad_demonstrations_are_refused(given, message):
         maker(use_next=True).of_demonstrations(given)
 
 
-def test_things_that_are_no_demonstrations_are_refused():
+def test_other_types_are_refused():
     with pytest.raises(TypeError, match="demonstrations must be"):
         maker().of_demonstrations(3)

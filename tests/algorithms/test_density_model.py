@@ -66,7 +66,7 @@ def test_tails_keep_their_digits(bandwidth):
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e8])
-def test_points_far_from_the_origin_lose_nothing(offset):
+def test_points_far_from_the_origin_keep_precision(offset):
     rng = np.random.default_rng(1)
     # Multiples of a power of two, which moving by the offset does not round.
     points, queries = (np.round(rng.normal(size=(n, 3)) * 1024) / 1024 for n in (300, 40))
@@ -75,7 +75,7 @@ def test_points_far_from_the_origin_lose_nothing(offset):
     np.testing.assert_allclose(moved, expected, atol=1e-8)
 
 
-def test_points_far_from_each_other_lose_nothing():
+def test_points_far_from_each_other_keep_precision():
     """Products of numbers near a billion would leave no digit of differences near one."""
     clusters = np.array([[-1e9, 0.0], [0.0, 1e9], [1e9, 1e9]])
     points = np.concatenate([clusters + np.array([step, 0.0]) for step in (0.0, 0.5, 1.0)])
@@ -88,7 +88,7 @@ def test_points_far_from_each_other_lose_nothing():
 
 
 @pytest.mark.parametrize("bandwidth", [0.1, 3.0])  # every single point counts for the wide one
-def test_more_points_than_a_block_holds(bandwidth):
+def test_more_points_than_a_block_give_the_same_density(bandwidth):
     rng = np.random.default_rng(2)
     points, queries = rng.normal(size=(40_000, 2)), rng.normal(size=(21, 2))
     got = GaussianDensity(points, bandwidth).log_density(queries)
@@ -104,7 +104,7 @@ def test_memory_does_not_grow_with_the_number_of_pairs():
     density.log_density(queries)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 8e6  # all pairs at once would take 160 MB
+    assert peak < 8e6  # all pairs together would take 160 MB
 
 
 def test_an_answer_does_not_depend_on_its_neighbours():

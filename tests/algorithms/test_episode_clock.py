@@ -35,7 +35,7 @@ def test_times_are_those_of_the_environments(clock, at_once):
     assert clock.steps.tolist() == [env.count for env in clock.unwrapped.envs]
 
 
-def test_a_reset_starts_the_clock_anew(clock):
+def test_a_reset_restarts_the_clock(clock):
     clock.advance(np.zeros(4, dtype=bool))
     assert clock.steps.tolist() == [2, 2]
     clock.reset()

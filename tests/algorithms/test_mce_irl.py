@@ -154,7 +154,7 @@ class TestTraining:
             mce_occupancy_measures(env, pi=irl.policy.pi)[1], visits, rtol=1e-9
         )
 
-    def test_cannot_match_what_its_reward_cannot_express(self):
+    def test_cannot_match_visits_beyond_its_reward_class(self):
         irl = make_irl(cliff_world(), net=make_net(cliff_world(), ()))
         visits = irl.train(3000)
         assert np.abs(visits - irl.demo_state_om).max() > 0.1
@@ -185,7 +185,7 @@ class TestTraining:
         np.testing.assert_allclose(visits, expected, rtol=1e-12)
 
     @pytest.mark.parametrize("option", ["linf_eps", "grad_l2_eps"])
-    def test_ends_where_it_is_told_to(self, option):
+    def test_stops_at_its_tolerances(self, option):
         env = cliff_world()
         irl = make_irl(env, **{"linf_eps": 0.0, "grad_l2_eps": 0.0, option: 1e3})
         before = [each.detach().clone() for each in irl.reward_net.parameters()]
@@ -194,12 +194,12 @@ class TestTraining:
             assert th.equal(old, new)
 
     @pytest.mark.parametrize("sizes", [(), (16,), (8, 8)])
-    def test_short_cuts_give_the_numbers_of_automatic_differentiation(self, sizes, monkeypatch):
+    def test_short_cuts_equal_automatic_differentiation(self, sizes, monkeypatch):
         env = cliff_world()
 
         def parameters():
             net = make_net(env, sizes).double()
-            # Not Adam, which makes full steps of gradients that are nothing but rounding.
+            # Not Adam, which takes full steps along gradients that are only rounding errors.
             irl = make_irl(env, net=net, optimizer_cls=th.optim.SGD, lr=1e-3)
             irl.train(30)
             return th.nn.utils.parameters_to_vector(net.parameters()).detach()
@@ -224,7 +224,7 @@ class TestTraining:
         assert not irl.reward_net.training
         assert np.abs(visits - irl.demo_state_om).max() < 0.3 * before
 
-    def test_works_where_states_are_observed(self):
+    def test_works_with_observed_states(self):
         env = state_numbers(small_model(deterministic=False))
         irl = make_irl(env, net=make_net(env, ()), lr=0.1)
         np.testing.assert_allclose(irl.train(2000), irl.demo_state_om, atol=irl.linf_eps)
@@ -249,7 +249,7 @@ class TestTraining:
         assert len(lines) == 1 + 3
 
     @pytest.mark.parametrize("make_net", [TabularRewardNet.of, make_net], ids=["table", "network"])
-    def test_a_state_stays_what_it_is_while_training_goes_on(self, make_net):
+    def test_a_state_does_not_change_while_training_continues(self, make_net):
         env = cliff_world()
         irl = make_irl(env, net=make_net(env))
         irl.train(5)
@@ -263,7 +263,7 @@ class TestTraining:
         for rewards in after[1:]:
             np.testing.assert_array_equal(rewards, after[0])
 
-    def test_goes_on_from_a_checkpoint_as_if_never_interrupted(self, tmp_path):
+    def test_resumes_from_a_checkpoint_as_if_uninterrupted(self, tmp_path):
         env = cliff_world()
         whole = make_irl(env)
         whole.train(60)
@@ -305,7 +305,7 @@ class TestDemonstrations:
         expected = [(1 + 0.25) / 2, (0.5 + 0.25 + 0.125) / 2, (0.125 + 1 + 0.5) / 2]
         np.testing.assert_allclose(irl.demo_state_om, expected)
 
-    def test_all_forms_count_alike(self):
+    def test_all_forms_give_the_same_visits(self):
         env = cliff_world()
         episodes, visits = whole_episodes(env, 6)
         transitions = rollout.flatten_trajectories(episodes)
@@ -362,17 +362,17 @@ class TestDemonstrations:
         with pytest.raises(ValueError, match=r"a trajectory has 2 steps, but .* horizon is 10"):
             MCEIRL([episode], env, TabularRewardNet.of(env), np.random.default_rng(0))
 
-    def test_transitions_do_not_tell_early_ends(self):
+    def test_transitions_are_refused_where_episodes_can_end_early(self):
         env = gym.make("seals/EarlyTermNeg-v0")
         steps = types.TransitionsMinimal(np.array([0, 1]), np.array([0, 1]), np.array([{}, {}]))
-        with pytest.raises(ValueError, match="transitions do not tell which episodes ended early"):
+        with pytest.raises(ValueError, match="transitions do not show which episodes ended early"):
             MCEIRL(steps, env, TabularRewardNet.of(env), np.random.default_rng(0))
 
     def test_transitions_cannot_be_discounted(self):
         env = small_model(deterministic=True)
         batches = [{"obs": np.zeros(3, int), "acts": np.zeros(3, int)}]
         make_irl(env, batches)
-        with pytest.raises(ValueError, match="transitions do not tell their step"):
+        with pytest.raises(ValueError, match="transitions have no time step"):
             make_irl(env, batches, discount=0.9)
 
     @pytest.mark.parametrize("demonstrations", [5, [5]])
@@ -405,7 +405,7 @@ class TestBadInput:
     def test_networks_that_are_shaped(self):
         env = cliff_world()
         net = BasicShapedRewardNet(env.observation_space, env.action_space, use_action=False)
-        with pytest.raises(ValueError, match="reward_net: it must need nothing but the state"):
+        with pytest.raises(ValueError, match="reward_net: it must use only the state"):
             make_irl(env, net=net)
 
     def test_networks_for_other_observations(self):
@@ -415,7 +415,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"discount": 1.5}, "discount must be from 0 to 1"),
+            ({"discount": 1.5}, "discount must lie in"),
             ({"log_interval": 0}, "log_interval must be positive or None"),
         ],
     )
@@ -452,10 +452,10 @@ class TestTabularRewardNet:
     def test_refuses_observations_of_no_state(self):
         net = TabularRewardNet.of(cliff_world())
         obs = np.full((1, 2), 0.3, dtype=np.float32)
-        with pytest.raises(ValueError, match="state: holds an observation of no state"):
+        with pytest.raises(ValueError, match="state: an observation belongs to no state"):
             net.predict(obs, np.zeros(1, int), obs, np.zeros(1, bool))
 
-    def test_tells_the_rewards_of_all_states_at_once(self):
+    def test_gives_the_rewards_of_all_states_in_one_call(self):
         env = cliff_world()
         net = TabularRewardNet.of(env)
         wanted = np.linspace(-1, 1, len(net.values), dtype=np.float32)
@@ -469,7 +469,7 @@ class TestTabularRewardNet:
                 rewards[:] = 9  # the caller's own
         np.testing.assert_array_equal(net.values.detach().numpy(), wanted)
 
-    def test_refuses_states_that_look_the_same(self):
+    def test_refuses_states_with_equal_observations(self):
         env = cliff_world()
         with pytest.raises(ValueError, match="two states have the same"):
             TabularRewardNet(env.observation_space, env.action_space, np.zeros((3, 2)))

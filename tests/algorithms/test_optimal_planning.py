@@ -35,14 +35,14 @@ def test_values_follow_bellmans_equation():
     np.testing.assert_allclose((policy * action_values).sum(axis=2), values)
 
 
-def test_the_first_of_equally_good_actions_is_taken():
+def test_ties_go_to_the_first_action():
     env = small_model(deterministic=False)
     policy, values = optimal_policy(TabularModel.of(env), np.zeros(3))
     np.testing.assert_array_equal(policy[..., 0], 1)
     np.testing.assert_array_equal(values, 0)
 
 
-def test_other_rewards_may_be_planned_for():
+def test_other_rewards_can_be_passed():
     env = small_model(deterministic=False)
     rewards = np.random.default_rng(0).normal(size=(3, 2, 3))
     expected = (env.transition_matrix * rewards).sum(axis=2).argmax(axis=1)

@@ -49,7 +49,7 @@ def make(tmp_path):
 
 
 def seed():
-    """Torch's and NumPy's global generators are all that is random beside the environments."""
+    """Apart from the environments, only torch's and NumPy's global generators are random."""
     th.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
 
@@ -102,7 +102,7 @@ def test_the_experts_episodes_that_filled_the_time_limit_are_bootstrapped(make, 
 
 
 @pytest.mark.parametrize(("cls", "env"), [(sb3.DQN, "CartPole-v1"), (sb3.SAC, "Pendulum-v1")])
-def test_lean_training_is_stable_baselines3s(make, cartpole, pendulum, cls, env):
+def test_lean_training_equals_stable_baselines3(make, cartpole, pendulum, cls, env):
     demonstrations = cartpole if cls is sb3.DQN else pendulum
     algorithms = []
     for lean in (True, False):
@@ -117,7 +117,7 @@ def test_lean_training_is_stable_baselines3s(make, cartpole, pendulum, cls, env)
     )
 
 
-def test_subclasses_are_left_as_they_are(make, cartpole):
+def test_subclasses_are_not_replaced(make, cartpole):
     class Own(sb3.DQN):
         pass
 
@@ -126,7 +126,7 @@ def test_subclasses_are_left_as_they_are(make, cartpole):
 
 @pytest.mark.parametrize("lean", [True, False])
 @pytest.mark.parametrize(("cls", "env"), [(sb3.DQN, "CartPole-v1"), (sb3.SAC, "Pendulum-v1")])
-def test_a_resumed_training_goes_on_as_if_never_interrupted(
+def test_a_resumed_training_equals_an_uninterrupted_one(
     make, cartpole, pendulum, tmp_path, cls, env, lean
 ):
     def fresh():
@@ -158,7 +158,7 @@ def test_a_resumed_training_goes_on_as_if_never_interrupted(
 def test_demonstrations_may_come_later(make, cartpole):
     algorithm = make("CartPole-v1", None)
     assert algorithm.expert_buffer is None
-    with pytest.raises(ValueError, match="demonstrations: there are none"):
+    with pytest.raises(ValueError, match="no demonstrations"):
         algorithm.train(total_timesteps=100)
     algorithm.set_demonstrations(cartpole)
     algorithm.train(total_timesteps=100)
@@ -171,8 +171,8 @@ def test_demonstrations_may_come_later(make, cartpole):
         ("Pendulum-v1", sb3.DQN, {}, "rl_algo_class: DQN does not fit action_space Box"),
         ("CartPole-v1", sb3.SAC, {}, "rl_algo_class: SAC does not fit action_space Discrete"),
         ("CartPole-v1", sb3.TD3, {}, "rl_algo_class: TD3 does not fit action_space Discrete"),
-        ("CartPole-v1", sb3.PPO, {}, "is no off-policy algorithm"),
-        ("CartPole-v1", "DQN", {}, "is no off-policy algorithm"),
+        ("CartPole-v1", sb3.PPO, {}, "is not an off-policy algorithm"),
+        ("CartPole-v1", "DQN", {}, "is not an off-policy algorithm"),
         ("CartPole-v1", sb3.DQN, {"replay_buffer_class": object}, "replay_buffer_class is SQIL's"),
         ("CartPole-v1", sb3.DQN, {"replay_buffer_kwargs": {}}, "replay_buffer_kwargs is SQIL's"),
     ],

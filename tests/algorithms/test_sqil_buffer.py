@@ -27,7 +27,7 @@ def buffer(demonstrations, acts=CHOICE, size=100, n_envs=1, **options):
 
 
 def act(buffer, steps, done=False, truncated=False):
-    """The learner's observations tell the step and the environment."""
+    """The learner's observations encode the step and the environment."""
     for step in range(steps):
         obs = np.array([[-1 - step, -1 - env] for env in range(buffer.n_envs)], np.float32)
         flags = np.full(buffer.n_envs, done)
@@ -38,7 +38,7 @@ def act(buffer, steps, done=False, truncated=False):
         )  # fmt: skip
 
 
-def test_observations_may_be_choices():
+def test_observations_can_be_discrete():
     episode = Trajectory(np.array([0, 2, 1]), np.array([1, 0]), None, True)
     filled = SQILReplayBuffer(10, spaces.Discrete(3), CHOICE, [episode], "cpu")
     expert = filled.expert_buffer
@@ -58,7 +58,7 @@ def test_half_of_a_batch_is_the_experts(size, learner):
     assert batch.actions.shape == (size, 1)
 
 
-def test_everything_is_drawn_and_stays_together():
+def test_all_transitions_are_drawn_and_their_fields_stay_together():
     filled = buffer([trajectory(5)], n_envs=2)
     act(filled, 3)
     np.random.seed(0)  # noqa: NPY002
@@ -77,7 +77,7 @@ def test_the_environments_rewards_are_not_kept():
     assert not filled.rewards.any()
 
 
-def test_the_learners_time_limits_are_no_ends():
+def test_the_learners_time_limits_are_not_terminal():
     for truncated, expected in ((False, 1.0), (True, 0.0)):
         filled = buffer([trajectory(5)])
         act(filled, 4, done=True, truncated=truncated)
@@ -105,11 +105,11 @@ CUT = np.array([{}, {}, {"TimeLimit.truncated": True}])
         (flatten_trajectories([trajectory(3), trajectory(2)]), 3, [2, 4]),
     ],
 )
-def test_the_experts_time_limits_are_no_ends(demonstrations, time_limit, expected):
+def test_the_experts_time_limits_are_not_terminal(demonstrations, time_limit, expected):
     assert ends(demonstrations, time_limit=time_limit) == expected
 
 
-def test_any_kind_of_demonstrations_is_the_same():
+def test_all_kinds_of_demonstrations_give_the_same_buffer():
     trajectories = [trajectory(3), trajectory(2, start=2000.0)]
     flat = flatten_trajectories(trajectories)
     batches = [
@@ -146,10 +146,10 @@ def test_observations_are_normalized_and_rewards_are_not():
     assert batch.rewards.tolist() == [[0.0], [1.0]]
 
 
-def test_there_has_to_be_an_expert():
+def test_sampling_needs_demonstrations():
     empty = buffer(None)
     act(empty, 3)
-    with pytest.raises(ValueError, match="demonstrations: there are none"):
+    with pytest.raises(ValueError, match="no demonstrations"):
         empty.sample(2)
     empty.set_demonstrations([trajectory(2)])
     assert empty.sample(2).rewards.tolist() == [[0.0], [1.0]]
@@ -171,7 +171,7 @@ def test_bad_demonstrations_are_refused(given, message):
         buffer(given)
 
 
-def test_what_is_not_supported_is_refused():
+def test_unsupported_options_are_refused():
     with pytest.raises(ValueError, match="optimize_memory_usage"):
         buffer([trajectory(2)], optimize_memory_usage=True)
     with pytest.raises(ValueError, match="dictionaries of observations"):

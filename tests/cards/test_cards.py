@@ -1,4 +1,4 @@
-"""Every card that ships: a new one cannot be broken unnoticed."""
+"""All bundled cards are valid, and match environments, experts and demonstrations."""
 
 import gymnasium as gym
 import numpy as np
@@ -49,7 +49,7 @@ def test_algorithm_card_names_an_existing_learner(name):
 
 
 @pytest.mark.parametrize(("suite", "env_id"), CELLS)
-def test_environment_is_as_its_card_says(suite, env_id):
+def test_the_environment_matches_its_card(suite, env_id):
     card = load_suite(suite).environments[env_id]
     env = make_environment(environment_spec(env_id, card))
     assert isinstance(env.action_space, KINDS[card.action_space])
@@ -126,7 +126,7 @@ PLACED = [(suite, env_id) for suite, env_id in CELLS
 
 
 @pytest.mark.parametrize(("suite", "env_id"), PLACED)
-def test_absolute_positions_are_those_that_mujoco_environments_usually_leave_out(suite, env_id):
+def test_absolute_positions_are_those_that_mujoco_environments_exclude_by_default(suite, env_id):
     card = load_suite(suite).environments[env_id]
     env = make_environment(environment_spec(env_id, card))
     env.reset(seed=0)
@@ -142,7 +142,7 @@ def test_absolute_positions_are_those_that_mujoco_environments_usually_leave_out
         np.testing.assert_allclose(obs[card.absolute_positions], places, rtol=1e-6)
 
 
-def test_all_tasks_that_show_positions_say_so():
+def test_all_tasks_with_absolute_positions_declare_them():
     assert len(PLACED) == 6
     for suite, env_id in CELLS:
         env = make_environment(environment_spec(env_id, load_suite(suite).environments[env_id]))
@@ -150,13 +150,13 @@ def test_all_tasks_that_show_positions_say_so():
         assert shown == ((suite, env_id) in PLACED)
 
 
-def test_what_is_bundled_stays_small_enough_to_travel_with_the_package():
+def test_bundled_files_stay_small():
     folders = [suite_directory(name) for name in suite_names()]
     assert sum(f.stat().st_size for root in folders for f in root.rglob("*")) < 40_000_000
 
 
 @pytest.mark.parametrize(("suite", "env_id"), CELLS)
-def test_what_is_learnt_can_be_evaluated(suite, env_id):
+def test_training_and_evaluation_environments_have_the_same_spaces(suite, env_id):
     spec = environment_spec(env_id, load_suite(suite).environments[env_id])
     here, there = make_environment(spec), make_environment(spec.evaluated)
     assert here.observation_space == there.observation_space
@@ -169,7 +169,7 @@ def test_controls_of_a_suite_are_controls(suite):
 
 
 @pytest.mark.parametrize("env_id", load_suite("diagnostics").environments)
-def test_a_diagnostic_task_says_what_it_probes_and_its_expert_can_do_it(env_id):
+def test_a_diagnostic_task_states_its_probe_and_its_expert_solves_it(env_id):
     card = load_suite("diagnostics").environments[env_id]
     assert card.probes is not None
     assert card.probes.endswith(".")
@@ -192,7 +192,7 @@ def planned(**changes):
     return document
 
 
-def test_an_expert_may_be_planned_at_a_temperature():
+def test_an_expert_can_be_planned_at_a_temperature():
     card = EnvironmentCard.model_validate(planned(hyperparameters={"temperature": 0.5}))
     assert card.expert.algo == "exact"
 
@@ -205,7 +205,7 @@ def test_an_expert_may_be_planned_at_a_temperature():
         ({"hyperparameters": {"gamma": 0.9}}, "algo exact has no gamma"),
     ],
 )
-def test_a_recipe_says_either_training_or_planning(changes, message):
+def test_a_recipe_is_either_training_or_planning(changes, message):
     with pytest.raises(ValueError, match=message):
         EnvironmentCard.model_validate(planned(**changes))
 
@@ -216,7 +216,7 @@ def test_planning_needs_a_tabular_environment():
 
 
 @pytest.mark.parametrize(("suite", "env_id"), CELLS)
-def test_what_is_tabular_has_a_model(suite, env_id):
+def test_tabular_environments_have_a_model(suite, env_id):
     card = load_suite(suite).environments[env_id]
     env = make_environment(environment_spec(env_id, card))
     if card.tabular:
@@ -232,6 +232,6 @@ def test_hyper_parameters_are_finite(text):
         load_algorithm("bc").resolve({"learning_rate": text})
 
 
-def test_whole_hyper_parameters_have_64_bits():
-    with pytest.raises(InputError, match=r"batch_size.* must be a number of 64 bits"):
+def test_integer_hyper_parameters_have_64_bits():
+    with pytest.raises(InputError, match=r"batch_size.* must be a 64-bit integer"):
         load_algorithm("bc").resolve({"batch_size": str(2**63)})

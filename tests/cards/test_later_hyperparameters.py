@@ -1,4 +1,4 @@
-"""Keys that a card got after runs had been published: their ids and their meaning stay."""
+"""Keys that a card got after runs were published: ids and meaning of the runs stay."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ def write_card(folder, text=CARD):
     return read_yaml_model(folder / "card.yaml", AlgorithmCard)
 
 
-def test_a_record_leaves_out_what_it_would_have_had_anyway(tmp_path):
+def test_a_record_omits_later_keys_with_their_absent_value(tmp_path):
     card = write_card(tmp_path)
     assert card.recorded(card.resolve({})) == {"rate": 0.5, "noise": 0.1, "limit": 2.0}
     plain = card.resolve({"noise": "0", "limit": "null"})
@@ -70,14 +70,14 @@ def test_a_record_leaves_out_what_it_would_have_had_anyway(tmp_path):
     assert card.completed({"trick": 1}) == {"noise": 0.0, "limit": None, "trick": 1}
 
 
-def test_the_value_must_be_one_that_the_card_accepts(tmp_path):
+def test_the_absent_value_must_be_accepted_by_the_card(tmp_path):
     with pytest.raises(InputError, match=r"hyperparameters.noise.absent must be float, not 'no'"):
         write_card(tmp_path, CARD.replace("absent: 0", "absent: 'no'"))
     with pytest.raises(InputError, match=r"rate.absent must be float, not null"):
         write_card(tmp_path, CARD.replace("default: 0.5", "default: 0.5, absent: null"))
 
 
-def test_a_worker_completes_what_a_record_leaves_out(tmp_path):
+def test_a_worker_completes_omitted_keys(tmp_path):
     write_card(tmp_path)
     card = find_algorithm(str(tmp_path))
     register(card.origin.digest, card.origin.place)
@@ -113,7 +113,7 @@ def hidden(env_id, suite="seals", value="hide"):
     return make_spec(load_suite(suite), env_id, card, values, 0, Settings())
 
 
-def test_hidden_positions_are_a_part_of_what_a_run_is():
+def test_hidden_positions_are_part_of_a_run_id():
     shown, ant = hidden("seals/Ant-v1", value="show"), hidden("seals/Ant-v1")
     assert "hidden_positions" not in shown.model_dump(mode="json")["environment"]
     assert "disc_absolute_positions" not in shown.hyperparameters
@@ -136,7 +136,7 @@ def test_hidden_positions_are_a_part_of_what_a_run_is():
         ({"hyperparameters": {"log_std_init": 0.0}}, "names log_std_init, which records leave out"),
     ],
 )
-def test_published_records_must_be_as_the_cards_have_them(changes, what):
+def test_published_records_must_match_the_cards(changes, what):
     spec = hidden("seals/Ant-v1")
     document = spec.model_dump()
     for name, change in changes.items():
@@ -151,13 +151,13 @@ def test_published_records_must_be_as_the_cards_have_them(changes, what):
     assert [what in each for each in told] == [True] * (what is not None)
 
 
-def test_defaults_of_before_are_checked_against_the_card(tmp_path):
+def test_earlier_defaults_are_checked_against_the_card(tmp_path):
     card = write_card(tmp_path, CARD + "earlier_defaults:\n- {noise: 0, rate: 1}\n- {rate: 2.0}\n")
     before, between = card.earlier_values()
     assert before == {"rate": 1.0, "noise": 0.0, "limit": 2.0}
     assert between == {"rate": 2.0, "noise": 0.1, "limit": 2.0}
     for wrong, message in (
-        ("{trick: 1}", "0.trick: there is no such"),
+        ("{trick: 1}", "0.trick: no such"),
         ("{rate: x}", "0.rate must"),
     ):
         with pytest.raises(InputError, match=message):

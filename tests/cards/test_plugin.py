@@ -63,7 +63,7 @@ def test_entry_points(tmp_path):
     points = "[imitbench.algorithms]\nmine = pkg.mine\nyours = pkg.mine\nnone = pkg\n"
     (info / "entry_points.txt").write_text(points)
     assert find_algorithm("mine").origin.place.package == "pkg.mine"
-    with pytest.raises(InputError, match="is of 'mine'; name the entry point as the card"):
+    with pytest.raises(InputError, match="has name 'mine'; use the same name"):
         find_algorithm("yours")
     with pytest.raises(InputError, match="ship the card with the package"):
         find_algorithm("none")
@@ -76,11 +76,11 @@ def test_bundled_names_come_first(tmp_path):
 
 
 REFUSED = {
-    "a bundled name": ({"name": "bc"}, "'bc' is an algorithm of this package"),
+    "a bundled name": ({"name": "bc"}, "'bc' is a bundled algorithm"),
     "the name of all": ({"name": "all"}, "'all' stands for every algorithm"),
-    "no such module": ({"implementation": "lerner:Mine"}, "there is no module 'lerner'"),
+    "no such module": ({"implementation": "lerner:Mine"}, "no module 'lerner'"),
     "no such class": ({"implementation": "learner:Mien"}, "did you mean 'Mine'"),
-    "no Python": ({"source": "class Mine:\n  x =\n"}, r"learner\.py:2: is no Python"),
+    "no Python": ({"source": "class Mine:\n  x =\n"}, r"learner\.py:2: not valid Python"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The search space on a card: one range or list, within what the hyper-parameter accepts."""
+"""The search space on a card: one range or list of accepted values."""
 
 import pytest
 from pydantic import ValidationError
@@ -31,7 +31,7 @@ def parameter(kind, default, search, **limits):
         ("str", "a", {"choices": ["a", "b"]}),
     ],
 )
-def test_ranges_and_lists_are_spaces(kind, default, search):
+def test_ranges_and_lists_are_search_spaces(kind, default, search):
     assert default in parameter(kind, default, search).search
 
 
@@ -42,16 +42,16 @@ def test_ranges_and_lists_are_spaces(kind, default, search):
         ({"low": 0.1}, "needs low and high, or choices"),
         ({"low": 1.0, "high": 1.0}, "low must be less than high"),
         ({"low": 0.0, "high": float("inf")}, "low must be less than high"),
-        ({"low": 0.0, "high": 1.0, "log": True}, "above 0 where log is true"),
+        ({"low": 0.0, "high": 1.0, "log": True}, "above 0 if log is true"),
         ({"low": 1, "high": 9, "step": 0}, "step must be at least 1"),
-        ({"low": 1, "high": 9, "step": 2, "log": True}, "goes without log"),
+        ({"low": 1, "high": 9, "step": 2, "log": True}, "cannot be combined with log"),
         ({"choices": [1]}, "two or more"),
         ({"choices": [1, 1]}, "two or more different"),
-        ({"choices": [1, 2], "low": 1}, "choices go without"),
+        ({"choices": [1, 2], "low": 1}, "choices cannot be combined"),
         ({"lo": 1, "high": 2}, "extra"),
     ],
 )
-def test_what_is_no_space_is_refused(search, said):
+def test_invalid_search_spaces_are_refused(search, said):
     with pytest.raises(ValidationError, match=said):
         Search.model_validate(search)
 
@@ -61,15 +61,15 @@ def test_what_is_no_space_is_refused(search, said):
     [
         ("bool", True, {"low": 0, "high": 1}, {}, "a bool has no range"),
         ("str", "a", {"low": 0, "high": 1}, {}, "a str has no range"),
-        ("float", 0.5, {"low": 0, "high": 1, "step": 1}, {}, "step goes with int only"),
+        ("float", 0.5, {"low": 0, "high": 1, "step": 1}, {}, "step is for int only"),
         ("int", 2, {"low": 1.5, "high": 4}, {}, "search.low must be int"),
         ("int", 2, {"low": 0, "high": 4}, {"min": 1}, "search.low must be at least 1"),
         ("float", 0.5, {"low": 0.0, "high": 4.0}, {"max": 1}, "search.high must be at most 1"),
         ("int", 2, {"choices": [2, True]}, {}, "search.choices.1 must be int"),
         ("str", "a", {"choices": ["a", "c"]}, {"choices": ["a", "b"]}, "search.choices.1 must be"),
-        ("int", 3, {"low": 4, "high": 9}, {}, "lacks the default 3"),
-        ("int", 3, {"low": 2, "high": 8, "step": 2}, {}, "lacks the default 3"),
-        ("int", 3, {"choices": [1, 2]}, {}, "lacks the default 3"),
+        ("int", 3, {"low": 4, "high": 9}, {}, "must include the default 3"),
+        ("int", 3, {"low": 2, "high": 8, "step": 2}, {}, "must include the default 3"),
+        ("int", 3, {"choices": [1, 2]}, {}, "must include the default 3"),
     ],
 )
 def test_a_space_fits_its_hyperparameter(kind, default, search, limits, said):
@@ -78,7 +78,7 @@ def test_a_space_fits_its_hyperparameter(kind, default, search, limits, said):
 
 
 @pytest.mark.parametrize("name", TUNABLE)
-def test_methods_say_where_to_search(name):
+def test_methods_have_search_spaces(name):
     card = load_algorithm(name)
     assert len(card.search_space) >= 4
     assert "learning_rate" in card.search_space
@@ -89,7 +89,7 @@ def test_anchors_and_controls_have_nothing_to_search():
     assert not any(load_algorithm(name).search_space for name in others)
 
 
-def test_spaces_are_told_in_words():
+def test_search_spaces_are_shown_as_text():
     assert str(Search(low=1e-4, high=0.01, log=True)) == "0.0001 to 0.01 (log)"
     assert str(Search(low=2, high=8, step=2)) == "2 to 8 by 2"
     assert str(Search(choices=[None, 0.5, "a"])) == "null, 0.5, a"

@@ -52,7 +52,7 @@ def tuned_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", TUNED)
-def test_tuned_values_are_for_environments_that_there_are(name):
+def test_tuned_values_are_for_existing_environments(name):
     card = load_algorithm(name)
     tuned = load_tuned(card)
     assert set(tuned) <= ENVIRONMENTS
@@ -61,7 +61,7 @@ def test_tuned_values_are_for_environments_that_there_are(name):
         assert values != card.resolve({})
 
 
-def test_runs_with_tuned_values_have_a_label_of_their_own(plan):
+def test_runs_with_tuned_values_have_their_own_label(plan):
     usual = list(plan(["bc", "random"]))
     tuned = list(plan(["bc", "random"], config="tuned"))
     assert {run.algo_label for run in usual} == {"bc", "random"}
@@ -72,14 +72,14 @@ def test_runs_with_tuned_values_have_a_label_of_their_own(plan):
     assert ant.hyperparameters["batch_size"] == 16
 
 
-def test_what_is_set_wins_over_what_was_tuned(plan):
+def test_values_from_set_take_precedence_over_tuned_ones(plan):
     [run] = plan(["bc"], "seals/Ant-v1", config="tuned", overrides={"batch_size": "8"})
     assert run.hyperparameters["batch_size"] == 8
     assert run.hyperparameters["hidden_size"] == 32
     assert run.algo_label == "bc[tuned,batch_size=8]"
 
 
-def test_an_environment_without_tuned_values_is_left_out_and_told(tuned_file, plan):
+def test_an_environment_without_tuned_values_is_skipped_and_reported(tuned_file, plan):
     tuned_file(GOOD)
     made = plan(["bc", "random"], suite="classic", config="tuned")
     assert {run.environment.id for run in made if run.algo == "bc"} == {"Pendulum-v1"}
@@ -88,7 +88,7 @@ def test_an_environment_without_tuned_values_is_left_out_and_told(tuned_file, pl
     assert all("no tuned values" in pair.why for pair in left_out)
 
 
-def test_algorithms_without_any_tuned_values_are_told(plan):
+def test_algorithms_without_any_tuned_values_are_reported(plan):
     with pytest.raises(InputError, match="--config tuned: there are no tuned values for random"):
         plan(["random"], config="tuned")
 
@@ -103,7 +103,7 @@ def test_algorithms_without_any_tuned_values_are_told(plan):
         ("source: here", "sauce: here", "unknown key"),
     ],
 )
-def test_wrong_values_are_told_in_one_line(tuned_file, old, new, said):
+def test_wrong_values_are_reported_in_one_line(tuned_file, old, new, said):
     with pytest.raises(InputError) as caught:
         tuned_file(GOOD.replace(old, new, 1))
     assert said in str(caught.value)

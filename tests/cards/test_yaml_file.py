@@ -70,7 +70,7 @@ def test_a_good_card_is_read(tmp_path):
             "default: -1.0",
             "hyperparameters.rate.default must be at least 0, not -1.0",
         ),
-        ("name: mine", "name: mine\nname: other", ":3: key 'name' stands twice; keep one"),
+        ("name: mine", "name: mine\nname: other", ":3: duplicate key 'name'; keep one"),
         ("[box]", "[box", ": not valid YAML"),
         (
             "[box]",
@@ -84,8 +84,8 @@ def test_errors_name_file_line_key_and_fix(tmp_path, old, new, expected):
 
 
 @pytest.mark.parametrize("text", ["", "- an item\n", "a word\n"])
-def test_a_file_without_keys_is_told(tmp_path, text):
-    assert "must hold keys with values" in message_for(tmp_path, text)
+def test_a_file_without_keys_is_reported(tmp_path, text):
+    assert "must hold `key: value` lines" in message_for(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -98,25 +98,25 @@ def test_a_file_without_keys_is_told(tmp_path, text):
         ("title: Mine", 'title: !!float ""', ": not valid YAML ("),
         ("title: Mine", "title: a\0b", ": not valid YAML ("),
         ("title: Mine", "title: " + "[" * 5000, ": not valid YAML (nested too deeply)"),
-        ("title: Mine", "title: &a [*a]", ":3: not valid YAML (alias '*a' is not taken; write out"),
+        ("title: Mine", "title: &a [*a]", ":3: not valid YAML (alias '*a' is not supported; "),
     ],
 )
-def test_values_that_are_none_are_told(tmp_path, old, new, expected):
+def test_invalid_values_are_reported(tmp_path, old, new, expected):
     assert message_for(tmp_path, CARD.replace(old, new, 1)).startswith(expected)
 
 
-def test_aliases_of_aliases_are_refused_before_they_are_followed(tmp_path):
+def test_aliases_are_refused_before_they_are_expanded(tmp_path):
     nested = [f"a{n}: &a{n} [{chr(44).join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     text = "\n".join(["a0: &a0 [1]", *nested])
     assert ":2: not valid YAML (alias '*a0' is not taken" in message_for(tmp_path, text)
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_yaml_model(tmp_path / "absent.yaml", AlgorithmCard)
 
 
-def test_a_suite_lacking_a_budget_is_told(tmp_path):
+def test_a_suite_without_a_budget_is_reported(tmp_path):
     document = yaml.safe_load((suite_directory("classic") / "suite.yaml").read_text())
     del document["environments"]["Pendulum-v1"]["budgets"]["quick"]
     assert "budgets lacks quick" in message_for(tmp_path, yaml.safe_dump(document), SuiteCard)

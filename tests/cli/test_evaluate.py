@@ -102,7 +102,7 @@ def test_a_policy_is_recorded(tmp_path, monkeypatch):
     assert [episode["length"] for episode in found["video"]["episodes"]] == [200, 200]
     assert video.stat().st_size > 1000
     assert list(video.parent.iterdir()) == [video]
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         call("sac-Pendulum-v1", "--video", video)
 
 
@@ -139,7 +139,7 @@ def test_what_a_folder_names_is_not_imported(runs, tmp_path, monkeypatch, change
     document = json.loads((folder / "spec.json").read_text())
     document["environment"] = {**document["environment"], **change}
     (folder / "spec.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match=rf"is of .*{named}.*; name it by --env") as told:
+    with pytest.raises(InputError, match=rf"needs .*{named}.*; name it by --env") as told:
         call(folder)
     assert "\n" not in str(told.value)
     found = measure(folder, "--env", "seals/CartPole-v0", "--episodes", 2)

@@ -68,7 +68,7 @@ def test_its_source_is_run_only_where_it_is_named(suite, tmp_path):
 
 @pytest.mark.parametrize("words", [("experts", "convert"), ("demos", "convert")])
 def test_a_suite_alone_names_no_environment(words, tmp_path):
-    with pytest.raises(InputError, match="--suite seals: says where --env is found"):
+    with pytest.raises(InputError, match="--suite seals: needs --env"):
         call(*words, "ppo-seals-Hopper-v1", tmp_path / "out", "--suite", "seals")
 
 

@@ -1,4 +1,4 @@
-"""Experts in the pickle-free form, in the layout of bundled ones."""
+"""Conversion of experts to the pickle-free format, in the layout of bundled ones."""
 
 import json
 
@@ -22,7 +22,7 @@ CARD = "---\nlicense: apache-2.0\ntags: [x]\n---\n# The original\n"
 
 @pytest.fixture
 def source(tmp_path):
-    """A repository as RL Zoo makes them, with all its files."""
+    """A repository in the layout of RL Zoo, with all its files."""
     folder = tmp_path / "ppo-Drift-v0"
     folder.mkdir()
     venv = VecNormalize(drift_venv())
@@ -46,7 +46,7 @@ def input_folder(tmp_path):
     return folder
 
 
-def test_it_has_the_layout_of_bundled_experts(source, tmp_path):
+def test_the_result_has_the_layout_of_bundled_experts(source, tmp_path):
     target = tmp_path / "out" / "converted"
     converted = convert_expert(source, target)
     assert {path.name for path in target.iterdir()} == {
@@ -70,7 +70,7 @@ def test_it_has_the_layout_of_bundled_experts(source, tmp_path):
     assert converted.published.mean == 5.25
 
 
-def test_it_acts_as_the_original(source, tmp_path):
+def test_the_result_acts_as_the_original(source, tmp_path):
     convert_expert(source, tmp_path / "out")
     original, converted = load_expert(source), load_policy(tmp_path / "out")
     observations = drift_venv().reset()
@@ -82,14 +82,14 @@ def test_it_acts_as_the_original(source, tmp_path):
         np.testing.assert_array_equal(*found)
 
 
-def test_it_may_be_converted_again(source, tmp_path):
+def test_the_result_can_be_converted_again(source, tmp_path):
     convert_expert(source, tmp_path / "once")
     convert_expert(tmp_path / "once", tmp_path / "twice")
     for name in ("policy.json", "policy.safetensors", "results.json", "config.yml"):
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "twice" / name).read_bytes()
 
 
-def test_a_bare_zip_states_nothing_more(tmp_path):
+def test_a_zip_alone_has_no_metadata(tmp_path):
     ppo().save(input_folder(tmp_path) / "model.zip")
     convert_expert(tmp_path / "in" / "model.zip", tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
@@ -97,17 +97,17 @@ def test_a_bare_zip_states_nothing_more(tmp_path):
     }  # fmt: skip
 
 
-def test_a_folder_that_is_taken_is_left_alone(source, tmp_path):
+def test_an_existing_folder_is_not_changed(source, tmp_path):
     target = tmp_path / "out"
     target.mkdir()
     convert_expert(source, target)
     before = (target / "policy.json").read_bytes()
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         convert_expert(source, target)
     assert (target / "policy.json").read_bytes() == before
 
 
-def test_a_failure_leaves_nothing_behind(source, tmp_path):
+def test_a_failure_leaves_no_files(source, tmp_path):
     cartpole = find_environment("CartPole-v1")
     with pytest.raises(InputError, match=r"cannot be used with g=9\.81.*env_kwargs"):
         convert_expert(source, tmp_path / "out", environment=cartpole)
@@ -120,7 +120,7 @@ def test_a_failure_leaves_nothing_behind(source, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["ppo-Drift-v0"]
 
 
-def test_a_policy_without_pickle_free_form_is_told_even_if_trusted(tmp_path):
+def test_a_policy_without_a_pickle_free_format_is_reported_even_with_trust(tmp_path):
     kwargs = {"activation_fn": th.nn.Softplus}
     ppo(policy_kwargs=kwargs).save(input_folder(tmp_path) / "model.zip")
     with pytest.raises(InputError, match=r"Softplus.*--trust"):

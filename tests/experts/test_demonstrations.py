@@ -1,4 +1,4 @@
-"""Sets of demonstrations that are collected from an expert."""
+"""Demonstrations collected from an expert."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_a_set_is_split_into_files_that_are_small_enough(collect, monkeypatch):
     [size] = sizes(collect(10)).values()
     monkeypatch.setattr(demonstrations, "MAX_FILE_BYTES", size // 2)
     folder = collect(10)
-    # In halves each would be too large, for it has a header of its own.
+    # Each half would be too large, because it has its own header.
     assert sorted(sizes(folder)) == [f"train-{n:05d}-of-00003.parquet" for n in range(3)]
     assert max(sizes(folder).values()) <= size // 2
     assert {path.name for path in folder.iterdir()} == {"README.md", "data"}
@@ -51,9 +51,9 @@ def test_a_set_is_split_into_files_that_are_small_enough(collect, monkeypatch):
 
 @pytest.mark.parametrize(
     ("limit", "complaint"),
-    [("MAX_SET_BYTES", "ask for fewer trajectories"), ("MAX_FILE_BYTES", "an episode takes")],
+    [("MAX_SET_BYTES", "set fewer trajectories"), ("MAX_FILE_BYTES", "an episode takes")],
 )
-def test_a_set_that_is_too_large_leaves_the_old_one(
+def test_a_set_that_is_too_large_keeps_the_old_one(
     collect, monkeypatch, tmp_path, limit, complaint
 ):
     before = sizes(collect(2))
@@ -67,9 +67,9 @@ def test_a_set_that_is_too_large_leaves_the_old_one(
 
 @pytest.mark.parametrize(
     ("name", "complaint"),
-    [("demos/notes.txt", r"demos: holds 'notes\.txt'"), ("demos", "demos: is no folder")],
+    [("demos/notes.txt", r"demos: holds 'notes\.txt'"), ("demos", "demos: not a folder")],
 )
-def test_what_is_no_set_is_refused_before_the_expert_acts(
+def test_another_folder_is_refused_before_the_expert_acts(
     collect, tmp_path, monkeypatch, name, complaint
 ):
     mine = tmp_path / name

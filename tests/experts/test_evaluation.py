@@ -1,4 +1,4 @@
-"""A measurement beside a published one."""
+"""A measurement compared with a published one."""
 
 import math
 
@@ -17,7 +17,7 @@ def published(mean, std=2.0, episodes=17, deterministic=False):
     return PublishedResults(mean, std, episodes, deterministic, "results.json")
 
 
-def test_both_errors_count():
+def test_both_standard_errors_count():
     found = compare(RETURNS, False, published(9.5))
     assert found.difference == pytest.approx(0.5)
     assert found.standard_error == pytest.approx(math.hypot(1 / 7, 2 / 4))
@@ -32,7 +32,7 @@ def test_more_than_two_standard_errors_disagree(mean, agrees):
     assert compare(RETURNS, False, published(mean)).agrees is agrees
 
 
-def test_what_a_card_does_not_state_is_taken_as_usual():
+def test_missing_numbers_of_a_card_have_defaults():
     found = compare(RETURNS, False, published(9.5, std=None, episodes=None, deterministic=None))
     assert found.standard_error == pytest.approx(math.hypot(1 / 7, 1 / 3))
     assert found.agrees is True
@@ -51,7 +51,7 @@ def test_policies_of_different_kinds_are_not_compared():
     assert compare(RETURNS, False, published(10.0, deterministic=True)).agrees is None
 
 
-def test_surroundings_are_those_of_the_environment():
+def test_spaces_and_time_limit_are_those_of_the_environment():
     found = surroundings_of(find_environment("Pendulum-v1"))
     assert found.observation_space.shape == (3,)
     assert found.action_space.shape == (1,)

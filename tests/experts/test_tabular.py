@@ -1,4 +1,4 @@
-"""Experts that are computed: the best policy, softer ones, and that they can be stored."""
+"""Computed experts: the optimal policy, softer ones, and saving them."""
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +12,7 @@ from imitbench.policies.storage import load_policy, save_policy
 from imitbench.stats.tabular import policy_value, policy_value_regret
 
 
-def test_the_best_policy_has_no_regret():
+def test_the_optimal_policy_has_no_regret():
     env = gym.make("seals/CliffWorld7x4-v0")
     assert policy_value_regret(env, compute_expert(env).pi) == pytest.approx(0, abs=1e-12)
 
@@ -30,7 +30,7 @@ def test_a_negative_temperature_is_refused():
         compute_expert(small_model(deterministic=False), -1.0)
 
 
-def test_is_stored_without_pickle(tmp_path):
+def test_the_policy_is_saved_without_pickle(tmp_path):
     env = gym.make("seals/CliffWorld7x4XY-v0")
     expert = compute_expert(env)
     save_policy(expert, tmp_path)

@@ -1,4 +1,4 @@
-"""Experts are trained as the recipe on their card says."""
+"""Experts are trained by the recipe on their card."""
 
 import gymnasium as gym
 import pytest
@@ -48,7 +48,7 @@ def train(card, folder):
 
 @pytest.fixture
 def made(monkeypatch):
-    """Arguments of the environments that are made."""
+    """Arguments of the created environments."""
     arguments = []
     make = gym.make
 
@@ -60,7 +60,7 @@ def made(monkeypatch):
     return arguments
 
 
-def test_arguments_of_training_join_those_of_the_environment(made, tmp_path):
+def test_training_arguments_are_added_to_the_environment_s(made, tmp_path):
     card = environment_card({"g": 9.0, "render_mode": None}, training_kwargs={"g": 8.0})
     directory = train(card, tmp_path)
     assert [(each["g"], each["render_mode"]) for each in made] == [(8.0, None)] * 2
@@ -72,7 +72,7 @@ def test_arguments_of_training_join_those_of_the_environment(made, tmp_path):
 @pytest.mark.parametrize(
     ("given", "told"), [({"g": 8.0}, "the environment had `g=8.0`"), ({}, "seed 0. Hyper-")]
 )
-def test_the_expert_s_card_tells_how_it_was_trained(given, told, tmp_path):
+def test_the_expert_s_card_describes_its_training(given, told, tmp_path):
     card = environment_card(training_kwargs=given)
     directory = train(card, tmp_path)
     spec = environment_spec("Pendulum-v1", card)
@@ -83,7 +83,7 @@ def test_the_expert_s_card_tells_how_it_was_trained(given, told, tmp_path):
 
 
 @pytest.mark.parametrize("where", ["kwargs", "training_kwargs"])
-def test_an_argument_that_the_environment_lacks_is_named(where, tmp_path):
+def test_an_argument_that_the_environment_lacks_is_reported(where, tmp_path):
     given = {"g": 9.0, "gravity": 9.0}
     own, training = (given, {}) if where == "kwargs" else ({}, given)
     with pytest.raises(InputError, match=r"gravity=9\.0 .*training_kwargs of its card"):

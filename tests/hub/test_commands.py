@@ -1,4 +1,4 @@
-"""The commands that fetch from a hub, as people type them."""
+"""The commands that fetch from a hub."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PENDULUM = "HumanCompatibleAI/ppo-Pendulum-v1"
     [["experts", "pull"], ["demos", "pull"], ["prefetch"], ["suites", "pin"]],
     ids=" ".join,
 )
-def test_every_command_explains_itself_with_an_example(imitbench, command):
+def test_every_help_text_has_an_example(imitbench, command):
     answer = imitbench(*command, "--help")
     assert answer.code == 0
     assert f"Example: imitbench {' '.join(command)}" in " ".join(answer.out.split())
@@ -123,7 +123,7 @@ def test_prefetch_writes_a_lock(imitbench, classic, tmp_path):
     assert after.find("model", CARTPOLE) == lock.find("model", CARTPOLE)
 
 
-def test_what_is_not_in_the_cache_names_the_command_that_fetches_it(refused, classic):
+def test_a_missing_repository_is_reported_with_the_command_that_fetches_it(refused, classic):
     line = refused("run", "--algo", "bc", "--source", "hub", HF_HUB_OFFLINE="1")
     assert "run `imitbench prefetch --suite classic`" in line
     classic.stop()
@@ -148,7 +148,7 @@ def test_pin_fills_in_commits_once(imitbench, classic, tmp_path):
     assert [row["revision"] for row in newest if row["changed"]] == [moved]
 
 
-def test_pin_without_network_leaves_the_card(refused, classic, tmp_path):
+def test_pin_without_network_does_not_change_the_card(refused, classic, tmp_path):
     shutil.copy(suite_directory("classic") / "suite.yaml", tmp_path)
     classic.stop()
     assert "cannot be reached" in refused("suites", "pin", "--card", "suite.yaml")
@@ -165,7 +165,7 @@ def test_the_token_is_used_and_never_shown(imitbench, refused, hub):
     assert "hf_secret" not in answer.out + answer.err
 
 
-def test_ctrl_c_ends_a_download_at_once_and_leaves_no_part(hub, imitbench, tmp_path):
+def test_ctrl_c_stops_a_download_and_leaves_no_partial_file(hub, imitbench, tmp_path):
     content = b"x" * 3_000_000
     commit = hub.add_dataset("org/large", {"data/train-0.parquet": content, "README.md": b""})
     hub.spoil("GET /store/", "stalled", times=1000)

@@ -3,7 +3,7 @@
 from imitbench.hub.content import wanted_files
 
 
-def test_videos_and_logs_are_not_wanted():
+def test_videos_and_logs_are_not_fetched():
     wanted = wanted_files("model", "org/ppo-Thing-v0")
     assert "ppo-Thing-v0.zip" in wanted
     assert "results.json" in wanted

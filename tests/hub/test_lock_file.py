@@ -11,7 +11,7 @@ def item(repo="org/a", kind="model", revision="1" * 40, **changes):
     return LockedItem(**fields | changes)
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_reading_returns_what_was_written(tmp_path):
     lock = HubLock().with_items([item(), item(kind="dataset")])
     write_lock(tmp_path / "lock", lock)
     assert read_lock(tmp_path / "lock") == lock
@@ -32,15 +32,15 @@ def test_a_missing_file_locks_nothing(tmp_path):
     "text",
     ["", "[]", '{"items": [{"repo": "a/b"}]}', '{"schema_version": 2}', '{"unknown": 1}'],
 )
-def test_something_else_is_told_in_one_line(tmp_path, text):
+def test_another_file_is_reported_in_one_line(tmp_path, text):
     path = tmp_path / "lock"
     path.write_text(text)
-    with pytest.raises(InputError, match="no lock file") as caught:
+    with pytest.raises(InputError, match="not a lock file") as caught:
         read_lock(path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_in_its_place_is_told(tmp_path):
+def test_a_folder_of_that_name_is_reported(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_lock(tmp_path)
     with pytest.raises(InputError, match="cannot be written"):

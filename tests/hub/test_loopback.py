@@ -18,7 +18,7 @@ def api(hub, client):
 
 
 @pytest.mark.parametrize("kind", ["model", "dataset"])
-def test_what_is_pushed_is_what_is_pulled(hub, api, tmp_path, kind):
+def test_pulling_returns_what_was_pushed(hub, api, tmp_path, kind):
     files = {
         "README.md": b"---\nlicense: mit\n---\n# Card\n",
         "policy.json": b"{}",
@@ -54,7 +54,7 @@ def test_the_same_large_file_is_not_sent_twice(hub, api, tmp_path):
     assert hub.count("PUT /store/") == 1
 
 
-def test_a_repository_that_exists_is_told(hub, api):
+def test_an_existing_repository_is_reported(hub, api):
     from huggingface_hub.errors import HfHubHTTPError
 
     api.create_repo("tester/there")
@@ -73,7 +73,7 @@ def test_files_are_listed_by_folder(hub, api):
 
 
 def test_datasets_loads_demonstrations_from_it(hub, client, tmp_path):
-    """In a process of its own: the library reads the hub's address when it is imported."""
+    """In a separate process: the library reads the hub's address when it is imported."""
     import os
     import subprocess
     import sys

@@ -1,4 +1,4 @@
-"""What is about to be published: which files are taken, and what a card becomes."""
+"""Publications: which files are selected, and how cards are changed."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def folder(tmp_path):
     return folder
 
 
-def test_only_what_is_listed_is_taken_and_never_a_dotfile(folder):
+def test_only_listed_files_are_selected_and_no_hidden_ones(folder):
     chosen, rest = choose_files(folder, PATTERNS)
     assert chosen == {
         "README.md": folder / "README.md",
@@ -53,7 +53,7 @@ def test_the_folder_itself_may_be_reached_by_a_link(folder, tmp_path):
     assert choose_files(tmp_path / "link", PATTERNS)[0]
 
 
-def test_no_folder_is_told(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         choose_files(tmp_path / "none", PATTERNS)
 
@@ -61,12 +61,12 @@ def test_no_folder_is_told(tmp_path):
 @pytest.mark.parametrize("token", ["hf_" + "a1" * 17, "ghp_" + "Z9" * 18, "AKIA" + "A" * 16])
 def test_access_tokens_are_found(tmp_path, token):
     (tmp_path / "config.yml").write_text(f"wandb: {token}\n")
-    with pytest.raises(InputError, match="what looks like an access token") as caught:
+    with pytest.raises(InputError, match="an access token") as caught:
         check_for_tokens([tmp_path / "config.yml"])
     assert token not in str(caught.value)
 
 
-def test_ordinary_text_is_no_token(tmp_path):
+def test_ordinary_text_is_not_a_token(tmp_path):
     (tmp_path / "config.yml").write_text("hf_home: x\ndigest: " + "a1" * 32)
     check_for_tokens([tmp_path / "config.yml"])
 
@@ -91,7 +91,7 @@ def test_tags_are_added_once():
     assert card.metadata["tags"] == ["mine", "imitbench"]
 
 
-def test_a_section_is_put_in_place_of_the_older_one():
+def test_a_section_replaces_the_older_one():
     card = Card.parse(CARD + "\n## Use\n\nOld.\n\n### Part\n\nOld.\n\n## More\n\nMore.\n")
     card.set_section("Use", "New.\n")
     assert card.text == "# Title\n\nText.\n\n## More\n\nMore.\n\n## Use\n\nNew.\n"
@@ -100,7 +100,7 @@ def test_a_section_is_put_in_place_of_the_older_one():
 
 
 @pytest.mark.parametrize("head", ["a: [", "- a", "text"])
-def test_malformed_metadata_is_told(tmp_path, head):
+def test_malformed_metadata_is_reported(tmp_path, head):
     (tmp_path / "README.md").write_text(f"---\n{head}\n---\n# Title\n")
     with pytest.raises(InputError, match="metadata between ---") as caught:
         Card.read(tmp_path / "README.md")

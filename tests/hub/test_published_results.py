@@ -32,7 +32,7 @@ def write(folder, **results):
     return folder
 
 
-def test_results_are_read_with_all_that_they_state(tmp_path):
+def test_results_are_read_with_all_fields(tmp_path):
     write(
         tmp_path, mean_reward=-192.3, std_reward=5, is_deterministic=True, n_eval_episodes=10,
         eval_datetime="2022",
@@ -46,7 +46,7 @@ def test_results_are_read_with_all_that_they_state(tmp_path):
     )
 
 
-def test_numbers_beyond_measure_count_as_not_stated(tmp_path):
+def test_invalid_numbers_count_as_not_stated(tmp_path):
     write(tmp_path, mean_reward=1, std_reward=10**400, n_eval_episodes=10**400)
     assert read_published_results(tmp_path) == PublishedResults(
         1.0, None, None, None, "results.json"
@@ -62,7 +62,7 @@ def test_numbers_beyond_measure_count_as_not_stated(tmp_path):
         ("-1.5e2", -150.0, None),
     ],
 )
-def test_else_the_card_states_them(tmp_path, value, mean, std):
+def test_without_results_the_card_is_read(tmp_path, value, mean, std):
     (tmp_path / "README.md").write_text(CARD.format(value=value))
     assert read_published_results(tmp_path) == PublishedResults(mean, std, None, None, "README.md")
     assert read_card_metadata(tmp_path)["license"] == "mit"
@@ -82,12 +82,12 @@ def test_else_the_card_states_them(tmp_path, value, mean, std):
         "---\nlicense: !!bool perhaps\n---\n",
     ],
 )
-def test_a_card_is_prose_and_may_state_nothing(tmp_path, text):
+def test_a_card_without_a_mean_reward_is_accepted(tmp_path, text):
     (tmp_path / "README.md").write_text(text)
     assert read_published_results(tmp_path) is None
 
 
-def test_no_files_state_nothing(tmp_path):
+def test_without_files_there_are_no_results(tmp_path):
     assert read_published_results(tmp_path) is None
     assert read_card_metadata(tmp_path) == {}
 
@@ -104,7 +104,7 @@ def test_no_files_state_nothing(tmp_path):
         "[" * 100_000,
     ],
 )
-def test_damaged_results_are_told_in_one_line(tmp_path, text):
+def test_damaged_results_are_reported_in_one_line(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(InputError, match=r"results\.json: mean_reward cannot be read") as caught:
         read_published_results(tmp_path)
@@ -121,7 +121,7 @@ def test_damaged_results_are_told_in_one_line(tmp_path, text):
         "---\n: [\n---\n",
     ],
 )
-def test_a_card_without_them_is_no_error(tmp_path, card):
+def test_an_unreadable_card_is_not_an_error(tmp_path, card):
     (tmp_path / "README.md").write_text(card)
     assert read_published_results(tmp_path) is None
 
@@ -139,13 +139,13 @@ def bomb(last):
         "model-index: *a11",
     ],
 )
-def test_a_card_that_unfolds_without_end_states_nothing(tmp_path, last):
+def test_a_card_with_nested_aliases_is_ignored(tmp_path, last):
     (tmp_path / "README.md").write_text(bomb(last))
     assert read_published_results(tmp_path) is None
 
 
-def test_only_the_first_items_of_long_lists_are_looked_at(tmp_path):
-    """A short card may say a million times that a list of a million others follows."""
+def test_only_the_first_items_of_long_lists_are_read(tmp_path):
+    """With aliases, a short card may have a million lists of a million items."""
     others = "- {type: other, value: 7}\n    " * 100
     text = CARD.format(value=1).replace("- type: other\n      value: 7\n    ", others)
     (tmp_path / "README.md").write_text(text)
@@ -153,7 +153,7 @@ def test_only_the_first_items_of_long_lists_are_looked_at(tmp_path):
     assert read_published_results(tmp_path) is None
 
 
-def test_files_of_a_size_that_none_of_them_has_are_not_read(tmp_path):
+def test_oversized_files_are_not_read(tmp_path):
     (tmp_path / "README.md").write_text(CARD.format(value=1) + " " * 2**20)
     assert read_published_results(tmp_path) is None
     (tmp_path / "results.json").write_text('{"mean_reward": 1}' + " " * 2**20)

@@ -33,7 +33,7 @@ def test_the_digest_is_that_of_the_same_files_elsewhere(classic):
     assert pull("model", REPO).digest == bundled.digest
 
 
-def test_a_lock_holds_the_commit(classic):
+def test_a_lock_pins_the_commit(classic):
     old = pull("model", REPO)
     lock = HubLock().with_items([old.as_locked()])
     classic.add_model(REPO, {**classic.files("model", REPO), "README.md": b"new"})
@@ -41,25 +41,25 @@ def test_a_lock_holds_the_commit(classic):
     assert pull("model", REPO).revision != old.revision
 
 
-def test_a_lock_notices_changed_content(classic):
+def test_a_lock_detects_changed_content(classic):
     old = pull("model", REPO)
     lock = HubLock().with_items([old.as_locked()])
     weights = (old.folder / "policy.safetensors").resolve()
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    with pytest.raises(InputError, match="not what was prefetched") as caught:
+    with pytest.raises(InputError, match="differs from the lock") as caught:
         pull("model", REPO, lock=lock)
     assert "imitbench prefetch" in str(caught.value)
 
 
 @pytest.mark.parametrize(("kind", "what"), [("model", "an expert"), ("dataset", "demonstrations")])
-def test_a_repository_of_something_else_is_told(hub, kind, what):
+def test_a_repository_of_something_else_is_reported(hub, kind, what):
     hub.add(kind, "org/other", {"README.md": b"", "notes.txt": b""})
-    with pytest.raises(InputError, match=f"no repository of {what}") as caught:
+    with pytest.raises(InputError, match=f"not a repository of {what}") as caught:
         pull(kind, "org/other")
     assert "\n" not in str(caught.value)
 
 
-def test_a_copy_is_made_of_plain_files_and_replaces_an_older_one(classic, tmp_path):
+def test_a_copy_has_regular_files_and_replaces_an_older_one(classic, tmp_path):
     (tmp_path / "to" / EXPERT.name).mkdir(parents=True)
     (tmp_path / "to" / EXPERT.name / "stale").touch()
     target = copy_out(pull("model", REPO), tmp_path / "to")
@@ -71,7 +71,7 @@ def test_a_copy_is_made_of_plain_files_and_replaces_an_older_one(classic, tmp_pa
     assert (target / weights).read_bytes() == (EXPERT / weights).read_bytes()
 
 
-def test_a_copy_that_is_stopped_leaves_what_was_there(classic, tmp_path, monkeypatch):
+def test_an_interrupted_copy_keeps_the_old_content(classic, tmp_path, monkeypatch):
     pulled = pull("model", REPO)
     target = copy_out(pulled, tmp_path / "to")
     (target / "mine").touch()
@@ -86,7 +86,7 @@ def test_a_copy_that_is_stopped_leaves_what_was_there(classic, tmp_path, monkeyp
     assert (target / "mine").exists()
 
 
-def test_a_copy_onto_a_file_is_told(classic, tmp_path):
+def test_a_copy_onto_a_file_is_reported(classic, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written"):
         copy_out(pull("model", REPO), tmp_path / "file")

@@ -1,4 +1,4 @@
-"""What is pushed is what is pulled, through the hub's real client."""
+"""Pulling returns what was pushed, through the hub's real client."""
 
 import json
 import shutil
@@ -122,7 +122,7 @@ def test_the_code_on_the_card_runs(hub, tmp_path):
     assert names["venv"].training is False
 
 
-def test_the_card_keeps_its_words_and_says_what_the_zip_is(hub):
+def test_the_card_keeps_its_text_and_describes_the_zip(hub):
     push_expert(CARTPOLE, "me/thing")
     card = Card.parse(hub.files("model", "me/thing")["README.md"].decode())
     own = Card.read(CARTPOLE / "README.md")
@@ -132,7 +132,7 @@ def test_the_card_keeps_its_words_and_says_what_the_zip_is(hub):
     assert "read by unpickling" in card.text
 
 
-def test_pushing_again_changes_nothing_though_the_zip_is_made_anew(hub):
+def test_pushing_again_changes_nothing_although_the_zip_is_exported_again(hub):
     _, first = push_expert(CARTPOLE, "me/thing")
     uploads = hub.count("PUT /store/")
     _, again = push_expert(CARTPOLE, "me/thing")
@@ -140,7 +140,7 @@ def test_pushing_again_changes_nothing_though_the_zip_is_made_anew(hub):
     assert hub.count("PUT /store/") == uploads
 
 
-def test_what_was_pulled_can_be_pushed_on(hub, tmp_path):
+def test_a_pulled_repository_can_be_pushed(hub, tmp_path):
     push_expert(CARTPOLE, "me/thing")
     files = hub.files("model", "me/thing")
     copy = copy_out(pull("model", "me/thing"), tmp_path)
@@ -169,7 +169,7 @@ def test_a_policy_of_a_run_is_pushed(hub, tmp_path):
     np.testing.assert_array_equal(actions(loaded, seen), actions(model.policy, seen))
 
 
-def test_the_mean_reward_and_licence_come_onto_a_card_without(hub, tmp_path):
+def test_the_mean_reward_and_licence_are_added_to_a_card(hub, tmp_path):
     save_policy(ppo().policy, tmp_path / "mine")
     results = {"mean_reward": 7.25, "std_reward": 0.5}
     (tmp_path / "mine" / "results.json").write_text(json.dumps(results))
@@ -186,7 +186,7 @@ def test_the_mean_reward_and_licence_come_onto_a_card_without(hub, tmp_path):
     assert publication.notes == []
 
 
-def test_an_expert_that_makes_no_zip_is_pushed_without(hub):
+def test_an_expert_without_an_exportable_zip_is_pushed_without_it(hub):
     folder = suite_directory("tabular") / "experts" / "exact-seals-CliffWorld7x4-v0"
     publication, _ = push_expert(folder, "me/exact")
     [message] = publication.notes
@@ -198,7 +198,7 @@ def test_an_expert_that_makes_no_zip_is_pushed_without(hub):
     assert load_expert(pull("model", "me/exact").folder) is not None
 
 
-def test_statistics_of_an_earlier_policy_do_not_stay(hub, tmp_path):
+def test_statistics_of_an_earlier_policy_are_removed(hub, tmp_path):
     push_expert(CARTPOLE, "me/thing")
     assert "vec_normalize.pkl" in hub.files("model", "me/thing")
     save_policy(ppo().policy, tmp_path / "plain")
@@ -207,7 +207,7 @@ def test_statistics_of_an_earlier_policy_do_not_stay(hub, tmp_path):
     assert "vec_normalize.pkl" not in hub.files("model", "me/thing")
 
 
-def test_a_zip_has_to_be_converted_first(tmp_path):
+def test_a_zip_must_be_converted_first(tmp_path):
     ppo().save(tmp_path / "model.zip")
     with (
         pytest.raises(InputError, match="`imitbench experts convert"),
@@ -234,7 +234,7 @@ def test_a_file_with_a_token_is_refused(hub, tmp_path):
     assert hub.requests == []
 
 
-def test_demonstrations_come_back_as_they_were(hub):
+def test_pulled_demonstrations_equal_the_pushed_ones(hub):
     publication, done = push_demos(DEMOS, "me/demos")
     pulled = pull("dataset", "me/demos")
     assert pulled.revision == done.commit
@@ -250,7 +250,7 @@ def test_demonstrations_come_back_as_they_were(hub):
     )
 
 
-def test_the_card_states_the_schema_as_datasets_reads_it(hub, tmp_path, monkeypatch):
+def test_the_card_has_the_schema_of_the_datasets_library(hub, tmp_path, monkeypatch):
     import datasets
 
     push_demos(DEMOS, "me/demos", licence="cc0-1.0")
@@ -277,7 +277,7 @@ def test_demonstrations_without_a_card_get_one(hub, tmp_path):
     assert publication.notes == ["no licence: others may not use it; give --license, such as mit"]
 
 
-def test_shards_of_an_earlier_set_do_not_stay(hub, tmp_path):
+def test_shards_of_an_earlier_set_are_removed(hub, tmp_path):
     data = tmp_path / "demos" / "data"
     shutil.copytree(DEMOS / "data", data)
     [whole] = data.iterdir()
@@ -307,7 +307,7 @@ def test_bad_demonstrations_are_refused(hub, tmp_path):
     assert hub.requests == []
 
 
-def test_a_folder_of_another_layout_is_told(tmp_path):
+def test_a_folder_of_another_layout_is_reported(tmp_path):
     (tmp_path / "rollouts.npz").touch()
     with (
         pytest.raises(InputError, match="`imitbench demos convert"),
@@ -316,7 +316,7 @@ def test_a_folder_of_another_layout_is_told(tmp_path):
         pass
 
 
-def test_a_push_that_breaks_off_goes_on(hub):
+def test_an_interrupted_push_can_be_resumed(hub):
     hub.fail("POST .*/commit", 503, times=1000)
     with pytest.raises(UnreachableError):
         push_expert(CARTPOLE, "me/thing")
@@ -339,7 +339,7 @@ def out(tmp_path):
     return out
 
 
-def test_results_come_back_as_they_were(hub, out):
+def test_pulled_results_equal_the_pushed_ones(hub, out):
     publication, _ = push_results(out, "me/results", licence="cc-by-4.0")
     files = set(publication.files)
     assert files == {name for name in hub.files("dataset", "me/results") if name[0] != "."}
@@ -362,7 +362,7 @@ def test_the_card_of_results_holds_the_report_and_explains_the_files(hub, out):
     assert "`imitbench results pull me/results --out DIR`" in card.text
 
 
-def test_policies_go_along_only_when_asked(hub, out):
+def test_policies_are_pushed_only_on_request(hub, out):
     publication, _ = push_results(out, "me/results", with_policies=True)
     policies = {name for name in publication.files if name.startswith("policies/")}
     runs = [run.spec.run_id for run in read_runs(out).runs if run.result]
@@ -373,7 +373,7 @@ def test_policies_go_along_only_when_asked(hub, out):
     assert set(done.removed) == policies
 
 
-def test_one_more_run_changes_little(hub, out):
+def test_one_more_run_changes_few_files(hub, out):
     push_results(out, "me/results")
     before = hub.files("dataset", "me/results")
     spec = write_finished_run(out, seed=5).read_spec()
@@ -387,13 +387,13 @@ def test_one_more_run_changes_little(hub, out):
     assert old < new
 
 
-def test_results_do_not_go_where_demonstrations_are(hub, out):
+def test_results_are_not_pushed_to_a_repository_of_demonstrations(hub, out):
     push_demos(DEMOS, "me/demos")
     with pytest.raises(InputError, match="holds what no such push put there"):
         push_results(out, "me/demos")
 
 
-def test_no_results_are_told(tmp_path):
+def test_missing_results_are_reported(tmp_path):
     with pytest.raises(InputError, match="no such folder; run `imitbench run"):
         read_runs(tmp_path / "none")
     (tmp_path / "empty").mkdir()
@@ -401,7 +401,7 @@ def test_no_results_are_told(tmp_path):
         push_results(tmp_path / "empty", "me/results")
 
 
-def test_metadata_of_cards_is_plain_yaml(hub, out):
+def test_metadata_of_cards_is_yaml(hub, out):
     push_expert(CARTPOLE, "me/a")
     push_demos(DEMOS, "me/b")
     push_results(out, "me/c")

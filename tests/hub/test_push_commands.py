@@ -1,4 +1,4 @@
-"""The commands that publish, as people type them."""
+"""The commands that publish."""
 
 import json
 import shutil
@@ -29,13 +29,13 @@ def results(tmp_path):
     [["experts", "push"], ["demos", "push"], ["results", "push"], ["results", "pull"]],
     ids=" ".join,
 )
-def test_every_command_explains_itself_with_an_example(imitbench, command):
+def test_every_help_text_has_an_example(imitbench, command):
     answer = imitbench(*command, "--help")
     assert answer.code == 0
     assert f"Example: imitbench {' '.join(command)}" in " ".join(answer.out.split())
 
 
-def test_without_yes_the_files_and_the_card_are_shown_and_nobody_is_asked(imitbench, hub):
+def test_without_yes_files_and_card_are_shown_without_a_prompt(imitbench, hub):
     answer = imitbench("experts", "push", EXPERT, "me/cartpole")
     assert answer.code == 0
     assert hub.requests == []
@@ -92,7 +92,7 @@ def test_results_of_one_suite_are_chosen(imitbench, hub, results, tmp_path):
 
 
 @pytest.mark.usefixtures("client")
-def test_a_push_that_breaks_off_says_how_to_go_on_and_does(hub, monkeypatch):
+def test_an_interrupted_push_says_how_to_resume_and_resumes(hub, monkeypatch):
     def call():
         return CliRunner().invoke(app, ["demos", "push", str(DEMOS), "me/cartpole", "--yes"])
 
@@ -107,19 +107,19 @@ def test_a_push_that_breaks_off_says_how_to_go_on_and_does(hub, monkeypatch):
     assert hub.count("PUT /store/") == 1
 
 
-def test_no_token_is_told(refused, hub):
+def test_a_missing_token_is_reported(refused, hub):
     line = refused("demos", "push", DEMOS, "me/x", "--yes", "--json", "--quiet", HF_TOKEN="")
     assert "no token; set HF_TOKEN" in line
     assert hub.requests == []
 
 
-def test_a_token_without_permission_is_told(refused, hub):
+def test_a_token_without_permission_is_reported(refused, hub):
     hub.writers = {"hf_mine": {"me"}}
     line = refused("demos", "push", DEMOS, "you/x", "--yes", "--json", "--quiet", **TOKEN)
     assert "may not write there (403)" in line
 
 
-def test_a_public_repository_is_not_taken_for_a_private_one(refused, hub):
+def test_a_public_repository_is_refused_for_a_private_push(refused, hub):
     hub.add_dataset("me/x", {})
     line = refused(
         "demos", "push", DEMOS, "me/x", "--yes", "--private", "--json", "--quiet", **TOKEN
@@ -150,6 +150,6 @@ def test_bad_input_is_one_line(refused, hub, command, message):
     assert hub.requests == []
 
 
-def test_what_is_no_repository_of_results_is_told(refused, classic):
+def test_another_kind_of_repository_is_reported(refused, classic):
     line = refused("results", "pull", "HumanCompatibleAI/ppo-seals-CartPole-v0", "--quiet")
     assert "no published results" in line

@@ -34,7 +34,7 @@ def run(imitbench, out, *more, **variables):
 
 
 @pytest.mark.slow
-def test_a_run_is_the_same_with_the_hub_down(imitbench, classic, tmp_path):
+def test_a_run_gives_the_same_numbers_with_the_hub_down(imitbench, classic, tmp_path):
     cell = ("--env", "seals/CartPole-v0", "--seeds", 1)
     first = run(imitbench, "first", *cell)
     commit = classic.resolve("dataset", CARTPOLE, "main")
@@ -49,7 +49,9 @@ def test_a_run_is_the_same_with_the_hub_down(imitbench, classic, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_whole_suite_is_the_same_online_cached_and_locked(imitbench, classic, tmp_path):
+def test_a_whole_suite_gives_the_same_numbers_online_cached_and_locked(
+    imitbench, classic, tmp_path
+):
     first = run(imitbench, "first", "--seeds", 2, "--jobs", 2)
     assert "not applicable: bc on seals/MountainCar-v0" in first.err
     assert imitbench("prefetch", "--suite", "classic").code == 0
@@ -63,7 +65,7 @@ def test_a_whole_suite_is_the_same_online_cached_and_locked(imitbench, classic, 
 
 
 @pytest.mark.slow
-def test_the_experts_of_others_run_as_their_repositories_say(shared_dir, tmp_path):
+def test_experts_of_others_reach_their_published_returns(shared_dir, tmp_path):
     from support.command import call_imitbench
 
     fixtures = shared_dir / "hub-fixtures" / "imitation"
@@ -118,7 +120,7 @@ def test_experts_are_pinned_and_their_published_return_is_the_reference(classic,
     assert references.version == f"1+hub:{pulled.revision[:8]}"
 
 
-def test_what_the_card_does_not_name_is_not_applicable(classic, plan_of):
+def test_environments_without_a_repository_are_not_applicable(classic, plan_of):
     for algorithm in ("bc", "expert"):
         plan = plan_of(algorithm, "seals/MountainCar-v0")
         assert list(plan) == []
@@ -133,7 +135,7 @@ def test_only_what_is_needed_is_fetched(classic, plan_of):
     assert classic.count("api/datasets") == 0
 
 
-def test_a_pinned_plan_asks_nobody_again(classic, plan_of):
+def test_a_pinned_plan_needs_no_further_requests(classic, plan_of):
     from imitbench.hub.lock_file import HubLock
 
     pulled = [pull(kind, PENDULUM) for kind in ("model", "dataset")]
@@ -154,7 +156,7 @@ def test_content_that_changed_since_planning_is_refused(classic, plan_of, tmp_pa
     assert "content changed since the run was planned" in failure.message
 
 
-def test_a_worker_without_the_files_names_prefetch(classic, plan_of, tmp_path):
+def test_a_worker_without_the_files_suggests_prefetch(classic, plan_of, tmp_path):
     plan = plan_of("expert", "Pendulum-v1")
     assert list(plan)
     (pull("model", PENDULUM).folder / "policy.safetensors").unlink()

@@ -42,7 +42,7 @@ def test_commits_are_filled_in(classic):
     assert ENVIRONMENTS["Pendulum-v1"].expert.hub.revision is None
 
 
-def test_a_card_holds_its_commit(classic):
+def test_a_pinned_card_is_pulled_at_its_commit(classic):
     [source, *_] = suite_sources(ENVIRONMENTS, ["model"])
     [(_, old)] = pull_sources("classic", [source])
     classic.add_model(old.repo, {**classic.files("model", old.repo), "README.md": b"new"})
@@ -50,7 +50,7 @@ def test_a_card_holds_its_commit(classic):
     assert pull_sources("classic", [pinned])[0][1] == old
 
 
-def test_what_nothing_pins_is_warned_of(classic):
+def test_a_commit_without_a_pin_gives_a_warning(classic):
     [source, *_] = suite_sources(ENVIRONMENTS)
     pulled = pull_sources("classic", [source])
     commit = pulled[0][1].revision
@@ -64,7 +64,7 @@ def test_what_nothing_pins_is_warned_of(classic):
     assert len(warnings) == 1
 
 
-def test_a_lock_that_disagrees_with_the_card_is_warned_of(classic):
+def test_a_lock_that_differs_from_the_card_gives_a_warning(classic):
     [source, *_] = suite_sources(ENVIRONMENTS)
     pulled = pull_sources("classic", [source])
     [pinned, *_] = suite_sources(with_commits(ENVIRONMENTS, pulled))
@@ -77,13 +77,13 @@ def test_a_lock_that_disagrees_with_the_card_is_warned_of(classic):
     assert "using the card's" in warnings[0]
 
 
-def test_without_network_the_command_that_helps_is_named(hub):
+def test_without_network_the_error_suggests_prefetch(hub):
     hub.stop()
     with pytest.raises(InputError, match="run `imitbench prefetch --suite classic`"):
         pull_sources("classic", suite_sources(ENVIRONMENTS))
 
 
-def test_commits_are_written_into_the_card_and_nothing_else(classic, tmp_path):
+def test_only_commits_are_changed_in_the_card(classic, tmp_path):
     path = tmp_path / "suite.yaml"
     shutil.copy(suite_directory("classic") / "suite.yaml", path)
     before = read_yaml_model(path, SuiteCard)

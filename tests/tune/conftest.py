@@ -13,7 +13,7 @@ from imitbench.tune.tuning import check, tune
 
 @pytest.fixture
 def make_request():
-    """A request of two trials and a contest of one of them on two seeds."""
+    """A request with two trials and a held-out comparison of one of them on two seeds."""
 
     def make(*names, plan=None, **changes):
         usual = {
@@ -30,7 +30,7 @@ def make_request():
 
 
 class Notes:
-    """An observer that keeps what it is told."""
+    """An observer that records its calls."""
 
     def __init__(self):
         self.told = []
@@ -44,7 +44,7 @@ class Notes:
 
 @pytest.fixture
 def run_tuning(tmp_path):
-    """Tunes in this very process; gives the outcome and what the observer was told."""
+    """Tunes in this process; returns the outcome and the observer's records."""
 
     def run(request, root=None, executor=None):
         notes, root = Notes(), Path(root or tmp_path / "tuning")

@@ -1,4 +1,4 @@
-"""The contest: who takes part, and when something counts as better."""
+"""The held-out comparison: its candidates, and when one counts as better."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def standing(number, scores, failed=0):
     )
 
 
-def test_the_best_of_the_complete_trials_take_part_beside_the_default():
+def test_the_best_complete_trials_are_compared_with_the_default():
     trials = [
         trial(0, 0.9, a=0), trial(1, 0.5, a=1), trial(2, 0.8, a=2), trial(3, 0.99, "pruned", a=3),
         trial(4, 0.7, a=4), trial(5, 0.8, a=2), trial(6, None, "failed", a=6),
@@ -50,13 +50,13 @@ def test_a_small_difference_is_undecided_and_a_worse_mean_is_not_better():
     assert worse.decision == "not better"
 
 
-def test_too_few_seeds_decide_nothing_and_say_how_many_would():
+def test_too_few_seeds_are_undecided_and_the_missing_number_is_reported():
     contest = judge([standing(0, [0.1, 0.2]), standing(1, [0.8, 0.9])], trials=9)
     assert contest.decision == "undecided"
     assert contest.winner.more_seeds == 2
 
 
-def test_whoever_fails_cannot_win():
+def test_a_candidate_with_a_failed_run_cannot_win():
     contest = judge([standing(0, [0.1] * 5), standing(1, [0.9] * 4, failed=1)], trials=9)
     assert contest.winner is None
     assert contest.decision == "not better"
@@ -64,12 +64,12 @@ def test_whoever_fails_cannot_win():
     assert contest.decision == "undecided"
 
 
-def test_nobody_to_compete_with_the_default():
+def test_without_candidates_there_is_no_winner():
     contest = judge([standing(0, [])], trials=9)
     assert (contest.winner, contest.decision) == (None, "not better")
 
 
-def test_environments_of_a_suite_count_alike():
+def test_environments_of_a_suite_have_equal_weight():
     """Easy and hard environments differ by more than settings do; each is compared with itself."""
 
     def standing_on_two(number, easy, hard):

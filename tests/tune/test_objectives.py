@@ -1,4 +1,4 @@
-"""Objectives: what they refuse, what they measure, and that some need no true reward."""
+"""Objectives: what they refuse and measure, and that some need no true reward."""
 
 import math
 
@@ -56,8 +56,8 @@ def test_only_the_return_uses_the_reward():
     assert [name for name, each in OBJECTIVES.items() if each.uses_reward] == ["return"]
 
 
-def test_demonstrations_are_needed_to_hold_some_out():
-    assert "learns from no demonstrations" in refusal("demo-likelihood", "dagger")
+def test_holding_out_needs_demonstrations():
+    assert "uses no demonstrations" in refusal("demo-likelihood", "dagger")
     assert "at least two" in refusal("demo-likelihood", "bc", n_demos=1)
     assert refusal("demo-likelihood", "bc", n_demos=2) is None
 
@@ -72,7 +72,7 @@ def test_a_score_needs_an_expert_above_random():
     assert "no score is defined" in why
 
 
-def test_equal_lengths_say_nothing():
+def test_episode_length_needs_a_variable_horizon():
     assert "same length" in refusal("episode-length", "bc")
     variable = [
         (suite, env)
@@ -117,9 +117,9 @@ def test_a_table_has_a_likelihood_at_each_step():
     assert mean_log_likelihood(policy, [demo]) == pytest.approx(np.log([0.1, 0.8]).mean())
 
 
-def test_a_greedy_policy_has_none():
+def test_a_greedy_policy_has_no_likelihood():
     policy = DQNPolicy(OBSERVATIONS, ACTIONS, lambda _: 1e-3)
-    with pytest.raises(UnsuitableObjectiveError, match="DQNPolicy has no probabilities"):
+    with pytest.raises(UnsuitableObjectiveError, match="DQNPolicy has no action probabilities"):
         mean_log_likelihood(policy, [episode(3)])
 
 
@@ -134,7 +134,7 @@ def test_confusion_needs_a_discriminator():
         OBJECTIVES["discriminator"].at(moment([{"bc/loss": 1.0}]))
 
 
-def test_a_discriminator_that_judges_is_not_tuned(make_request):
+def test_hyperparameters_of_the_discriminator_are_fixed(make_request):
     usual = set(make_request("gail").space)
     judged = set(make_request("gail", objective="discriminator").space)
     assert usual - judged == {

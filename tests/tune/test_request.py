@@ -1,4 +1,4 @@
-"""What is refused before any work, and what must not change from one call to the next."""
+"""Checks of a request, and the settings that must not change between calls."""
 
 import pytest
 from support.tuning import small_plan
@@ -10,17 +10,17 @@ from imitbench.tune.tuning import check
 PENDULUM = Scope("Pendulum-v1", ("Pendulum-v1",))
 
 
-def test_seeds_of_search_and_contest_must_differ(make_request):
-    with pytest.raises(InputError, match="--held-out-seeds: 101 also among --search-seeds"):
+def test_seeds_of_search_and_comparison_must_differ(make_request):
+    with pytest.raises(InputError, match="--held-out-seeds: 101 also in --search-seeds"):
         make_request(search_seeds=(100, 101), held_out_seeds=(101, 102))
 
 
 def test_an_algorithm_without_search_space_is_refused(make_request):
-    with pytest.raises(InputError, match="--algo random: its card says nowhere what to search"):
+    with pytest.raises(InputError, match="--algo random: its card has no search space"):
         make_request("random")
 
 
-def test_what_is_set_by_hand_is_not_searched(make_request):
+def test_values_from_set_are_not_searched(make_request):
     request = make_request(plan=small_plan(overrides={"batch_size": "16", "bc.hidden_size": "8"}))
     assert "batch_size" not in request.space
     assert "hidden_size" not in request.space
@@ -28,14 +28,14 @@ def test_what_is_set_by_hand_is_not_searched(make_request):
     assert set(request.defaults) == set(request.space)
 
 
-def test_nothing_is_left_where_everything_is_set(make_request):
+def test_setting_every_value_leaves_nothing_to_search(make_request):
     card = make_request().algorithm
     overrides = {name: str(value).lower() for name, value in card.resolve({}).items()}
-    with pytest.raises(InputError, match="nothing is left to search"):
+    with pytest.raises(InputError, match="nothing to search"):
         make_request(plan=small_plan(overrides=overrides))
 
 
-def test_names_tell_tunings_apart():
+def test_default_names_distinguish_tunings():
     assert default_name("bc", "classic", "environment", "return", "default") == "bc-classic"
     assert default_name("bc", "seals", "environment", "demo-likelihood", "quick") == (
         "bc-seals-demo-likelihood-quick"
@@ -43,7 +43,7 @@ def test_names_tell_tunings_apart():
     assert default_name("bc", "seals", "suite", "return", "quick") == "bc-seals-per-suite-quick"
 
 
-def test_what_has_no_scale_of_its_own_is_not_averaged_over_environments(make_request):
+def test_objectives_without_a_common_scale_are_not_averaged(make_request):
     with pytest.raises(InputError, match="--per environment"):
         make_request(per="suite", objective="demo-likelihood")
 
@@ -59,7 +59,7 @@ def test_what_has_no_scale_of_its_own_is_not_averaged_over_environments(make_req
         ({"plan": small_plan(overrides={"batch_size": "16"})}, "another space"),
     ],
 )
-def test_a_study_goes_on_as_it_was_begun(make_request, tmp_path, change, said):
+def test_a_study_continues_only_with_its_settings(make_request, tmp_path, change, said):
     folder = tmp_path / "Pendulum-v1"
     StudySettings.of(make_request(), PENDULUM).write(folder)
     check(make_request(), tmp_path)
@@ -68,14 +68,14 @@ def test_a_study_goes_on_as_it_was_begun(make_request, tmp_path, change, said):
         check(make_request(**change), tmp_path)
 
 
-def test_a_damaged_study_is_told(make_request, tmp_path):
+def test_a_damaged_study_is_reported(make_request, tmp_path):
     (tmp_path / "Pendulum-v1").mkdir()
     (tmp_path / "Pendulum-v1" / "study.json").write_text("{}")
     with pytest.raises(InputError, match="not the settings of a study"):
         check(make_request(), tmp_path)
 
 
-def test_an_environment_that_does_not_fit_is_told(make_request, tmp_path):
+def test_an_environment_that_does_not_fit_is_reported(make_request, tmp_path):
     request = make_request(plan=small_plan("sqil", "classic", "Pendulum-v1"))
     check(request, tmp_path)
     request = make_request(plan=small_plan("mce_irl", "classic", "Pendulum-v1"))
@@ -83,8 +83,8 @@ def test_an_environment_that_does_not_fit_is_told(make_request, tmp_path):
         check(request, tmp_path)
 
 
-def test_a_study_does_not_go_on_with_other_contents(make_request, tmp_path):
+def test_a_study_does_not_continue_with_other_demonstrations(make_request, tmp_path):
     settings = StudySettings.of(make_request(), PENDULUM)
     settings.model_copy(update={"first_run": "0" * 12}).write(tmp_path / "Pendulum-v1")
-    with pytest.raises(InputError, match="begun with other demonstrations, another expert"):
+    with pytest.raises(InputError, match="started with other demonstrations, another expert"):
         check(make_request(), tmp_path)

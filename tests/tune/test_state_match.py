@@ -1,4 +1,4 @@
-"""How alike visited states are."""
+"""Similarity of visited states."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ def states(seed, shift=0.0, scale=1.0, entries=4):
     return np.random.default_rng(seed).normal(shift, scale, (20_000, entries))
 
 
-def test_the_same_states_match_whatever_their_units():
+def test_equal_states_match_in_any_units():
     assert state_match(states(0), states(1)) > 0.97
     units = np.array([1e-3, 1.0, 1e4, 7.0])
     other = states(1, 0.3)
@@ -23,7 +23,7 @@ def test_the_same_states_match_whatever_their_units():
     ("shift", "scale", "squared"),
     [(0.5, 1.0, 0.25), (0.0, 2.0, 1.0), (1.0, 0.5, 1.25), (99.0, 1.0, 99.0**2)],
 )
-def test_it_falls_with_the_distance_of_gaussians(shift, scale, squared):
+def test_the_match_decreases_with_the_distance_of_gaussians(shift, scale, squared):
     found = state_match(states(0), states(1, shift, scale))
     assert found == pytest.approx(1 / (1 + np.sqrt(squared)), abs=0.02)
 
@@ -38,6 +38,6 @@ def test_correlations_count():
     assert state_match(together, apart) == pytest.approx(expected, abs=0.02)
 
 
-def test_an_entry_that_never_changes_is_no_division_by_zero():
+def test_a_constant_entry_is_not_a_division_by_zero():
     constant = np.concatenate([states(0), np.ones((20_000, 1))], axis=1)
     assert state_match(constant, constant) == pytest.approx(1.0)

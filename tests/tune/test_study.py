@@ -1,4 +1,4 @@
-"""A study proposes the same trials however often it is interrupted, and each of them once."""
+"""A study proposes the same trials despite interruptions, and each of them once."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def go_on(study, until):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
-def test_an_interrupted_search_goes_on_as_if_it_had_not_been(tmp_path, study_in, kind):
+def test_a_resumed_search_equals_an_uninterrupted_one(tmp_path, study_in, kind):
     found = []
     for name, pauses in (("whole", (13,)), ("interrupted", (1, 4, 11, 13))):
         (tmp_path / name).mkdir()
@@ -57,7 +57,7 @@ def test_the_first_trial_is_the_default_and_seeds_matter(tmp_path, study_in, mak
     assert proposed[0][1] != proposed[1][1]
 
 
-def test_every_trial_is_told_once(tmp_path, study_in):
+def test_every_trial_is_completed_once(tmp_path, study_in):
     address = StudyAddress.within(tmp_path, "journal")
     with opened(address) as storage:
         study = study_in(storage)
@@ -75,15 +75,15 @@ def test_every_trial_is_told_once(tmp_path, study_in):
     assert told[3].values == running.values
 
 
-def test_a_value_that_is_no_number_is_a_failure(tmp_path, study_in):
+def test_a_value_that_is_not_finite_is_a_failure(tmp_path, study_in):
     with opened(StudyAddress.within(tmp_path, "journal")) as storage:
         study = study_in(storage)
         study.complete(study.propose(), float("nan"))
         [trial] = study.trials
-    assert (trial.state, trial.failure) == ("failed", "the objective is no finite number")
+    assert (trial.state, trial.failure) == ("failed", "the objective is not finite")
 
 
-def test_a_trial_below_the_median_is_given_up_once_there_are_enough(tmp_path, study_in):
+def test_a_trial_below_the_median_is_pruned_after_enough_trials(tmp_path, study_in):
     address = StudyAddress.within(tmp_path, "journal")
     with opened(address) as storage:
         study = study_in(storage)
@@ -95,7 +95,7 @@ def test_a_trial_below_the_median_is_given_up_once_there_are_enough(tmp_path, st
         good, bad, spared = (study.propose() for _ in range(3))
     with reporting(TrialAddress(study=address, id=good.id)) as reporter:
         reporter.report(1, 3.0)
-        reporter.report(1, -1.0)  # told before: an attempt that does it again changes nothing
+        reporter.report(1, -1.0)  # reported before: another attempt changes nothing
     with reporting(TrialAddress(study=address, id=bad.id)) as reporter:
         assert not reporter.is_pruned
         with pytest.raises(TrialPrunedError, match="step 1"):
@@ -109,9 +109,9 @@ def test_a_trial_below_the_median_is_given_up_once_there_are_enough(tmp_path, st
 
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 @pytest.mark.parametrize("text", ["garbage\n", '{"op_code": 99}\n', "[1]\n"])
-def test_a_damaged_study_is_told_in_one_line(tmp_path, kind, text):
+def test_a_damaged_study_is_reported_in_one_line(tmp_path, kind, text):
     address = StudyAddress.within(tmp_path, kind)
     Path(address.path).write_text(text)
-    with pytest.raises(InputError, match=r"study\..*: damaged \(.*\); put back a copy") as told:
+    with pytest.raises(InputError, match=r"study\..*: damaged \(.*\); restore a copy") as told:
         read_trials(address)
     assert "\n" not in str(told.value)

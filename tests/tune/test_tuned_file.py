@@ -1,4 +1,4 @@
-"""Files of tuned values: added to, never half written, and read by the card's own rules."""
+"""Files of tuned values: values are added atomically, and checked by the card."""
 
 import pytest
 import yaml
@@ -80,7 +80,7 @@ def read_tuned_text(text, folder):
         ("anything: 1", "unknown key"),
     ],
 )
-def test_a_file_of_something_else_is_left_alone(found, make_request, tmp_path, text, said):
+def test_another_file_is_not_changed(found, make_request, tmp_path, text, said):
     path, card = tmp_path / "tuned.yaml", make_request().algorithm
     path.write_text(text)
     with pytest.raises(InputError, match=said):
@@ -90,12 +90,12 @@ def test_a_file_of_something_else_is_left_alone(found, make_request, tmp_path, t
     assert path.read_text() == text
 
 
-def test_a_folder_is_no_file(make_request, tmp_path):
+def test_a_folder_is_refused(make_request, tmp_path):
     with pytest.raises(InputError, match="is a folder"):
         check_target(tmp_path, make_request().algorithm)
 
 
-def test_what_does_not_win_has_no_values_unless_there_is_a_winner(make_request):
+def test_tuned_values_need_a_winner_but_not_a_better_verdict(make_request):
     assert tuned_values(make_request(), judge(contest({}).standings[:1], trials=9)) is None
     undecided = tuned_values(make_request(), contest({"batch_size": 32}, BETTER, BETTER))
     assert undecided.tuning.verdict == "not better"

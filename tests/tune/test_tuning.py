@@ -1,4 +1,4 @@
-"""Tunings from the first trial to the contest, in this process, one job at a time."""
+"""Tunings from the first trial to the held-out comparison, in this process, one job at a time."""
 
 import dataclasses
 from pathlib import Path
@@ -47,7 +47,7 @@ def trials_of(root):
     return [(each.number, each.state, each.value, each.values) for each in study.trials]
 
 
-def test_a_search_and_its_contest(make_request, run_tuning, tmp_path):
+def test_a_search_ends_with_a_held_out_comparison(make_request, run_tuning, tmp_path):
     out = tmp_path / "runs"
     root = out / ".tuning" / "bc"
     outcome, notes = run_tuning(make_request(), root)
@@ -60,7 +60,7 @@ def test_a_search_and_its_contest(make_request, run_tuning, tmp_path):
     assert [done for _, done, _ in notes.of("held_out")] == [1, 2, 3, 4]
     assert not list(root.glob("**/.jobs/*.json"))
 
-    assert collect(out).added == 0  # trials are no results
+    assert collect(out).added == 0  # trials are not results
     runs = finished_runs(root / ENV / "held-out")
     again, notes = run_tuning(make_request(trials=1), root)
     assert again.contests == outcome.contests
@@ -76,7 +76,7 @@ def suite_request(make_request, **changes):
     return make_request(plan=plan, per="suite", held_out_seeds=(200,), **changes)
 
 
-def test_all_of_a_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
+def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
     request = suite_request(make_request, objective="state-match")
     outcome, _ = run_tuning(request, tmp_path)
     [study] = read_studies(tmp_path)
@@ -94,7 +94,7 @@ def test_all_of_a_suite_gets_the_same_values(make_request, run_tuning, tmp_path)
             assert [*storage.get_trial(trial.id).intermediate_values] == [1, 3]
     for standing in study.contest.standings:
         assert standing.environments == ["seals/CartPole-v0", ENV]
-    with pytest.raises(InputError, match="begun with seals/CartPole-v0, Pendulum-v1; give"):
+    with pytest.raises(InputError, match="started with seals/CartPole-v0, Pendulum-v1; give"):
         check(dataclasses.replace(request, plan=small_plan(env=None)), tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tunin
 
 
 @pytest.mark.slow
-def test_a_bad_trial_is_given_up_and_leaves_no_result(make_request, run_tuning, tmp_path):
+def test_a_bad_trial_is_pruned_without_a_result(make_request, run_tuning, tmp_path):
     request, root = make_request(trials=6, points=4), tmp_path / "tuning"
     Cell(request, Scope(ENV, (ENV,)), root, None).begin()
     address = StudyAddress.within(root / ENV, "sqlite")
@@ -129,13 +129,13 @@ def test_a_bad_trial_is_given_up_and_leaves_no_result(make_request, run_tuning, 
     assert "TrialPrunedError" in error.read_text()
 
 
-def test_what_cannot_be_had_ends_the_search_in_one_line(make_request, run_tuning):
+def test_an_unsuitable_objective_ends_the_search_in_one_line(make_request, run_tuning):
     with pytest.raises(InputError, match="no discriminator/accuracy") as caught:
         run_tuning(make_request(objective="discriminator"))
     assert "\n" not in str(caught.value)
 
 
-def test_two_processes_do_not_tune_in_one_place(make_request, run_tuning, tmp_path):
+def test_two_processes_cannot_tune_in_one_folder(make_request, run_tuning, tmp_path):
     held = lease.acquire(tmp_path, wait=False)
     try:
         with pytest.raises(InputError, match="another process is tuning there"):
@@ -161,7 +161,7 @@ def test_the_same_values_are_not_trained_twice(make_request, run_tuning, tmp_pat
 
 
 @pytest.mark.slow
-def test_failing_trials_are_told_and_do_not_end_the_search(make_request, run_tuning, tmp_path):
+def test_failing_trials_are_reported_and_do_not_end_the_search(make_request, run_tuning, tmp_path):
     # Rounds of more steps than the budget has cannot be trained; the default ones fit.
     plan = small_plan("density", "classic", ENV)
     request = make_request(plan=plan, trials=4)
@@ -203,7 +203,7 @@ def test_an_interrupted_tuning_ends_with_the_same_numbers(
         ("mce_irl", "tabular", "seals/CliffWorld7x4-v0"),
     ],
 )
-def test_to_be_watched_changes_no_number(make_request, tmp_path, algo, suite, env):
+def test_measurements_do_not_change_the_training(make_request, tmp_path, algo, suite, env):
     overrides = {
         "total_comparisons": "10", "num_iterations": "2", "fragment_length": "5", "n_envs": "2",
         "transfer_steps": "0",

@@ -1,4 +1,4 @@
-"""Adversarial inverse reinforcement learning.
+"""Adversarial inverse reinforcement learning (AIRL).
 
 Source: Fu, Luo and Levine 2018, "Learning Robust Rewards with Adversarial Inverse Reinforcement
 Learning", arXiv:1710.11248.
@@ -20,21 +20,21 @@ from imitbench.rewards.reward_nets import RewardNet, RewardNetWrapper, ShapedRew
 
 
 class AIRL(AdversarialTrainer):
-    """Learns a reward that, once unshaped, also holds where the dynamics differ.
+    """Learns a reward that, without its shaping, transfers to other dynamics.
 
-    The expert must act stochastically: the discriminator compares the reward with the
-    log-probability of an action under the generator.
+    The expert must be stochastic: the discriminator compares the reward with the log-probability of
+    the action under the generator.
 
     Args:
-        demonstrations: Demonstrations; `None` when they are set later.
+        demonstrations: Demonstrations; `None` to set them later.
         demo_batch_size: Expert samples in each batch of the discriminator.
-        venv: Where the generator acts.
+        venv: Environments of the generator.
         gen_algo: The generator, with a stochastic policy: PPO, A2C or SAC.
         reward_net: The reward, usually a `ShapedRewardNet`.
         **kwargs: Passed on to `AdversarialTrainer`.
 
     Raises:
-        TypeError: The generator's policy gives actions no probability.
+        TypeError: The generator's policy has no action probabilities.
         ValueError: As `AdversarialTrainer`.
     """
 
@@ -53,8 +53,8 @@ class AIRL(AdversarialTrainer):
             policy, ActorCriticPolicy | SACPolicy
         ):
             raise TypeError(
-                f"gen_algo: AIRL needs a policy that gives actions a probability, as those of "
-                f"PPO, A2C and SAC; {type(policy).__name__} does not"
+                f"gen_algo: AIRL needs a policy with action probabilities, as PPO, A2C and SAC "
+                f"have, not {type(policy).__name__}"
             )
         self._reward = reward_net
         super().__init__(
@@ -78,7 +78,7 @@ class AIRL(AdversarialTrainer):
         done: th.Tensor,
         log_policy_act_prob: th.Tensor | None = None,
     ) -> th.Tensor:
-        """Reward minus log-probability of the action: the logit of e^r / (e^r + pi).
+        """Computes reward minus log-probability of the action: the logit of e^r / (e^r + pi).
 
         Args:
             state: Preprocessed observations, shape (batch, …).
@@ -92,7 +92,7 @@ class AIRL(AdversarialTrainer):
             TypeError: `log_policy_act_prob` is `None`.
         """
         if log_policy_act_prob is None:
-            raise TypeError("log_policy_act_prob: AIRL's discriminator cannot do without it")
+            raise TypeError("log_policy_act_prob: required by AIRL's discriminator, but None")
         rewards: th.Tensor = self._reward(state, action, next_state, done)
         return rewards - log_policy_act_prob
 
@@ -103,7 +103,7 @@ class AIRL(AdversarialTrainer):
 
     @property
     def reward_test(self) -> RewardNet:
-        """The reward without its shaping, within whatever wraps it."""
+        """The reward inside all wrappers, without its shaping."""
         net = self._reward
         while isinstance(net, RewardNetWrapper):
             if isinstance(net, ShapedRewardNet):

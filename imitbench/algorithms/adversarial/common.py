@@ -1,4 +1,4 @@
-"""What GAIL and AIRL share: a discriminator and a generator trained in turns."""
+"""What GAIL and AIRL share: a discriminator and a generator, trained alternately."""
 
 from __future__ import annotations
 
@@ -59,42 +59,41 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     Args:
         demonstrations: Trajectories, transitions or batches of transitions of the expert; `None`
             when they are set later.
-        demo_batch_size: Expert samples in each batch of the discriminator, which gets as many of
-            the generator's.
-        venv: Where the generator acts.
-        gen_algo: Reinforcement-learning algorithm of the generator. Its environment is replaced,
-            and its logger. With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout.
-        reward_net: Network from which subclasses make discriminator and reward.
+        demo_batch_size: Expert samples in each batch of the discriminator, with as many of the
+            generator.
+        venv: Environments of the generator.
+        gen_algo: Reinforcement-learning algorithm of the generator. Its environment and its logger
+            are replaced. With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout.
+        reward_net: Network of the discriminator and the reward.
         demo_minibatch_size: Samples of each kind in one pass through the network; gradients are
-            accumulated over a batch. A divisor of `demo_batch_size`, which is the default.
+            accumulated over a batch. A divisor of `demo_batch_size`, its default.
         n_disc_updates_per_round: Discriminator updates after each round of the generator.
         log_dir: Folder of TensorBoard summaries.
         disc_opt_cls: Class of the discriminator's optimizer.
-        disc_opt_kwargs: Its arguments.
-        gen_train_timesteps: Environment steps of a round; by default one rollout of an on-policy
-            generator, or the steps between two updates of another.
-        gen_replay_buffer_capacity: Transitions of the generator that the discriminator is
-            trained on, the newest; by default those of one round.
+        disc_opt_kwargs: Keyword arguments of that optimizer.
+        gen_train_timesteps: Environment steps per round; by default one rollout of an on-policy
+            generator, or the steps between two updates of an off-policy one.
+        gen_replay_buffer_capacity: Number of latest generator transitions that the discriminator is
+            trained on; by default those of one round.
         custom_logger: Where to log; a new logger when `None`.
         init_tensorboard: Whether histograms of the logits are written for TensorBoard.
-        init_tensorboard_graph: Whether the network's graph is written, too.
-        debug_use_ground_truth: Whether the generator is trained on the environment's own reward,
-            to see whether it could learn at all.
+        init_tensorboard_graph: Whether the network's graph is written as well.
+        debug_use_ground_truth: Whether the generator is trained on the environment's own reward, to
+            check that it can learn.
         allow_variable_horizon: Whether episodes of different length are accepted.
-        rng: Source of batches; by default seeded from torch's global generator.
-        regularization: What keeps the discriminator from being too sure; nothing by default.
-        start: What the generator's policy takes from the demonstrations; nothing by default.
+        rng: Draws batches; by default seeded from torch's global generator.
+        regularization: Regularization of the discriminator; none by default.
+        start: How demonstrations initialize the generator's policy; not at all by default.
 
     Attributes:
-        venv: The environment that was given.
+        venv: The environment without the learned reward.
         venv_train: The environment as the generator sees it.
-        gen_algo: The generator's algorithm.
         gen_train_timesteps: Environment steps of a round.
 
     Raises:
-        ValueError: Batch sizes or numbers that are not positive or do not divide, dictionary
-            observations, an algorithm that is none or has other spaces, or demonstrations that
-            are empty, not finite, too few or of other shapes.
+        ValueError: A batch size is not positive or not a divisor, observations are dictionaries,
+            `gen_algo` is not an algorithm or has other spaces, or demonstrations are empty, not
+            finite, fewer than a batch or of other shapes.
     """
 
     def __init__(
@@ -179,8 +178,8 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
     def venv_wrapped(self) -> VecEnv:
         """The environment with the generator's reward at every step.
 
-        Where rewards are computed per rollout it is made anew, which resets the environment; under
-        `debug_use_ground_truth` it is `venv_train`.
+        If rewards are computed per rollout, each access creates a wrapper, which resets the
+        environment. With `debug_use_ground_truth` it is `venv_train`.
         """
         if self.debug_use_ground_truth:
             return self.venv_train
@@ -205,15 +204,15 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         done: th.Tensor,
         log_policy_act_prob: th.Tensor | None = None,
     ) -> th.Tensor:
-        """The discriminator's logits: high where a transition looks like the expert's.
+        """Computes the discriminator's logits: high if a transition looks like the expert's.
 
         Args:
             state: Preprocessed observations, shape (batch, …).
             action: Preprocessed actions, shape (batch, …).
             next_state: Preprocessed observations after the actions, shape (batch, …).
             done: Whether the episode ended there, shape (batch,).
-            log_policy_act_prob: Log-probability of the actions under the generator, shape
-                (batch,), where it has one.
+            log_policy_act_prob: Log-probability of the actions under the generator, shape (batch,);
+                `None` if it has none.
 
         Returns:
             Shape (batch,).
@@ -242,21 +241,21 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
                 `demo_batch_size` with `obs`, `acts`, `next_obs` and `dones`.
 
         Raises:
-            ValueError: They are empty, not finite, fewer than a batch, of other shapes, or
-                without next observations.
+            ValueError: Demonstrations are empty, not finite, fewer than a batch, of other shapes,
+                or lack next observations.
         """
         self._expert = endless_batches(demonstrations, self.demo_batch_size, self.venv, self._rng)
 
     def train(self, total_timesteps: int, callback: Callable[[int], None] | None = None) -> None:
-        """Trains generator and discriminator in turns.
+        """Trains generator and discriminator alternately.
 
         Args:
-            total_timesteps: Most environment steps; rounds that would exceed it are left out.
+            total_timesteps: Maximum number of environment steps; only whole rounds are run.
             callback: Called with the number of each completed round, from 0.
 
         Raises:
-            ValueError: There is no time for a single round, there are no demonstrations, or
-                episodes have different lengths without leave.
+            ValueError: `total_timesteps` is less than one round, there are no demonstrations, or
+                episodes have different lengths without `allow_variable_horizon`.
         """
         rounds = total_timesteps // self.gen_train_timesteps
         if rounds < 1:
@@ -277,14 +276,14 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         total_timesteps: int | None = None,
         learn_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Trains the generator to be taken for the expert, and keeps what it did.
+        """Trains the generator on the learned reward, and stores its transitions.
 
         Args:
-            total_timesteps: Environment steps; one round's by default.
+            total_timesteps: Environment steps; those of one round by default.
             learn_kwargs: Arguments of the algorithm's `learn`.
 
         Raises:
-            ValueError: Episodes have different lengths without leave.
+            ValueError: Episodes have different lengths without `allow_variable_horizon`.
         """
         steps = self.gen_train_timesteps if total_timesteps is None else total_timesteps
         if self._global_step == 0:
@@ -308,14 +307,15 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         Args:
             expert_samples: Arrays or tensors under `obs`, `acts`, `next_obs` and `dones`,
                 `demo_batch_size` samples; drawn from the demonstrations by default.
-            gen_samples: The same of the generator; drawn from what it did by default.
+            gen_samples: The same of the generator; drawn from its latest transitions by default.
 
         Returns:
             Statistics, see `compute_train_stats`.
 
         Raises:
-            ValueError: Samples of another number or without a field, or no demonstrations.
-            RuntimeError: The generator has done nothing yet.
+            ValueError: Samples lack a field or are not `demo_batch_size`, or there are no
+                demonstrations.
+            RuntimeError: The generator has no transitions yet.
         """
         expert, generated = self._samples(expert_samples, gen_samples)
         with self.logger.accumulate_means("disc"), training(self.reward_train):
@@ -345,13 +345,13 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         if expert_samples is not None:
             expert = as_fields(expert_samples, "expert_samples", size)
         elif self._expert is None:
-            raise ValueError("demonstrations: there are none; call set_demonstrations() first")
+            raise ValueError("no demonstrations; call set_demonstrations() first")
         else:
             expert = next(self._expert)
         if gen_samples is not None:
             return expert, as_fields(gen_samples, "gen_samples", size)
         if self._gen_replay_buffer.size() == 0:
-            raise RuntimeError("the generator has done nothing yet: call train_gen() first")
+            raise RuntimeError("the generator has no transitions yet; call train_gen() first")
         return expert, self._gen_replay_buffer.sample(size, self._rng)
 
     def _logits_of(self, batch: Mapping[str, Array]) -> th.Tensor:
@@ -371,17 +371,17 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     @property
     def _penalized_net(self) -> RewardNet:
-        """The part of the logits that is learnt."""
+        """The learned part of the logits."""
         return self._reward_net
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on, at the end of a round, as a copy.
+        """A copy of everything that further training depends on, at the end of a round.
 
-        The environments' own state, torch's and NumPy's global generators, and demonstrations
-        that were given as batches are the caller's to keep.
+        Excludes the state of the environments, torch's and NumPy's global generators, and the
+        position in demonstrations given as batches.
         """
         return {
-            # The other parts give copies by themselves.
+            # The other parts return copies.
             "reward_net": copy.deepcopy(self._reward_net.state_dict()),
             "disc_opt": copy.deepcopy(self._disc_opt.state_dict()),
             "generator": self._generator.state_dict(),
@@ -395,13 +395,13 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave.
+        """Restores what `state_dict` returned.
 
         Raises:
-            ValueError: The state belongs to other demonstrations.
+            ValueError: The state is of other demonstrations.
         """
         if isinstance(self._expert, ExpertBatches) != (state["expert"] is not None):
-            raise ValueError("state: set the demonstrations that it was made with first")
+            raise ValueError("state: call set_demonstrations() with its demonstrations first")
         if isinstance(self._expert, ExpertBatches):
             self._expert.load_state_dict(state["expert"])
         self._reward_net.load_state_dict(state["reward_net"])

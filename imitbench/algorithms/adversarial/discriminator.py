@@ -1,4 +1,4 @@
-"""The discriminator: a step of its training, and how well it does."""
+"""The discriminator: a training step, and its statistics."""
 
 from __future__ import annotations
 
@@ -26,23 +26,21 @@ def update(
     label_smoothing: float = 0.0,
     penalty_of: Callable[[Mapping[str, Array], Mapping[str, Array]], th.Tensor] | None = None,
 ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-    """Takes one step towards telling expert from generator.
+    """Takes one optimizer step on the discriminator.
 
     Args:
-        optimizer: Optimizer of the network.
-        logits_of: The network's logits of a batch with `FIELDS`, shape (batch,); high where it
-            takes a transition for the expert's.
+        optimizer: Optimizer of the discriminator's parameters.
+        logits_of: Maps a batch with `FIELDS` to logits, shape (batch,); high for the expert.
         expert: The expert's samples under `FIELDS`.
         generated: As many of the generator.
-        part_size: Samples of each kind in one pass through the network, a divisor of their
-            number; gradients are accumulated over all.
-        label_smoothing: Probability that is left to the wrong label.
-        penalty_of: A further term of the loss, the mean over samples of the expert and as many of
-            the generator's.
+        part_size: Samples of each kind in one pass through the network, a divisor of their number;
+            gradients are accumulated.
+        label_smoothing: Target probability of the wrong label.
+        penalty_of: A further term of the loss, given the samples of expert and generator.
 
     Returns:
         All logits, shape (2 * samples,); their labels, 1 for the expert and 0 for the generator;
-        and the mean cross-entropy, a single number, without the penalty.
+        and the mean cross-entropy, a scalar, without the penalty.
     """
     size = len(expert["acts"])
     all_logits, all_labels, losses = [], [], []
@@ -67,15 +65,15 @@ def update(
 def log_action_probability(policy: BasePolicy, obs: th.Tensor, acts: th.Tensor) -> th.Tensor | None:
     """Log-probability of actions under a policy, without gradients.
 
-    The policy's normalizing layers stay as they are.
+    Statistics of normalizing layers do not change.
 
     Args:
-        policy: The policy.
+        policy: Policy of any algorithm of Stable-Baselines3.
         obs: Observations, shape (batch, *observation_shape).
         acts: Actions, shape (batch, *action_shape).
 
     Returns:
-        Shape (batch,); `None` if the policy is deterministic in training, as DQN's and TD3's.
+        Shape (batch,); `None` if the policy is deterministic in training, as in DQN and TD3.
     """
     acts = action_rows(acts, policy.action_space)
     with th.no_grad(), evaluating(policy):
@@ -85,13 +83,13 @@ def log_action_probability(policy: BasePolicy, obs: th.Tensor, acts: th.Tensor) 
             actor = policy.actor
             mean, log_std, kwargs = actor.get_action_dist_params(obs)
             squashed = actor.action_dist.proba_distribution(mean, log_std, **kwargs)
-            # The actor's distribution lives on [-1, 1]; the edge itself has no density.
+            # The actor's distribution is on (-1, 1), without its ends.
             box = cast(spaces.Box, policy.action_space)
             low = th.as_tensor(box.low.ravel(), device=acts.device)
             high = th.as_tensor(box.high.ravel(), device=acts.device)
             edge = 1 - th.finfo(th.float32).eps
             scaled = (2.0 * (acts - low) / (high - low) - 1.0).clamp(-edge, edge)
-            # Densities change by the scale of each dimension.
+            # Rescaling divides the density by the scale of each dimension.
             return squashed.log_prob(scaled) - th.log((high - low) / 2.0).sum()
     return None
 
@@ -101,14 +99,13 @@ def compute_train_stats(
     labels_expert_is_one: th.Tensor,
     disc_loss: th.Tensor,
 ) -> Mapping[str, float]:
-    """Measures how well a discriminator tells expert from generator.
+    """Computes how well a discriminator tells expert from generator.
 
     Args:
-        disc_logits_expert_is_high: Logits, shape (batch,); positive where the expert is the
-            likelier origin.
+        disc_logits_expert_is_high: Logits, shape (batch,); positive if the expert is more likely.
         labels_expert_is_one: 1 for the expert's samples and 0 for the generator's, shape
             (batch,).
-        disc_loss: The loss, a single number.
+        disc_loss: Mean cross-entropy, a scalar.
 
     Returns:
         Loss, accuracies (`nan` without samples of a kind), entropy in nats, and the expert's

@@ -1,4 +1,4 @@
-"""Batches of expert and generator that the discriminator is trained on."""
+"""Batches on which the discriminator is trained."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FIELDS = ("obs", "acts", "next_obs", "dones")
 
 
 class ExpertBatches:
-    """Batches of expert transitions without end: passes in a new random order each.
+    """Endless batches of expert transitions; each pass has a new random order.
 
     Args:
-        transitions: The data.
-        batch_size: Transitions in each batch; the rest of a pass is left out.
-        rng: Source of the orders.
+        transitions: Must have next observations.
+        batch_size: Transitions in each batch; an incomplete last batch is dropped.
+        rng: Draws the order of each pass.
 
     Raises:
-        ValueError: There is less data than one batch.
+        ValueError: There are fewer transitions than `batch_size`.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class ExpertBatches:
 
     @property
     def transitions(self) -> types.TransitionsMinimal:
-        """Observations and actions of all data."""
+        """All observations and actions."""
         obs, acts = self._data["obs"], self._data["acts"]
         return types.TransitionsMinimal(obs=obs, acts=acts, infos=np.array([{}] * len(acts)))
 
     @property
     def moments(self) -> tuple[Array, Array]:
-        """Mean and variance of each entry of the observations, flat, float64."""
+        """Mean and variance of each entry of the observations, shape (size,), float64."""
         flat = self._data["obs"].reshape(len(self._data["obs"]), -1).astype(np.float64)
         return flat.mean(axis=0), flat.var(axis=0)
 
@@ -62,28 +62,28 @@ class ExpertBatches:
         return {name: array[index] for name, array in self._data.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """What is left of the current pass."""
+        """The rest of the current pass."""
         return {"size": len(self._data["acts"]), "order": self._order.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave.
+        """Restores what `state_dict` returned.
 
         Raises:
-            ValueError: It belongs to another amount of data.
+            ValueError: The state is of another number of transitions.
         """
         size = len(self._data["acts"])
         if state["size"] != size:
-            raise ValueError(f"state is of {state['size']} transitions, but there are {size}")
+            raise ValueError(f"state is of {state['size']} transitions, not {size}")
         self._order = np.array(state["order"])
 
 
 def given_batches(
     batches: Iterable[types.TransitionMapping], batch_size: int
 ) -> Iterator[dict[str, Array]]:
-    """Batches that the user made, again and again.
+    """Repeats batches that the user made.
 
     Raises:
-        ValueError: A batch has another size or lacks a field, or there are none left.
+        ValueError: A batch has another size or lacks a field, or a pass has no batches.
     """
     checked = base.make_data_loader(batches, batch_size)
     while True:
@@ -103,17 +103,17 @@ def endless_batches(
     venv: VecEnv,
     rng: np.random.Generator,
 ) -> Iterator[dict[str, Array]]:
-    """Batches of demonstrations in whatever form they come: `ExpertBatches` unless as batches.
+    """Endless batches of demonstrations: `ExpertBatches`, unless given as batches.
 
     Args:
         demonstrations: Trajectories, transitions, or an iterable of batches of `batch_size`.
         batch_size: Transitions in each batch.
-        venv: Environment whose spaces they must fit.
-        rng: Source of the orders.
+        venv: Environment whose spaces the demonstrations must fit.
+        rng: Draws the order of each pass.
 
     Raises:
-        ValueError: They are empty, not finite, fewer than a batch, of other shapes, or without
-            next observations.
+        ValueError: Demonstrations are empty, not finite, fewer than a batch, of other shapes, or
+            lack next observations.
     """
     given = base.as_transitions(demonstrations)
     if not isinstance(given, types.TransitionsMinimal):
@@ -126,12 +126,12 @@ def endless_batches(
 
 
 def as_fields(samples: Mapping[str, Any], name: str, size: int) -> dict[str, Array]:
-    """The four fields of a batch as arrays.
+    """Converts the four fields of a batch to arrays.
 
     Args:
         samples: Arrays or tensors under at least `obs`, `acts`, `next_obs` and `dones`.
-        name: What the caller calls them.
-        size: How many samples there must be.
+        name: Name of the argument for error messages.
+        size: Required number of samples.
 
     Raises:
         ValueError: A field is missing or has another length.
@@ -143,5 +143,5 @@ def as_fields(samples: Mapping[str, Any], name: str, size: int) -> dict[str, Arr
             raise ValueError(
                 f"{name} has {len(samples[field])} entries in '{field}', not demo_batch_size {size}"
             )
-    # Dictionary observations were refused when the algorithm was built.
+    # The constructor of the algorithm rejects dictionary observations.
     return {field: np.asarray(safe_to_numpy(samples[field])) for field in FIELDS}

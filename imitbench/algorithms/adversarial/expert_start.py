@@ -1,4 +1,4 @@
-"""What the generator's policy takes from the demonstrations, apart from its reward."""
+"""Initialization of the generator's policy from the demonstrations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from imitbench.util.networks import RunningNorm
 from imitbench.util.util import safe_to_tensor
 
 NormalizerSource = Literal["agent", "expert", "both"]
-"""Whose observations make the statistics of the policy's normalizing layer."""
+"""Source of the observation statistics of the policy's normalizing layer."""
 
 _FIT_BATCHES = 1000
 _FIT_BATCH_SIZE = 64
@@ -33,19 +33,19 @@ _LEAST_STD = math.exp(-3.0)
 
 @dataclass(frozen=True)
 class ExpertStart:
-    """How demonstrations shape the generator's policy; not at all by default.
+    """How demonstrations initialize the generator's policy; not at all by default.
 
     Attributes:
-        normalizer_source: `agent` for statistics of its own observations; `expert` for those of
-            the demonstrations, which stay as they are; `both` for half of each.
-        log_std: Whether its action noise starts at the expert's: the deviation of the
-            demonstrations' actions from the mean action of a policy that was fitted to them.
-        batches: Batches of 64 transitions of behavioral cloning before the first round.
-        critic_steps: Environment steps after those in which only the critic is trained, so that
-            values of an untrained one do not spoil the policy.
+        normalizer_source: `agent` for statistics of the generator's observations; `expert` for
+            those of the demonstrations, then fixed; `both` for half of each.
+        log_std: Whether the policy's action noise starts at the expert's: the standard deviation of
+            demonstrated actions from the mean action of a policy fitted to them.
+        batches: Batches, of 64 transitions each, of behavioral cloning before the first round.
+        critic_steps: Environment steps after that in which only the critic is trained, so that an
+            untrained critic does not harm the policy.
 
     Raises:
-        ValueError: A number is negative, or the source is unknown.
+        ValueError: A number is negative, or `normalizer_source` is unknown.
     """
 
     normalizer_source: NormalizerSource = "agent"
@@ -64,14 +64,14 @@ class ExpertStart:
 
 
 class StartedPolicy:
-    """Gives a generator's policy its start, and keeps its statistics as wanted.
+    """Initializes a generator's policy, and updates its normalizer's statistics.
 
     Args:
-        start: How.
-        algorithm: The generator.
+        start: How to initialize the policy.
+        algorithm: The generator's; `imitbench.rl.ppo.PPO` unless `start` is the default.
 
     Raises:
-        ValueError: The generator cannot do it.
+        ValueError: The generator does not support `start`.
     """
 
     def __init__(self, start: ExpertStart, algorithm: BaseAlgorithm) -> None:
@@ -101,11 +101,11 @@ class StartedPolicy:
         """Prepares the policy for its first round.
 
         Args:
-            expert: The demonstrations.
-            rng: Source of the order in which they are cloned.
+            expert: `ExpertBatches` of the demonstrations.
+            rng: Draws the order of the demonstrations in behavioral cloning.
 
         Raises:
-            ValueError: They were given as batches, or there are none.
+            ValueError: Demonstrations are missing or were given as batches.
         """
         start = self._start
         if start == ExpertStart():
@@ -114,7 +114,7 @@ class StartedPolicy:
             raise ValueError("start: needs demonstrations as trajectories or transitions")
         if start.normalizer_source != "agent":
             self._normalizer.reset_running_stats()
-            # As many as the first rollout will have.
+            # As many observations as in the first rollout.
             self._merge(expert, self._ppo.n_envs * self._ppo.n_steps)
         transitions = expert.transitions
         if start.batches:
@@ -123,7 +123,7 @@ class StartedPolicy:
             self._set_log_std(transitions, rng)
 
     def before_round(self) -> None:
-        """Decides what is trained in a round."""
+        """Sets what is trained in a round."""
         if self._start == ExpertStart():
             return
         self._ppo.critic_only = self._ppo.num_timesteps < self._start.critic_steps
@@ -131,7 +131,7 @@ class StartedPolicy:
             self._seen = int(self._normalizer.count)
 
     def after_round(self, expert: object) -> None:
-        """Takes as many of the expert's observations into the statistics as of the agent's."""
+        """Adds as many expert observations to the statistics as the agent added."""
         if self._start.normalizer_source == "both" and isinstance(expert, ExpertBatches):
             self._merge(expert, int(self._normalizer.count) - self._seen)
 
@@ -162,7 +162,7 @@ def _clone(
     batches: int,
     rng: np.random.Generator,
 ) -> None:
-    """Trains a policy by behavioral cloning, apart from its own optimizer."""
+    """Trains a policy by behavioral cloning, with an optimizer of its own."""
     bc = BC(
         observation_space=policy.observation_space,
         action_space=policy.action_space,

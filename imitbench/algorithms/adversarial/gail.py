@@ -1,4 +1,4 @@
-"""Generative adversarial imitation learning.
+"""Generative adversarial imitation learning (GAIL).
 
 Source: Ho and Ermon 2016, "Generative Adversarial Imitation Learning", arXiv:1606.03476.
 """
@@ -22,15 +22,15 @@ __all__ = ["GAIL", "RewardNetFromDiscriminatorLogit"]
 
 
 class GAIL(AdversarialTrainer):
-    """Trains a policy to do what a discriminator cannot tell from the expert.
+    """Trains a policy whose transitions a discriminator cannot tell from the expert's.
 
     Args:
-        demonstrations: Demonstrations; `None` when they are set later.
+        demonstrations: Demonstrations; `None` to set them later.
         demo_batch_size: Expert samples in each batch of the discriminator.
-        venv: Where the generator acts.
-        gen_algo: The generator.
+        venv: Environments of the generator.
+        gen_algo: Reinforcement-learning algorithm of the generator.
         reward_net: Network whose output is the discriminator's logit.
-        reward_form: How rewards follow from logits, see `RewardNetFromDiscriminatorLogit`.
+        reward_form: Formula of rewards from logits, see `RewardNetFromDiscriminatorLogit`.
         normalize_reward: Layer that normalizes the generator's rewards, such as `RunningNorm`;
             none by default.
         **kwargs: Passed on to `AdversarialTrainer`.
@@ -55,7 +55,7 @@ class GAIL(AdversarialTrainer):
         self._reward = RewardNetFromDiscriminatorLogit(self._logit, reward_form)
         self._reward_train: RewardNet = self._reward
         if normalize_reward is not None:
-            # The layer goes around the logits, so that it is trained, kept and restored with them.
+            # The layer wraps the logits, so that it is trained, saved and restored with them.
             reward_net = NormalizedRewardNet(self._reward, normalize_reward)
             self._reward_train = reward_net
         super().__init__(
@@ -85,10 +85,10 @@ class GAIL(AdversarialTrainer):
 
     @property
     def reward_train(self) -> RewardNet:
-        """-log(1 - D), or what `reward_form` says, normalized where that was asked for."""
+        """-log(1 - D), or the formula of `reward_form`, with `normalize_reward` applied."""
         return self._reward_train
 
     @property
     def reward_test(self) -> RewardNet:
-        """The same as in training, not normalized."""
+        """The reward of training without normalization."""
         return self._reward

@@ -1,8 +1,7 @@
-"""The generator: reinforcement learning on the learnt reward, and what it experienced on the way.
+"""The generator: reinforcement learning on the learned reward, and its transitions.
 
-Rewards are put in place of the environment's own in one of two ways: per step, by wrapping the
-environment, which any algorithm of Stable-Baselines3 bears; or per rollout, all at once, which
-`imitbench.rl.ppo.PPO` offers and which is much faster.
+The environment's rewards are replaced in one of two ways: per step, by a wrapper, for any algorithm
+of Stable-Baselines3; or per rollout, which is much faster, for `imitbench.rl.ppo.PPO`.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Experience:
-    """What a generator did in one round.
+    """The transitions and episodes of a generator in one round.
 
     Attributes:
         transitions: `obs`, `acts`, `next_obs` and `dones`, each of shape (N, …), oldest first.
-        episode_lengths: Steps of each episode that ended.
+        episode_lengths: Steps of each completed episode.
     """
 
     transitions: dict[str, Array]
@@ -46,7 +45,7 @@ class Experience:
 
 
 def experience_buffer(capacity: int, venv: VecEnv) -> Buffer:
-    """A ring buffer for the transitions of that many steps."""
+    """Creates a ring buffer for `capacity` transitions."""
     observations, actions = venv.observation_space, venv.action_space
     obs_shape, act_shape = observations.shape or (), actions.shape or ()
     obs_dtype, act_dtype = np.dtype(observations.dtype), np.dtype(actions.dtype)
@@ -58,13 +57,13 @@ def experience_buffer(capacity: int, venv: VecEnv) -> Buffer:
 
 
 class Generator(ABC):
-    """A reinforcement-learning algorithm whose rewards come from elsewhere.
+    """A reinforcement-learning algorithm that is trained on another reward.
 
     Args:
-        algorithm: The algorithm.
-        venv: Where it acts.
-        reward_fn: Maps batches of observations, actions, next observations and ends of episodes
-            to rewards, shape (batch,); `None` leaves it the environment's own.
+        algorithm: Algorithm of Stable-Baselines3; its environment is replaced.
+        venv: Environments to act in.
+        reward_fn: Maps batches of observations, actions, next observations and dones to rewards,
+            shape (batch,); `None` keeps the environment's own.
 
     Attributes:
         venv_train: The environment as the algorithm sees it.
@@ -81,34 +80,34 @@ class Generator(ABC):
         """Trains for at least `timesteps` environment steps.
 
         Args:
-            timesteps: Environment steps, over all environments.
+            timesteps: Environment steps, summed over environments.
             **learn_kwargs: Passed on to the algorithm's `learn`.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the algorithm; that of the environments is the caller's."""
+        """State of the algorithm; excludes that of the environments."""
         return {"algorithm": algorithm_state(self.algorithm), **self._own_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         load_algorithm_state(self.algorithm, state["algorithm"])
         self._load_own_state(state)
 
     @abstractmethod
     def _own_state(self) -> dict[str, Any]:
-        """What the way of putting in rewards keeps between rounds."""
+        """The subclass's state between rounds."""
 
     @abstractmethod
     def _load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Restores what `_own_state` gave."""
+        """Restores what `_own_state` returned."""
 
 
 class RewardPerStep(Generator):
-    """Any algorithm of Stable-Baselines3: the environment is wrapped.
+    """Any algorithm of Stable-Baselines3, in a wrapped environment.
 
     Args:
-        algorithm: The algorithm; its environment is replaced.
-        venv: Where it acts.
+        algorithm: See `Generator`.
+        venv: Environments to act in.
         reward_fn: See `Generator`.
     """
 
@@ -124,7 +123,7 @@ class RewardPerStep(Generator):
         algorithm.set_env(self.venv_train)
 
     def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
-        """Trains, then collects what the wrapper recorded."""
+        """Trains, then returns what the wrapper recorded."""
         continue_learning(self.algorithm, timesteps, self._callback, learn_kwargs)
         trajectories, lengths = self._recorder.pop_trajectories()
         flat = flatten_trajectories_with_rew(trajectories)
@@ -151,11 +150,11 @@ class RewardPerStep(Generator):
 
 
 class RewardPerRollout(Generator):
-    """The lean PPO: one call relabels a whole rollout, the environment stays as it is.
+    """The lean PPO: one call relabels a whole rollout; the environment is not wrapped.
 
     Args:
-        algorithm: A PPO whose lean path is in use; its environment is replaced.
-        venv: Where it acts.
+        algorithm: PPO whose lean path is in use; its environment is replaced.
+        venv: Environments to act in.
         reward_fn: See `Generator`.
     """
 
@@ -167,7 +166,7 @@ class RewardPerRollout(Generator):
         self._recorder = _RolloutRecorder(venv.num_envs, log_returns=reward_fn is not None)
 
     def learn(self, timesteps: int, **learn_kwargs: Any) -> Experience:
-        """Trains, gathering each rollout as it is completed."""
+        """Trains, and records each completed rollout."""
         continue_learning(self.algorithm, timesteps, self._recorder, learn_kwargs)
         return self._recorder.pop()
 
@@ -179,7 +178,7 @@ class RewardPerRollout(Generator):
 
 
 class _RolloutRecorder(LearntReturns):
-    """Keeps rollouts, and follows their episodes."""
+    """Stores rollouts and the lengths of their episodes."""
 
     def __init__(self, n_envs: int, log_returns: bool) -> None:
         super().__init__(n_envs)
@@ -221,11 +220,11 @@ def _flatten(array: Array) -> Array:
 def make_generator(
     algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None
 ) -> RewardPerStep | RewardPerRollout:
-    """The fastest way to train `algorithm` on `reward_fn`.
+    """Chooses the fastest way to train `algorithm` on `reward_fn`.
 
     Args:
         algorithm: An algorithm of Stable-Baselines3, or `imitbench.rl.ppo.PPO`.
-        venv: Where it acts.
+        venv: Environments to act in.
         reward_fn: See `Generator`.
     """
     if isinstance(algorithm, PPO) and algorithm.lean:
@@ -236,15 +235,15 @@ def make_generator(
 def venv_with_rewards(
     generator: Generator | None, venv: VecEnv, reward_fn: RewardFn
 ) -> RewardVecEnvWrapper:
-    """The environment with rewards of `reward_fn` at every step.
+    """Wraps the environment to give rewards of `reward_fn` at every step.
 
     Args:
-        generator: Who trains in it, if somebody does.
-        venv: The environment as it is.
+        generator: Generator that is trained in `venv`, or `None`.
+        venv: The environment without the wrapper.
         reward_fn: See `Generator`.
 
     Returns:
-        The generator's own where it has one. Otherwise it is made anew, which resets `venv`.
+        The generator's wrapper if it has one, else a new one, which resets `venv`.
     """
     trained_in = None if generator is None else generator.venv_train
     if isinstance(trained_in, RewardVecEnvWrapper):
@@ -253,10 +252,10 @@ def venv_with_rewards(
 
 
 def timesteps_of_a_round(algorithm: BaseAlgorithm) -> int:
-    """Environment steps of one round: a rollout, or what lies between two updates."""
+    """Environment steps of one round: one rollout, or those between two updates."""
     if isinstance(algorithm, OnPolicyAlgorithm):
         return algorithm.n_envs * algorithm.n_steps
-    # Off-policy algorithms collect no fewer, so that less would overrun the budget.
+    # Off-policy algorithms collect at least this many; a smaller number would exceed the budget.
     frequency = getattr(algorithm, "train_freq", None)
     if isinstance(frequency, TrainFreq) and frequency.unit == TrainFrequencyUnit.STEP:
         return algorithm.n_envs * frequency.frequency

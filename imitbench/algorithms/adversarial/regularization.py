@@ -1,4 +1,4 @@
-"""Ways to keep a discriminator from being too sure of itself."""
+"""Regularization of the discriminator: gradient penalty, label smoothing, input noise."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Inputs = tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor]
 
 @dataclass(frozen=True)
 class Regularization:
-    """What is added to the discriminator's training; everything is off by default.
+    """Settings of the discriminator's regularization; all are off by default.
 
     Attributes:
         gradient_penalty: Weight of the squared distance of the gradient's norm from 1, between
-            expert and generator (Gulrajani et al. 2017, "Improved Training of Wasserstein GANs",
+            samples of both kinds (Gulrajani et al. 2017, "Improved Training of Wasserstein GANs",
             equation 3; Kostrikov et al. 2019, "Discriminator-Actor-Critic", for imitation).
-        label_smoothing: Probability that is left to the wrong label, in [0, 0.5) (Szegedy et al.
-            2016, "Rethinking the Inception Architecture for Computer Vision", §7): a perfect
-            discriminator's logits then lie within ±log((1 - s) / s).
-        input_noise: Deviation of Gaussian noise on observations and actions, in deviations of
-            each input (Arjovsky and Bottou 2017, "Towards Principled Methods for Training
-            Generative Adversarial Networks", §3).
+        label_smoothing: Target probability of the wrong label, in [0, 0.5) (Szegedy et al. 2016,
+            "Rethinking the Inception Architecture for Computer Vision", §7): the logits of a
+            perfect discriminator then lie within ±log((1 - s) / s).
+        input_noise: Standard deviation of Gaussian noise on observations and actions, in standard
+            deviations of each input (Arjovsky and Bottou 2017, "Towards Principled Methods for
+            Training Generative Adversarial Networks", §3).
 
     Raises:
         ValueError: A value is out of range.
@@ -53,19 +53,19 @@ def gradient_penalty(
     generated: Mapping[str, Array],
     rng: np.random.Generator,
 ) -> th.Tensor:
-    """How far the gradient's norm is from 1 at random points between expert and generator.
+    """Penalizes gradient norms other than 1 at random points between expert and generator samples.
 
-    Gradients are by standardized inputs, so that units of observations do not matter. The
-    network's own normalizing layers stay as they are.
+    Gradients are by standardized inputs, so that units of observations do not matter. Statistics of
+    normalizing layers do not change.
 
     Args:
-        net: The network.
+        net: Network of the logits.
         expert: Samples of the expert under `FIELDS`.
         generated: As many of the generator.
-        rng: Where on the way from one to the other the points lie.
+        rng: Draws the position of each point between its two samples.
 
     Returns:
-        The mean squared distance, a single number with gradients.
+        The mean squared distance, a scalar with gradients.
     """
     sides = [net.preprocess(*(batch[name] for name in FIELDS)) for batch in (expert, generated)]
     share = th.as_tensor(rng.random(len(expert["acts"])), dtype=net.dtype, device=net.device)
@@ -90,9 +90,9 @@ def with_noise(inputs: Inputs, amount: float, rng: np.random.Generator) -> Input
     """Adds noise to encoded observations and actions.
 
     Args:
-        inputs: A batch.
-        amount: Deviation of the noise in deviations of each input.
-        rng: Source of the noise.
+        inputs: A batch, each part of shape (batch, …).
+        amount: Standard deviation of the noise, in standard deviations of each input.
+        rng: Draws the noise.
     """
 
     def noisy(batch: th.Tensor) -> th.Tensor:
@@ -104,6 +104,6 @@ def with_noise(inputs: Inputs, amount: float, rng: np.random.Generator) -> Input
 
 
 def deviations(*batches: th.Tensor) -> th.Tensor:
-    """Standard deviation of each entry over several batches, without the batch's axis."""
+    """Standard deviation of each entry over the rows of several batches."""
     joined = th.cat(batches) if len(batches) > 1 else batches[0]
     return joined.std(dim=0, correction=0)

@@ -1,4 +1,4 @@
-"""What TensorBoard is told of a discriminator: its graph, and histograms of its logits."""
+"""TensorBoard summaries of a discriminator: its graph, and histograms of its logits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _INTERVAL = 20
 
 
 class Summaries:
-    """Writes summaries into `summary/` of a folder.
+    """Writes summaries to `summary/` in a folder.
 
     Args:
-        log_dir: The folder.
+        log_dir: Parent folder, created if missing.
         net: Network whose graph is written with the first summary; `None` for no graph.
     """
 
@@ -38,8 +38,8 @@ class Summaries:
 
         Args:
             step: Number of the discriminator's update, from 1.
-            logits: Its logits, shape (batch,).
-            batch: Transitions, whose first one traces the graph.
+            logits: The discriminator's logits, shape (batch,).
+            batch: Transitions under `FIELDS`; the first traces the graph.
         """
         if self._net is not None:
             inputs = self._net.preprocess(*(batch[name][:1] for name in FIELDS))

@@ -1,10 +1,10 @@
-"""Deep reinforcement learning from human preferences: a reward learnt from comparisons.
+"""Deep reinforcement learning from human preferences: a reward learned from comparisons.
 
-Christiano et al. 2017, https://arxiv.org/abs/1706.03741. A round of `PreferenceComparisons` goes
-through the modules in this order: `trajectory_generators` and `agent_trainer` act,
-`fragmenters` and `active_selection` choose pairs of fragments, `gatherers` and `human_gatherer`
-say which is better, `dataset` keeps the answers, `reward_trainers` fits the network through
-`preference_model` and `losses`, and the agent is trained on it.
+Christiano et al. 2017, https://arxiv.org/abs/1706.03741. A round of `PreferenceComparisons` uses
+the modules in this order: `trajectory_generators` and `agent_trainer` act, `fragmenters` and
+`active_selection` choose pairs of fragments, `gatherers` and `human_gatherer` compare them,
+`dataset` stores the preferences, `reward_trainers` fits the network with `preference_model` and
+`losses`, and the agent is trained on it.
 """
 
 from imitbench.algorithms.preference_comparisons.active_selection import ActiveSelectionFragmenter
@@ -44,7 +44,7 @@ from imitbench.algorithms.preference_comparisons.trajectory_generators import (
 )
 from imitbench.data.atari import register_atari
 
-# Who compares fragments of Atari games asks Gymnasium for them by name, and expects them there.
+# Users of preference comparisons create Atari games by their Gymnasium ids.
 register_atari()
 
 __all__ = [

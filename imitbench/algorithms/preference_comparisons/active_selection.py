@@ -1,4 +1,4 @@
-"""Asking about those pairs of fragments on which an ensemble disagrees."""
+"""Selects the pairs of fragments on which an ensemble disagrees."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _SUPPORTED = ("logit", "probability", "label")
 
 
 class ActiveSelectionFragmenter(Fragmenter):
-    """Takes more pairs from another fragmenter than asked for, and keeps the most uncertain.
+    """Makes more pairs than requested with another fragmenter, and keeps the most uncertain.
 
-    How uncertain a pair is, is the variance over the ensemble's members of
+    The uncertainty of a pair is the variance over the ensemble's members of
 
     - `logit`: the difference of the (discounted) returns, not clipped;
     - `probability`: the probability that the first fragment is preferred;
     - `label`: whether that probability is above ½, `p (1 - p)` for a share `p` of the members.
 
-    Of equally uncertain pairs the earlier are kept. Networks are evaluated in evaluation mode,
-    so that asking changes no statistics.
+    Of equally uncertain pairs the earlier are kept. Networks are in evaluation mode, so that their
+    statistics do not change.
 
     Source: Christiano et al. 2017, "Deep Reinforcement Learning from Human Preferences", §2.2.4;
     Lee et al. 2021, "B-Pref", §4.2.
 
     Args:
-        preference_model: A model of an ensemble.
-        base_fragmenter: Where pairs come from.
-        fragment_sample_factor: How many times as many pairs to take as are asked for, at least 1.
+        preference_model: A model of a `RewardEnsemble`.
+        base_fragmenter: Makes the candidate pairs.
+        fragment_sample_factor: Candidate pairs per requested pair, at least 1.
         uncertainty_on: `logit`, `probability` or `label`.
         custom_logger: Where to log; a new logger when `None`.
 
     Raises:
-        ValueError: The model is not of an ensemble, the factor is below 1, or `uncertainty_on`
-            is something else.
+        ValueError: The model is not of an ensemble, the factor is below 1, or `uncertainty_on` is
+            unknown.
     """
 
     def __init__(
@@ -53,13 +53,12 @@ class ActiveSelectionFragmenter(Fragmenter):
     ) -> None:
         if preference_model.ensemble_model is None:
             raise ValueError(
-                "preference_model: active selection needs that of a RewardEnsemble, whose members "
-                f"can disagree, not of a {type(preference_model.model).__name__}"
+                "preference_model: active selection needs a model of a RewardEnsemble, not of a "
+                f"{type(preference_model.model).__name__}"
             )
         if not 1 <= fragment_sample_factor < float("inf"):
             raise ValueError(
-                f"fragment_sample_factor must be at least 1, not {fragment_sample_factor}: there "
-                "must be as many pairs to choose from as are asked for"
+                f"fragment_sample_factor must be at least 1, not {fragment_sample_factor}"
             )
         self.preference_model = preference_model
         self.base_fragmenter = base_fragmenter
@@ -71,7 +70,7 @@ class ActiveSelectionFragmenter(Fragmenter):
 
     @property
     def logger(self) -> HierarchicalLogger:
-        """Where this fragmenter and the one inside log."""
+        """Where this fragmenter and its `base_fragmenter` log."""
         return self._logger
 
     @logger.setter
@@ -81,11 +80,11 @@ class ActiveSelectionFragmenter(Fragmenter):
 
     @property
     def uncertainty_on(self) -> str:
-        """What the variance is taken of."""
+        """Quantity whose variance is the uncertainty."""
         return self._uncertainty_on
 
     def raise_uncertainty_on_not_supported(self) -> NoReturn:
-        """Says which values `uncertainty_on` may have.
+        """Raises the error of an unknown `uncertainty_on`.
 
         Raises:
             ValueError: Always.
@@ -105,15 +104,15 @@ class ActiveSelectionFragmenter(Fragmenter):
         """Makes pairs of fragments.
 
         Args:
-            trajectories: Where the fragments are cut from.
+            trajectories: Trajectories to cut fragments from.
             fragment_length: Steps in each fragment.
-            num_pairs: How many pairs.
+            num_pairs: Number of pairs to return.
 
         Returns:
             `num_pairs` pairs, the most uncertain first.
 
         Raises:
-            ValueError: A predicted return is not finite, or as the fragmenter inside.
+            ValueError: A predicted return is not finite, or as `base_fragmenter`.
         """
         pairs = self.base_fragmenter(
             trajectories=trajectories,
@@ -124,22 +123,22 @@ class ActiveSelectionFragmenter(Fragmenter):
             return []
         returns1, returns2 = self.preference_model.predicted_returns(pairs)
         variances = self._variances(returns1 - returns2).cpu().numpy()
-        # Stable, so that ties are settled in the same way everywhere.
+        # Stable, so that ties are broken the same way on every machine.
         chosen = np.argsort(-variances, kind="stable")[:num_pairs]
         return [pairs[index] for index in chosen]
 
     def variance_estimate(self, rews1: th.Tensor, rews2: th.Tensor) -> float:
-        """How uncertain a pair is.
+        """Computes the uncertainty of a pair.
 
         Args:
-            rews1: What all members say of the first fragment, shape `(fragment_length, members)`.
-            rews2: What they say of the second, same shape.
+            rews1: All members' rewards of the first fragment, shape `(fragment_length, members)`.
+            rews2: Those of the second fragment, same shape.
 
         Returns:
             The variance.
 
         Raises:
-            ValueError: Shapes differ.
+            ValueError: The shapes differ.
         """
         difference = self.preference_model.return_difference(rews1, rews2)
         return self._variances(difference.unsqueeze(0)).item()
@@ -157,9 +156,9 @@ class ActiveSelectionFragmenter(Fragmenter):
         return share * (1 - share)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the fragmenter inside; the model belongs to whoever trains it."""
+        """The state of `base_fragmenter`, without the model."""
         return {"base_fragmenter": self.base_fragmenter.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.base_fragmenter.load_state_dict(state["base_fragmenter"])

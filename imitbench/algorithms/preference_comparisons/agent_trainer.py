@@ -1,4 +1,4 @@
-"""An agent that is trained on the learnt reward, and whose trajectories are compared."""
+"""The agent: trained on the learned reward, it samples the trajectories to compare."""
 
 from __future__ import annotations
 
@@ -44,38 +44,34 @@ Array = npt.NDArray[Any]
 
 
 class AgentTrainer(TrajectoryGenerator):
-    """Trains an algorithm on any reward function, and gives its trajectories with true rewards.
+    """Trains an algorithm on any reward function, and samples trajectories with true rewards.
 
     With `imitbench.rl.ppo.PPO`, rewards are computed once per rollout; other algorithms of
-    Stable-Baselines3 act in an environment wrapped to give them at each step. Sampling computes
-    no learnt rewards at all: only what the agent was trained on counts in
-    `rollout/ep_rew_wrapped_mean`, and in the statistics of rewards that normalize themselves.
+    Stable-Baselines3 act in a wrapped environment that computes them at each step. Sampling
+    computes no learned rewards: `rollout/ep_rew_wrapped_mean`, and the statistics of normalized
+    rewards, cover training only.
 
     Args:
-        algorithm: The algorithm. Its environment is replaced, and its logger.
-        reward_fn: A function, or a reward network, of which `predict_processed` is used.
-        venv: Where to act; it is reset. Images may have their channels last.
-        rng: Source of what is explored and sampled.
-        exploration_frac: Share of the steps of a sample in which random actions are mixed in,
-            in [0, 1].
-        switch_prob: Probability at each exploratory step of drawing anew who acts.
+        algorithm: Algorithm of Stable-Baselines3. Its environment and its logger are replaced.
+        reward_fn: A function, or a reward network, whose `predict_processed` is used.
+        venv: Environments to act in; they are reset. Images may be channels-last.
+        rng: Source of randomness in exploration and sampling.
+        exploration_frac: Share of sampled steps with additional random actions, in [0, 1].
+        switch_prob: Probability at each exploratory step of drawing again who acts.
         random_prob: Probability at each of these draws that actions are random.
         custom_logger: Where to log; a new logger when `None`.
 
     Attributes:
-        algorithm: As given.
-        reward_fn: The function that rewards come from.
-        buffering_wrapper: The environment with a memory of what happened, with true rewards.
-        venv: The environment with learnt rewards.
-        reward_venv_wrapper: The same.
-        log_callback: Logs the mean learnt return while the algorithm is trained.
-        exploration_wrapper: The policy that explores.
-        exploration_frac: As given.
-        rng: As given.
+        reward_fn: The reward function in use.
+        buffering_wrapper: The environment with true rewards; it records trajectories.
+        venv: The environment with learned rewards.
+        reward_venv_wrapper: The same object as `venv`.
+        log_callback: Logs the mean learned return during training.
+        exploration_wrapper: The policy of exploratory steps.
 
     Raises:
-        ValueError: The algorithm or the network was made for other spaces or another number of
-            environments, observations are dictionaries, or a number is out of range.
+        ValueError: The algorithm or the network has other spaces or another number of environments
+            than `venv`, observations are dictionaries, or a number is out of range.
     """
 
     def __init__(
@@ -101,7 +97,7 @@ class AgentTrainer(TrajectoryGenerator):
         self.reward_fn: RewardFn = reward_fn
         self.exploration_frac = exploration_frac
         self.rng = rng
-        # Below everything else, so that it sees true rewards, and images as the network does.
+        # The innermost wrapper, so that it sees true rewards, and images as the network does.
         self.buffering_wrapper = BufferingWrapper(venv)
         self.reward_venv_wrapper = RewardVecEnvWrapper(
             self.buffering_wrapper, _FiniteRewards(reward_fn)
@@ -121,7 +117,7 @@ class AgentTrainer(TrajectoryGenerator):
         super().__init__(custom_logger)
 
     def _attach(self) -> BaseCallback:
-        """Gives the algorithm its environment and its rewards, and makes the callback for both."""
+        """Sets the environment and the rewards of the algorithm; returns the logging callback."""
         if isinstance(self.algorithm, PPO) and self.algorithm.lean:
             self.algorithm.reward_fn = self.reward_fn
             self.algorithm.set_env(self.buffering_wrapper)
@@ -137,25 +133,25 @@ class AgentTrainer(TrajectoryGenerator):
             **kwargs: Passed on to the algorithm's `learn`.
 
         Raises:
-            RuntimeError: `sample` was not called since the last training.
+            RuntimeError: `sample` was not called after the last training.
             ValueError: A reward is not finite.
         """
         waiting = self.buffering_wrapper.n_transitions
         if waiting:
             raise RuntimeError(
-                f"the last training left {waiting} transitions that nobody has collected: call "
-                "AgentTrainer.sample() before training on"
+                f"the last training left {waiting} uncollected transitions; call "
+                "AgentTrainer.sample() before the next training"
             )
         continue_learning(self.algorithm, steps, self.log_callback, kwargs)
 
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
-        """Gives what the agent did in training, the newest first, and lets it act for the rest.
+        """Returns the trajectories of training, latest first, and collects missing steps.
 
-        An exploratory share of the steps comes last. Acting begins with a reset of the
-        environments, and so does the training after it.
+        Exploratory trajectories come last. Collecting resets the environments, also for the next
+        training.
 
         Args:
-            steps: Least number of steps.
+            steps: Least number of steps of all trajectories together.
 
         Returns:
             Whole episodes with true rewards.
@@ -163,8 +159,8 @@ class AgentTrainer(TrajectoryGenerator):
         exploratory = int(self.exploration_frac * steps)
         if self.exploration_frac > 0 and exploratory == 0 < steps:
             self.logger.warn(
-                f"exploration_frac is {self.exploration_frac}, but nothing will be explored: of "
-                f"{steps} steps that is less than one"
+                f"exploration_frac {self.exploration_frac} of {steps} steps is less than one step: "
+                "nothing will be explored"
             )
         wanted = steps - exploratory
         finished, _ = self.buffering_wrapper.pop_finished_trajectories()
@@ -185,9 +181,9 @@ class AgentTrainer(TrajectoryGenerator):
         return chosen
 
     def _collect(self, policy: PolicyCallable, steps: int) -> Sequence[TrajectoryWithRew]:
-        """Collects whole episodes in the environment as it is, in random order."""
+        """Collects whole episodes in the unwrapped environment, in random order."""
         self._acting = self._current_policy()
-        # A policy on another device samples there, which a function would not tell.
+        # A policy on another device draws its samples there.
         with seeded_sampling(self.algorithm, self.rng):
             collected = rollout.generate_trajectories(
                 policy,
@@ -199,7 +195,7 @@ class AgentTrainer(TrajectoryGenerator):
         return collected
 
     def _current_policy(self) -> PolicyCallable:
-        """The agent's stochastic policy, for observations of `venv` as it was given."""
+        """The agent's stochastic policy, for observations of the unwrapped environment."""
         if can_act(self.algorithm):
             return self._lean_actor.policy()
         return policy_to_callable(acting_as_given(self.algorithm), self.buffering_wrapper)
@@ -207,12 +203,12 @@ class AgentTrainer(TrajectoryGenerator):
     def _act(
         self, obs: Array | dict[str, Array], state: States, starts: Array | None
     ) -> tuple[Array, States]:
-        """Acts as the agent was at the beginning of the present sample."""
+        """Acts by the policy from the start of the current `_collect`."""
         assert self._acting is not None, "_collect set it"
         return self._acting(obs, state, starts)
 
     def _start_training_anew(self) -> None:
-        """Makes the next training begin with a reset, because the environments went on."""
+        """Makes the next training start with a reset, because the environments have moved on."""
         self.algorithm._last_obs = None
         if isinstance(self.log_callback, LearntReturns):
             self.log_callback.restart()
@@ -228,10 +224,10 @@ class AgentTrainer(TrajectoryGenerator):
         self.algorithm.set_logger(value)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training and sampling depend on, trajectories that wait included.
+        """Everything that further training and sampling depend on, with uncollected trajectories.
 
-        Their infos are not, see `BufferingWrapper.state_dict`. The environments' own state,
-        that of the reward, and torch's and NumPy's global generators are the caller's to keep.
+        Excludes their infos, see `BufferingWrapper.state_dict`, and the state of the environments,
+        of the reward, and of torch's and NumPy's global generators.
         """
         return {
             "algorithm": algorithm_state(self.algorithm),
@@ -242,7 +238,7 @@ class AgentTrainer(TrajectoryGenerator):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave to a trainer with the same arguments."""
+        """Restores what `state_dict` returned, in a trainer with the same arguments."""
         load_algorithm_state(self.algorithm, state["algorithm"])
         self.buffering_wrapper.load_state_dict(state["buffer"])
         self._returns.load_state_dict(state["returns"])
@@ -251,14 +247,14 @@ class AgentTrainer(TrajectoryGenerator):
 
     @property
     def _returns(self) -> LearntReturns | RewardVecEnvWrapper:
-        """Who adds up learnt rewards."""
+        """The object that sums learned rewards."""
         if isinstance(self.log_callback, LearntReturns):
             return self.log_callback
         return self.reward_venv_wrapper
 
 
 class _FiniteRewards:
-    """A reward function that refuses to give what nothing can be learnt from."""
+    """A reward function that raises a `ValueError` for rewards that are not finite."""
 
     def __init__(self, reward_fn: RewardFn) -> None:
         self._reward_fn = reward_fn

@@ -1,4 +1,4 @@
-"""Preference comparisons: ask, learn the reward, train the agent on it, and again."""
+"""Preference comparisons: the algorithm that alternates between preferences and training."""
 
 from __future__ import annotations
 
@@ -39,42 +39,41 @@ _FINAL = "reward/final/train/"
 
 
 class PreferenceComparisons(BaseImitationAlgorithm):
-    """Learns a reward from comparisons of trajectory fragments, and an agent on that reward.
+    """Learns a reward from comparisons of trajectory fragments, and trains an agent on it.
 
     Christiano et al. 2017, "Deep reinforcement learning from human preferences",
     https://arxiv.org/abs/1706.03741.
 
     Args:
-        trajectory_generator: Gives trajectories, and trains an agent if it has one. It and all
-            other parts log to this algorithm's logger.
+        trajectory_generator: Samples trajectories, and trains an agent if it has one. It and all
+            other components get this algorithm's logger.
         reward_model: The reward to learn.
-        num_iterations: Rounds among which `query_schedule` spreads the comparisons.
+        num_iterations: Rounds over which `query_schedule` spreads the comparisons.
         fragmenter: Makes pairs of fragments; `RandomFragmenter` by default.
         preference_gatherer: Says which fragment is better; by default `SyntheticGatherer`, which
             reads the environment's own reward.
         reward_trainer: Trains `reward_model`; by default with `CrossEntropyRewardLoss`.
-        comparison_queue_size: Comparisons kept for training, the newest; `None` for all.
+        comparison_queue_size: Number of latest comparisons kept for training; `None` for all.
         fragment_length: Steps of each fragment.
-        transition_oversampling: Transitions sampled for each that the fragments need; more than
-            1 keeps a transition from being in too many of them.
-        initial_comparison_frac: Share of all comparisons in a round before the scheduled ones,
-            with an agent that was not trained yet.
-        initial_epoch_multiplier: How much longer the reward is trained in the first round.
+        transition_oversampling: Transitions sampled per transition that the fragments need; above
+            1, fragments overlap less.
+        initial_comparison_frac: Share of all comparisons in a first round before the scheduled
+            ones, with the untrained agent.
+        initial_epoch_multiplier: Factor on the reward's training epochs in the first round.
         custom_logger: Where to log; a new logger when `None`.
-        allow_variable_horizon: Whether episodes of different length are accepted. Where an
-            episode ends tells about the reward, and that can decide a comparison of methods.
-        rng: Source of randomness for those parts that are made here; to be given if there are
-            any, and only then.
-        query_schedule: `constant`, `hyperbolic`, `inverse_quadratic`, or a function that maps
-            the share of the rounds passed, in [0, 1], to an unnormalized number of comparisons.
+        allow_variable_horizon: Whether episodes of different length are accepted. The end of an
+            episode reveals information about the reward, which can decide a comparison of methods.
+        rng: Random generator of the default components; required if any is used, else not allowed.
+        query_schedule: `constant`, `hyperbolic`, `inverse_quadratic`, or a function from the share
+            of rounds passed, in [0, 1], to an unnormalized number of comparisons.
 
     Attributes:
-        model: The reward.
+        model: The reward network.
         dataset: The comparisons gathered so far.
 
     Raises:
-        ValueError: An argument is out of its range, `query_schedule` is unknown, or `rng` is
-            missing or of no use.
+        ValueError: An argument is out of range, `query_schedule` is unknown, or `rng` is missing or
+            not used.
     """
 
     def __init__(
@@ -102,8 +101,8 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         given = (fragmenter, preference_gatherer, reward_trainer)
         if rng is None and None in given:
             raise ValueError(
-                "rng: give numpy.random.default_rng(seed), or else fragmenter, "
-                "preference_gatherer and reward_trainer with seeds of their own"
+                "rng: give numpy.random.default_rng(seed), or all of fragmenter, "
+                "preference_gatherer and reward_trainer"
             )
         if rng is not None and None not in given:
             raise ValueError(
@@ -118,7 +117,7 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         self.initial_epoch_multiplier = initial_epoch_multiplier
         self.query_schedule = find_schedule(query_schedule)
         self.rng = rng
-        # A generator that no part needs serves no default either.
+        # Without `rng`, no default component is made.
         generator = rng if rng is not None else np.random.default_rng()
         self.fragmenter = fragmenter or RandomFragmenter(generator)
         self.preference_gatherer = preference_gatherer or SyntheticGatherer(rng=generator)
@@ -149,11 +148,11 @@ class PreferenceComparisons(BaseImitationAlgorithm):
             part.logger = self.logger
 
     def plan(self, total_timesteps: int, total_comparisons: int) -> list[Round]:
-        """The rounds that `train` goes through; what they spend adds up to exactly the totals.
+        """Plans the rounds of `train`, whose comparisons and timesteps add up to the totals.
 
         Args:
             total_timesteps: Environment steps of the agent's training.
-            total_comparisons: Comparisons to gather.
+            total_comparisons: Comparisons to gather in all rounds.
 
         Raises:
             ValueError: There are too few comparisons for the rounds.
@@ -176,12 +175,12 @@ class PreferenceComparisons(BaseImitationAlgorithm):
 
         Args:
             total_timesteps: Environment steps of the agent's training. Sampling for comparisons
-                takes steps beside them, and algorithms train in whole rollouts.
-            total_comparisons: Comparisons to gather.
+                takes further steps, and on-policy algorithms complete their last rollout.
+            total_comparisons: Comparisons to gather in all rounds.
             callback: Called after each round with its number, counted over all calls.
 
         Returns:
-            `reward_loss` and `reward_accuracy` of the last round's last epoch.
+            `reward_loss` and `reward_accuracy` of the last epoch of the last round.
 
         Raises:
             ValueError: There are too few comparisons for the rounds, episodes differ in length,
@@ -197,15 +196,15 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         return {key: metrics[key] for key in ("reward_loss", "reward_accuracy")}
 
     def run_round(self, step: Round) -> dict[str, float]:
-        """Gathers comparisons, trains the reward on all there are, then the agent.
+        """Gathers comparisons, trains the reward on all so far, then trains the agent.
 
         Args:
-            step: What to spend.
+            step: Comparisons, timesteps and epochs of the round.
 
         Returns:
-            `reward_loss` and `reward_accuracy`, those of the reward's last epoch, and
-            `held_out_accuracy`: how often the reward agreed with the new answers before it was
-            trained on them, ties counting half.
+            `reward_loss` and `reward_accuracy` of the last epoch, and `held_out_accuracy`: how
+            often the reward agreed with the new preferences before training on them, ties counting
+            half.
 
         Raises:
             ValueError: Episodes differ in length, or no trajectory is as long as a fragment.
@@ -228,15 +227,15 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         return metrics
 
     def transitions_for(self, comparisons: int) -> int:
-        """Transitions that are sampled to make so many pairs of fragments."""
+        """Number of transitions that are sampled for this many pairs of fragments."""
         return math.ceil(self.transition_oversampling * 2 * comparisons * self.fragment_length)
 
     def _gather(self, comparisons: int) -> float:
-        """Adds comparisons to the dataset; returns how well the reward foresaw the answers."""
+        """Adds comparisons to the dataset; returns how well the reward predicted them."""
         transitions = self.transitions_for(comparisons)
         self.logger.log(f"Collecting {2 * comparisons} fragments ({transitions} transitions)")
         trajectories = self.trajectory_generator.sample(transitions)
-        # Beginnings are never missing, but an episode's end may be.
+        # Trajectories start at a reset, but may lack the end of their episode.
         self._check_fixed_horizon(len(whole) for whole in trajectories if whole.terminal)
         self.logger.log("Creating fragment pairs")
         pairs = self.fragmenter(trajectories, self.fragment_length, comparisons)
@@ -262,8 +261,7 @@ class PreferenceComparisons(BaseImitationAlgorithm):
     def state_dict(self) -> dict[str, Any]:
         """Everything that further training depends on, at the end of a round.
 
-        The environments' own state and the global generators are the caller's to keep.
-
+        Excludes the state of the environments and of the global random generators.
         """
         return {
             "model": copy.deepcopy(self.model.state_dict()),
@@ -274,7 +272,7 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.model.load_state_dict(state["model"])
         self.dataset.load_state_dict(state["dataset"])
         self._iteration = state["iteration"]

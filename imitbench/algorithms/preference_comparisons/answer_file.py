@@ -1,4 +1,4 @@
-"""Answers of a person, each on disk before the next question is asked."""
+"""The answer file: each answer is on disk before the next question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Choice = Literal["left", "right", "tie", "skip"]
 
 
 class Answer(BaseModel):
-    """What was answered to one pair."""
+    """The answer to one pair."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -40,22 +40,21 @@ class _Line(BaseModel):
 
     pair: str = Field(min_length=1)
     answer: Answer | None
-    """`None` takes an earlier answer back."""
+    """`None` removes an earlier answer."""
 
 
 class AnswerFile:
-    """Answers by the digest of their pair, in a file of JSON lines that only ever grows.
+    """Answers by the digest of their pair, in an append-only file of JSON lines.
 
-    Each line is `{"pair": digest, "answer": {"choice": …, "swapped": …}}`; an answer `null`
-    takes back what was said of that pair before. A line is flushed to the disk before
-    `record` returns. A last line that is torn, because the machine stopped while it was
-    written, does not count and is cut off.
+    Each line is `{"pair": digest, "answer": {"choice": …, "swapped": …}}`; an answer `null` removes
+    an earlier one. `record` returns after the line is on disk. An incomplete last line, from a
+    crash during a write, is removed.
 
     Args:
-        path: The file; it need not exist. One process at a time may use it.
+        path: The file, which may be missing. Only one process at a time may use it.
 
     Raises:
-        InputError: The file holds something else.
+        InputError: The file has another format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,22 +68,22 @@ class AnswerFile:
             self._cut_off(torn, len(content) - len(torn))
 
     def get(self, pair: str) -> Answer | None:
-        """The answer that stands, if any."""
+        """The current answer to a pair, if any."""
         return self._answers.get(pair)
 
     def latest(self, among: set[str]) -> str | None:
-        """Of these pairs, the one answered last, if any was."""
+        """The pair in `among` that was answered last, if any."""
         return next((pair for pair in reversed(self._answers) if pair in among), None)
 
     def record(self, pair: str, answer: Answer | None) -> None:
-        """Adds an answer, or takes one back, and waits until the disk has it.
+        """Adds or removes an answer, and waits until it is on disk.
 
         Args:
             pair: Digest of the pair.
-            answer: What was answered; `None` takes the answer back.
+            answer: `None` removes the earlier answer.
 
         Raises:
-            OSError: The file system refused.
+            OSError: The file cannot be written.
         """
         created = not self.path.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,23 +102,23 @@ class AnswerFile:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise InputError(
-                f"{self.path}, line {number}: no answer to a comparison "
+                f"{self.path}, line {number}: not an answer to a comparison "
                 f"({one_line(where + ' ' + first['msg'].lower())}); choose another file or remove "
                 "the line"
             ) from None
         self._apply(entry.pair, entry.answer)
 
     def _cut_off(self, torn: bytes, size: int) -> None:
-        """Removes the beginning of a line, which a power cut may have filled up with zeros."""
+        """Removes an incomplete last line, which a power failure may have padded with zeros."""
         written = torn.rstrip(b"\0")
         if not (written.startswith(_START) or _START.startswith(written)):
             raise InputError(
-                f"{self.path}: the last line is no answer to a comparison; choose another file"
+                f"{self.path}: the last line is not an answer to a comparison; choose another file"
             )
         os.truncate(self.path, size)
 
     def _apply(self, pair: str, answer: Answer | None) -> None:
-        # Taking it out first moves a new answer to the end, which `latest` relies on.
+        # Removing it first moves a new answer to the end; `latest` depends on that order.
         self._answers.pop(pair, None)
         if answer is not None:
             self._answers[pair] = answer

@@ -1,4 +1,4 @@
-"""Training of a reward network on comparisons."""
+"""Trains a reward network on comparisons."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ Metrics = dict[str, float]
 class RewardTrainer(ABC):
     """Base of what trains a reward network on comparisons.
 
-    Gathering trajectories and preferences and training the agent are done elsewhere, see
-    `PreferenceComparisons`.
+    `PreferenceComparisons` gathers trajectories and preferences, and trains the agent.
 
     Args:
         preference_model: The model whose network is trained.
@@ -58,14 +57,14 @@ class RewardTrainer(ABC):
         self._logger = custom_logger
 
     def train(self, dataset: ComparisonDataset, epoch_multiplier: float = 1.0) -> None:
-        """Trains the network, in training mode; then its parts have their own modes again.
+        """Trains the network, in training mode; restores the modes of its modules afterwards.
 
         Args:
             dataset: The comparisons, usually a `PreferenceDataset`.
-            epoch_multiplier: How much longer than usual.
+            epoch_multiplier: Factor on the number of epochs.
 
         Raises:
-            ValueError: The dataset is empty or has bad values, or there is no time for an epoch.
+            ValueError: The dataset is empty or invalid, or the multiplier leaves no epoch.
         """
         with training(self._preference_model):
             self._train(dataset, epoch_multiplier)
@@ -75,44 +74,42 @@ class RewardTrainer(ABC):
         """Trains the network, see `train`."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on; here the network, subclasses add theirs."""
+        """Everything that further training depends on; subclasses add to the network."""
         return {"preference_model": copy.deepcopy(self._preference_model.state_dict())}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._preference_model.load_state_dict(state["preference_model"])
 
 
 class BasicRewardTrainer(RewardTrainer):
     """Trains a reward network with AdamW.
 
-    In each epoch every comparison is used once, in a new order. `epoch-{i}/train/{loss,
-    accuracy, gt_reward_loss}` is logged under `reward`, each a mean over the comparisons of the
-    epoch, with a validation split `epoch-{i}/val/…`, too; those of the last epoch are also
-    logged as `reward/final/…`.
+    In each epoch every comparison is used once, in a new order. Logs means over an epoch under
+    `reward`, as `epoch-{i}/train/{loss, accuracy, gt_reward_loss}` and, with a validation split,
+    `epoch-{i}/val/…`; those of the last epoch also as `reward/final/…`.
 
     Args:
         preference_model: The model whose network is trained.
         loss: The loss, a mean over pairs.
-        rng: Source of the order of comparisons, and of the validation split.
-        batch_size: Pairs for each step of the optimizer. The gradient of a last, smaller batch
-            is smaller in proportion.
-        minibatch_size: Pairs in one pass through the network, whose gradients are added up to
-            those of a batch. Saves memory. A divisor of `batch_size`, which is the default.
-        epochs: Passes over the comparisons in each training.
-        lr: Learning rate.
+        rng: Draws the order of comparisons and the validation split.
+        batch_size: Pairs per optimizer step. The gradient of a smaller last batch is proportionally
+            smaller.
+        minibatch_size: Pairs per pass through the network; gradients are accumulated over a batch,
+            to save memory. A divisor of `batch_size`, its default.
+        epochs: Passes over the comparisons per training.
+        lr: Learning rate of AdamW.
         custom_logger: Where to log; a new logger when `None`.
-        regularizer_factory: Makes a regularizer, see `imitbench.regularization`. It acts once
-            per step of the optimizer. If its strength follows a validation loss, each training
-            splits its comparisons anew; the validation loss is measured after each epoch, in
-            evaluation mode.
+        regularizer_factory: Makes a regularizer, see `imitbench.regularization`. It acts once per
+            optimizer step. If its strength depends on a validation loss, each training draws a new
+            validation split; that loss is measured after each epoch, in evaluation mode.
 
     Attributes:
-        optim: The optimizer.
+        optim: The AdamW optimizer.
         regularizer: The regularizer, or `None`.
 
     Raises:
-        ValueError: A number is not positive, or `batch_size` is no multiple of `minibatch_size`.
+        ValueError: A number is not positive, or `batch_size` is not a multiple of `minibatch_size`.
     """
 
     regularizer: Regularizer[Any] | None
@@ -137,7 +134,7 @@ class BasicRewardTrainer(RewardTrainer):
         check_batch_size(self.minibatch_size, "minibatch_size")
         if self.batch_size % self.minibatch_size:
             raise ValueError(
-                f"batch_size {batch_size} is no multiple of minibatch_size {minibatch_size}"
+                f"batch_size {batch_size} is not a multiple of minibatch_size {minibatch_size}"
             )
         if epochs < 1:
             raise ValueError(f"epochs must be at least 1, not {epochs}")
@@ -164,7 +161,7 @@ class BasicRewardTrainer(RewardTrainer):
 
     @property
     def requires_regularizer_update(self) -> bool:
-        """Whether the regularizer's strength follows the loss on a validation split."""
+        """Whether the regularizer's strength depends on the loss on a validation split."""
         return self.regularizer is not None and self.regularizer.val_split is not None
 
     def _train(self, dataset: ComparisonDataset, epoch_multiplier: float = 1.0) -> None:
@@ -186,7 +183,7 @@ class BasicRewardTrainer(RewardTrainer):
         self._record_final(epochs - 1, metrics)
 
     def _run_epoch(self, data: TrainingData, held_out: TrainingData | None) -> dict[str, Metrics]:
-        """One pass; returns metrics of training and, if there are such data, of validation."""
+        """Runs one pass; returns metrics of training and, with `held_out`, of validation."""
         metrics = {"train": self._fit(data)}
         self._record("train", metrics["train"])
         if held_out is not None and self.regularizer is not None:
@@ -220,7 +217,7 @@ class BasicRewardTrainer(RewardTrainer):
         return means.result()
 
     def _differentiate(self, data: TrainingData, parts: list[Array], means: _Means) -> None:
-        """Adds up the gradients of a batch's parts."""
+        """Accumulates the gradients of a batch's parts."""
         earlier = 0.0
         for part in parts:
             output = self._evaluate(data, part)
@@ -229,7 +226,7 @@ class BasicRewardTrainer(RewardTrainer):
             if self.regularizer is None or part is not parts[-1]:
                 loss.backward()  # type: ignore[no-untyped-call]
                 earlier += loss.item()
-            else:  # once per step, so that minibatches change nothing
+            else:  # once per step, so that minibatches have no effect
                 self.regularizer.regularize_and_backward(loss + earlier)
 
     def _validate(self, data: TrainingData) -> Metrics:
@@ -251,10 +248,10 @@ class BasicRewardTrainer(RewardTrainer):
                 self.logger.record(name, value)
 
     def _record_final(self, epoch: int, metrics: dict[str, Metrics]) -> None:
-        """Repeats the last epoch's numbers under a name that does not depend on its number."""
+        """Logs the last epoch's metrics again, under names without its number."""
         base = f"{self.logger.get_accumulate_prefixes()}reward/"
         prefix = f"mean/{base}epoch-{epoch}/"
-        # The regularizer logs numbers of its own, which are known to the logger alone.
+        # Only the logger has the regularizer's metrics.
         final = {
             key.removeprefix(prefix): value
             for key, value in self.logger.default_logger.name_to_value.items()
@@ -274,10 +271,10 @@ class BasicRewardTrainer(RewardTrainer):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave.
+        """Restores what `state_dict` returned.
 
         Raises:
-            ValueError: It was made with a regularizer and this trainer has none, or vice versa.
+            ValueError: Only the state or only this trainer has a regularizer.
         """
         self._load_optimization_state(state)
         super().load_state_dict(state)
@@ -296,7 +293,7 @@ class BasicRewardTrainer(RewardTrainer):
             raise ValueError(
                 "state was made "
                 + ("with" if strength is not None else "without")
-                + " a regularizer: make the trainer in the same way"
+                + " a regularizer; create the trainer in the same way"
             )
         if self.regularizer is not None:
             self.regularizer.lambda_ = strength
@@ -309,14 +306,14 @@ def _values(output: LossAndMetrics) -> Metrics:
 
 
 class _Means:
-    """Means over all samples of what is measured on batches of different sizes."""
+    """Means over all samples, from means of batches of different sizes."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = defaultdict(float)
         self._number = 0
 
     def add(self, values: Metrics, number: int) -> None:
-        """Takes the means of a batch of so many samples in."""
+        """Adds the means of a batch of `number` samples."""
         self._number += number
         for name, value in values.items():
             self._sums[name] += value * number

@@ -1,4 +1,4 @@
-"""The comparisons that a reward model learns from."""
+"""The dataset of comparisons on which a reward model is trained."""
 
 from __future__ import annotations
 
@@ -30,25 +30,22 @@ Preferences = npt.NDArray[np.float32]
 
 
 class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
-    """A torch `Dataset` of pairs of fragments, each with a preference, that grows by `push`.
+    """A torch `Dataset` of pairs of fragments with preferences; `push` adds to it.
 
     An integer index gives `((fragment1, fragment2), preference)`, a slice
     `((fragments1, fragments2), preferences)`.
 
-    Fragments of the same content are one object, however many comparisons they are in, and are
-    stored once. The data set owns its arrays: `push` copies what it does not hold yet, so that
-    a fragment does not keep the trajectory alive that it was cut from. Infos are dropped,
-    because nothing learns from them and rendered frames in them are large.
+    Fragments with the same content are stored once, as one object. `push` copies new fragments, so
+    that they do not keep their whole trajectories in memory. Infos are dropped: training does not
+    use them, and rendered frames in them are large.
 
     Args:
-        max_size: Most comparisons to keep; beyond it the oldest leave first. `None` for no
-            limit.
+        max_size: Maximum number of comparisons; the oldest are dropped first. `None` for no limit.
 
     Attributes:
-        max_size: As given.
-        fragments1: First fragments, oldest comparison first. Add by `push` only.
-        fragments2: Second fragments.
-        preferences: Probabilities that the first is preferred, shape `(len,)`, float32.
+        fragments1: First fragments, oldest comparison first. Change only with `push`.
+        fragments2: Second fragments, in the same order.
+        preferences: Probabilities that the first is preferred, shape `(len(self),)`, float32.
 
     Raises:
         ValueError: `max_size` is not positive.
@@ -70,13 +67,12 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
         """Adds comparisons, and drops the oldest ones if there are more than `max_size`.
 
         Args:
-            fragments: Pairs of fragments; those of a pair are equally long.
+            fragments: Pairs of fragments of equal length.
             preferences: Probability that the first of each pair is preferred, shape
-                `(len(fragments),)`, float32, in [0, 1]. NaN means that nobody gave an answer:
-                that pair is left out.
+                `(len(fragments),)`, float32, in [0, 1]. NaN means no answer: the pair is skipped.
 
         Raises:
-            ValueError: Something does not fit; nothing is added then.
+            ValueError: An argument is invalid; nothing is added.
         """
         preferences = _checked(fragments, preferences)
         kept = np.flatnonzero(~np.isnan(preferences)).tolist()
@@ -110,15 +106,15 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
         return len(self.fragments1)
 
     def save(self, path: AnyPath) -> None:
-        """Writes the data set to a safetensors file, whole or not at all.
+        """Writes the dataset to a safetensors file, atomically.
 
-        `imitbench.algorithms.preference_comparisons.dataset_storage` says what is in it.
+        `imitbench.algorithms.preference_comparisons.dataset_storage` documents the format.
 
         Args:
-            path: File to write, by any name.
+            path: File to write, of any name.
 
         Raises:
-            OSError: The file system refused.
+            OSError: The file cannot be written.
         """
         dataset_storage.write_file(Path(os.fsdecode(path)), self.state_dict())
 
@@ -127,12 +123,12 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
         """Reads what `save` wrote.
 
         Args:
-            path: The file.
-            trust: Whether to open a pickle that the reference library wrote. Of what it names,
-                only arrays and fragments are built.
+            path: File of `save`, or a pickle.
+            trust: Whether to open a pickle of the reference library. Only arrays and fragments are
+                unpickled.
 
         Raises:
-            InputError: The file is missing, damaged, something else, or a pickle without
+            InputError: The file is missing or damaged, has another format, or is a pickle without
                 `trust`.
         """
         place = Path(os.fsdecode(path))
@@ -140,7 +136,7 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
             if not trust:
                 raise InputError(
                     f"{place}: a pickle, which could execute code; if the reference library wrote "
-                    "it and you trust its source, pass trust=True, then save it anew"
+                    "it and you trust its source, pass trust=True, then save it again"
                 )
             return _of_pickle(place)
         packed = dataset_storage.read_file(place)
@@ -149,21 +145,21 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
             dataset.load_state_dict(packed)
         except ValueError as error:
             raise InputError(
-                f"{place}: no valid preference data set ({one_line(error)}); save it again"
+                f"{place}: not a valid preference dataset ({one_line(error)}); save it again"
             ) from error
         return dataset
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole content as plain arrays, each fragment once."""
+        """The content as arrays, each fragment once."""
         return dataset_storage.pack(
             Comparisons(self.fragments1, self.fragments2, self.preferences, self.max_size)
         )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replaces the content, `max_size` included, by what `state_dict` gave.
+        """Replaces the content, `max_size` included, by what `state_dict` returned.
 
         Raises:
-            ValueError: It is not what `state_dict` gives.
+            ValueError: `state` is not from `state_dict`.
         """
         self._replace(dataset_storage.unpack(state))
 
@@ -176,7 +172,7 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
         self.__dict__.update(fresh.__dict__)
 
     def _intern(self, fragment: TrajectoryWithRew, digest: bytes) -> TrajectoryWithRew:
-        """The fragment of that content, a copy of the given one if there was none yet."""
+        """The stored fragment of that content; stores a copy of a new one."""
         held = self._interned.get(digest)
         if held is None:
             held = _copy(fragment)
@@ -210,7 +206,7 @@ def _checked(
         )
     for index, (first, second) in enumerate(fragments):
         if not (isinstance(first, TrajectoryWithRew) and isinstance(second, TrajectoryWithRew)):
-            raise ValueError(f"fragments: pair {index} is no pair of TrajectoryWithRew")
+            raise ValueError(f"fragments: pair {index} is not a pair of TrajectoryWithRew")
         if len(first) != len(second):
             raise ValueError(
                 f"fragments: pair {index} has fragments of {len(first)} and {len(second)} steps; "
@@ -236,5 +232,5 @@ def _of_pickle(path: Path) -> PreferenceDataset:
     try:
         dataset._replace(Comparisons(*content))
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: no valid preference data set ({one_line(error)})") from error
+        raise InputError(f"{path}: not a valid preference dataset ({one_line(error)})") from error
     return dataset

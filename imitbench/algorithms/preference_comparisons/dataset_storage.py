@@ -1,15 +1,13 @@
-"""A preference data set as plain arrays, in memory and in a safetensors file.
+"""A preference dataset as arrays, in memory and in a safetensors file.
 
-Every fragment is laid out once, whatever the number of comparisons it is in. Fragments with the
-same kinds of arrays form a group, whose arrays lie end to end:
+Each fragment is stored once, even if several comparisons use it. Fragments with the same data types
+and shapes form a group, whose arrays are concatenated:
 
-    preferences        (comparisons,)     float32, probabilities that the first is preferred
-    pairs              (comparisons, 2)   int64, fragments by number, counted through the groups
-    <g>/lengths        (fragments,)       int64, steps of each fragment of group g
-    <g>/terminal       (fragments,)       bool
-    <g>/acts           (steps, ...)
-    <g>/rews           (steps,)
-    <g>/obs            (steps + fragments, ...), or <g>/obs/<key> for dictionary observations
+    preferences        (comparisons,)     float32, probabilities that the first is preferred pairs
+    (comparisons, 2)   int64, indices of fragments, counted over all groups <g>/lengths
+    (fragments,)       int64, steps of each fragment of group g <g>/terminal       (fragments,)
+    bool <g>/acts           (steps, ...) <g>/rews           (steps,) <g>/obs            (steps +
+    fragments, ...), or <g>/obs/<key> for dictionary observations
 
 The header of a file is JSON under `preference_dataset` in the metadata of safetensors.
 """
@@ -55,7 +53,7 @@ class _Header(BaseModel):
 
 
 class Comparisons(NamedTuple):
-    """What a preference data set consists of."""
+    """The content of a preference dataset."""
 
     fragments1: list[TrajectoryWithRew]
     fragments2: list[TrajectoryWithRew]
@@ -64,14 +62,14 @@ class Comparisons(NamedTuple):
 
 
 def pack(comparisons: Comparisons) -> dict[str, Any]:
-    """Lays a data set out as arrays.
+    """Converts a dataset to arrays.
 
     Args:
-        comparisons: The data set. A fragment that occurs several times is stored once, as far
-            as it is the same object each time.
+        comparisons: The dataset. A fragment that is the same object in several comparisons is
+            stored once.
 
     Returns:
-        `header`, plain JSON, and `arrays`, by the names that the module lists.
+        `header`, a JSON object, and `arrays`, by the names in the module's docstring.
     """
     numbers: dict[int, tuple[tuple[Any, ...], int]] = {}
     groups: dict[tuple[Any, ...], list[TrajectoryWithRew]] = {}
@@ -104,16 +102,16 @@ def pack(comparisons: Comparisons) -> dict[str, Any]:
 
 
 def unpack(packed: Mapping[str, Any]) -> Comparisons:
-    """Undoes `pack`.
+    """Inverse of `pack`.
 
     Args:
-        packed: What `pack` returned, or something read from anybody's file.
+        packed: What `pack` returned, or the content of an untrusted file.
 
     Returns:
-        The data set. Fragments are views of the given arrays.
+        The dataset. Fragments are views of the given arrays.
 
     Raises:
-        ValueError: It is not of that layout; the message says where.
+        ValueError: The layout is invalid; the message says where.
     """
     try:
         header = _Header.model_validate(packed["header"])
@@ -136,10 +134,10 @@ def unpack(packed: Mapping[str, Any]) -> Comparisons:
 
 
 def write_file(path: Path, packed: Mapping[str, Any]) -> None:
-    """Writes what `pack` returned, whole or not at all.
+    """Writes what `pack` returned, atomically.
 
     Raises:
-        OSError: The file system refused.
+        OSError: The file cannot be written.
     """
     header = _Header.model_validate(packed["header"]).model_dump_json()
     atomic_write_bytes(path, safetensors_numpy.save(dict(packed["arrays"]), {_HEADER: header}))
@@ -149,10 +147,10 @@ def read_file(path: Path) -> dict[str, Any]:
     """Reads what `write_file` wrote.
 
     Returns:
-        What `unpack` takes.
+        The argument of `unpack`.
 
     Raises:
-        InputError: The file is missing, damaged, or something else.
+        InputError: The file is missing or damaged, or has another format.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file; check the path")
@@ -160,13 +158,13 @@ def read_file(path: Path) -> dict[str, Any]:
         with safe_open(path, framework="numpy") as file:
             header = (file.metadata() or {}).get(_HEADER)
             if header is None:
-                raise InputError(f"{path}: a safetensors file, but no preference data set in it")
+                raise InputError(f"{path}: a safetensors file without a preference dataset")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{path}: damaged, or no preference data set ({one_line(error)}); save it again"
+            f"{path}: damaged, or not a preference dataset ({one_line(error)}); save it again"
         ) from error
     try:
         return {"header": _Header.model_validate_json(header).model_dump(), "arrays": arrays}
@@ -175,9 +173,9 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def is_pickle(path: Path) -> bool:
-    """Whether a file looks like a pickle, as far as one can tell without opening it as one.
+    """Whether a file looks like a pickle, without unpickling it.
 
-    A safetensors file may begin with the same byte, but has a brace after its first eight.
+    A safetensors file may start with the same byte, but has a brace after the first eight.
     """
     try:
         with path.open("rb") as stream:
@@ -188,7 +186,7 @@ def is_pickle(path: Path) -> bool:
 
 
 def _layout(fragment: TrajectoryWithRew) -> tuple[Any, ...]:
-    """Equal for fragments whose arrays can lie end to end."""
+    """Equal for fragments whose arrays can be concatenated."""
     return tuple((name, a.dtype.str, a.shape[1:]) for name, a in arrays_of(fragment).items())
 
 
@@ -204,8 +202,8 @@ def _cut(arrays: Mapping[str, Any], number: int, group: _Group) -> list[Trajecto
     lengths = _get(arrays, f"{number}/lengths", "i", 1)
     terminal = _get(arrays, f"{number}/terminal", "b", 1)
     if not len(lengths) or lengths.min() < 1 or len(terminal) != len(lengths):
-        raise ValueError(f"{number}/lengths and {number}/terminal are not those of fragments")
-    # As Python integers, sums of absurd lengths cannot wrap around to fitting ones.
+        raise ValueError(f"{number}/lengths and {number}/terminal are not valid for fragments")
+    # Python integers: sums of invalid lengths cannot overflow to valid ones.
     steps = sum(lengths.tolist())
     acts, rews = (
         _split(_get(arrays, f"{number}/{name}", "biuf", None), steps, lengths, number, name)
@@ -241,10 +239,10 @@ def _split(array: Array, rows: int, lengths: Array, number: int, name: str) -> l
 
 def _get(arrays: Mapping[str, Any], name: str, kinds: str, ndim: int | None) -> Array:
     if name not in arrays:
-        raise ValueError(f"no array '{name}'")
+        raise ValueError(f"array '{name}' is missing")
     array: Array = arrays[name]
     if array.dtype.kind not in kinds or (ndim is not None and array.ndim != ndim):
-        raise ValueError(f"'{name}' holds {array.dtype} of shape {array.shape}: not expected there")
+        raise ValueError(f"'{name}' has unexpected data type {array.dtype} or shape {array.shape}")
     return array
 
 

@@ -1,4 +1,4 @@
-"""Training of the members of an ensemble, each on comparisons drawn for it alone."""
+"""Trains the members of an ensemble, each on its own sample of comparisons."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from imitbench.util.logger import HierarchicalLogger
 
 
 class EnsembleTrainer(BasicRewardTrainer):
-    """Trains each member of an ensemble on a bag of its own.
+    """Trains each member of an ensemble on its own bootstrap sample (bag).
 
-    A bag has as many comparisons as the dataset, drawn with replacement anew in each training,
-    so that members disagree where there are few comparisons. Members have their own optimizers,
-    and regularizers, and log below `member-{i}`; means and standard deviations of their final
-    numbers are logged as `reward/final/…` and `reward/final/…_std`.
+    A bag has as many comparisons as the dataset, drawn with replacement for each training, so that
+    members disagree where there are few comparisons. Members have their own optimizers and
+    regularizers, and log under `member-{i}`; means and standard deviations of their final metrics
+    are logged as `reward/final/…` and `reward/final/…_std`.
 
     Source: Breiman 1996, "Bagging Predictors".
 
     Args:
-        preference_model: A model of an ensemble.
-        loss: As in `BasicRewardTrainer`, as are all others.
-        rng: Source of the bags, too.
-        batch_size: Pairs for each step of an optimizer.
-        minibatch_size: Pairs in one pass through a network.
-        epochs: Passes over a bag in each training.
-        lr: Learning rate.
+        preference_model: A model of a `RewardEnsemble`.
+        loss: See `BasicRewardTrainer`, also for the other arguments.
+        rng: Draws bags and the order of comparisons.
+        batch_size: Pairs per optimizer step.
+        minibatch_size: Pairs per pass through a network.
+        epochs: Passes over a bag per training.
+        lr: Learning rate of AdamW.
         custom_logger: Where to log; a new logger when `None`.
         regularizer_factory: Makes a regularizer for each member.
 
     Attributes:
-        member_trainers: One for each member.
+        member_trainers: One trainer per member.
 
     Raises:
         TypeError: The model is not of an ensemble.
@@ -62,7 +62,7 @@ class EnsembleTrainer(BasicRewardTrainer):
     ) -> None:
         if preference_model.ensemble_model is None:
             raise TypeError(
-                "preference_model: an EnsembleTrainer needs that of a RewardEnsemble, not of a "
+                "preference_model: an EnsembleTrainer needs a model of a RewardEnsemble, not of a "
                 f"{type(preference_model.model).__name__}; use BasicRewardTrainer for a single "
                 "network"
             )

@@ -1,4 +1,4 @@
-"""Pairs of fragments as one batch of steps, so that a network sees them all at once."""
+"""Pairs of fragments as one batch of steps, for a single pass through a network."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from imitbench.data.types import DictObs, Trajectory, TrajectoryPair, Trajectory
 
 Array = npt.NDArray[Any]
 
-# Observations up to which the steps of a whole dataset are joined in advance, in bytes.
+# Largest size of observations, in bytes, for which a whole dataset is joined in advance.
 _LARGEST_JOINED = 2**28
 
 
 @dataclass(frozen=True)
 class JoinedSteps:
-    """The steps of fragments, one after another.
+    """The concatenated steps of fragments.
 
     Attributes:
         obs: Observations, shape `(steps, *observation_shape)`.
@@ -42,7 +42,7 @@ class JoinedSteps:
 
     @functools.cached_property
     def common_length(self) -> int | None:
-        """Steps of a fragment where all have the same number, else `None`."""
+        """Steps per fragment if all have the same number, else `None`."""
         first = int(self.lengths[0])
         return first if bool((self.lengths == first).all()) else None
 
@@ -54,11 +54,11 @@ class JoinedSteps:
 
     @functools.cached_property
     def encoded(self) -> WeakKeyDictionary[Any, th.Tensor]:
-        """What networks made of these steps; for those to keep it that need it again."""
+        """Cache of encoded steps, by network."""
         return WeakKeyDictionary()
 
     def of(self, values: Array, fragments: Array) -> Array:
-        """Copies what belongs to some fragments out of an array with an entry per step."""
+        """Copies the entries of some fragments from an array with one entry per step."""
         if self.common_length is not None:  # a fragment at a time
             whole = values.reshape(len(self.lengths), -1)
             return np.take(whole, fragments, axis=0).reshape(-1, *values.shape[1:])
@@ -72,7 +72,7 @@ class JoinedSteps:
         """Adds up the rewards of each fragment, see `FragmentBatch.returns`."""
         steps = len(self.dones)
         if len(rewards) != steps:
-            raise ValueError(f"rewards: there are {len(rewards)} for {steps} steps")
+            raise ValueError(f"rewards has length {len(rewards)}, but there are {steps} steps")
         length = self.common_length
         if length is not None:
             by_fragment = rewards.reshape(len(self.lengths), length, *rewards.shape[1:])
@@ -91,7 +91,7 @@ class JoinedSteps:
         return {}
 
     def true_returns(self, discount_factor: float) -> th.Tensor | None:
-        """Sums of the environment's rewards, shape `(fragments,)`, float64, or `None`."""
+        """Returns by the environment's rewards, shape `(fragments,)`, float64, or `None`."""
         if self.rews is None:
             return None
         if discount_factor not in self._true_returns:
@@ -101,15 +101,14 @@ class JoinedSteps:
 
 
 class FragmentBatch:
-    """The steps of `n` pairs of fragments: those of all first fragments, then of all second ones.
+    """The steps of `n` pairs of fragments: all first fragments, then all second ones.
 
-    Where they are some of more steps that were joined before, they are copied only if they are
-    asked for.
+    If they are a part of `joined`, they are copied on first use.
 
     Args:
-        joined: Steps of all of these fragments, or of more.
-        fragments: Which of its fragments these are, shape `(2n,)`, pair `i` being entries `i` and
-            `n + i`; `None` for all, in their order.
+        joined: Steps of these fragments, or of a superset.
+        fragments: Indices of these fragments in `joined`, shape `(2n,)`; pair `i` has entries `i`
+            and `n + i`. `None` for all, in order.
     """
 
     def __init__(self, joined: JoinedSteps, fragments: Array | None = None) -> None:
@@ -118,7 +117,7 @@ class FragmentBatch:
 
     @functools.cached_property
     def steps(self) -> JoinedSteps:
-        """The steps of these fragments alone."""
+        """The steps of these fragments only."""
         joined, fragments = self.joined, self.fragments
         if fragments is None:
             return joined
@@ -164,7 +163,7 @@ class FragmentBatch:
 
     @property
     def n_pairs(self) -> int:
-        """How many pairs there are."""
+        """Number of pairs."""
         return len(self.joined.lengths if self.fragments is None else self.fragments) // 2
 
     def returns(self, rewards: th.Tensor, discount_factor: float = 1.0) -> th.Tensor:
@@ -183,7 +182,7 @@ class FragmentBatch:
         return self.steps.returns(rewards, discount_factor)
 
     def true_returns(self, discount_factor: float = 1.0) -> th.Tensor | None:
-        """Returns by the environment's rewards.
+        """Computes returns by the environment's rewards.
 
         Args:
             discount_factor: Weight of a step relative to the one before it.
@@ -197,10 +196,10 @@ class FragmentBatch:
         return returns[th.from_numpy(self.fragments)]
 
     def take(self, pairs: Array) -> FragmentBatch:
-        """Some of the pairs, in the given order.
+        """Selects pairs, in the given order.
 
         Args:
-            pairs: Their numbers, integers; a number may come more than once.
+            pairs: Indices of pairs, integers; may have duplicates.
         """
         fragments = np.concatenate([pairs, pairs + self.n_pairs])
         return FragmentBatch(
@@ -209,11 +208,11 @@ class FragmentBatch:
 
 
 class FragmentPairs(Sequence[TrajectoryPair]):
-    """Pairs of fragments that also know their steps as one batch, joined when first asked for.
+    """Pairs of fragments with their steps as one batch, which is joined on first use.
 
     Args:
-        pairs: The pairs.
-        join: Joins their steps, where there is a faster way than from the pairs themselves.
+        pairs: Pairs of fragments.
+        join: Faster function that joins the steps; `None` to join those of `pairs`.
     """
 
     def __init__(
@@ -233,7 +232,7 @@ class FragmentPairs(Sequence[TrajectoryPair]):
 
     @property
     def common_length(self) -> int | None:
-        """Steps of a fragment where all have the same number, else `None`."""
+        """Steps per fragment if all have the same number, else `None`."""
         lengths = {len(fragment.acts) for pair in self._pairs for fragment in pair}
         return lengths.pop() if len(lengths) == 1 else None
 
@@ -242,12 +241,12 @@ class FragmentPairs(Sequence[TrajectoryPair]):
         return observation_bytes(self._pairs) <= _LARGEST_JOINED
 
     def take(self, indices: Array) -> FragmentPairs:
-        """Some of the pairs, in the given order.
+        """Selects pairs, in the given order.
 
-        Their steps are taken from those of all pairs, unless joining all would need much memory.
+        Their steps are taken from those of all pairs, unless joining all needs much memory.
 
         Args:
-            indices: Their numbers, integers; a number may come more than once.
+            indices: Indices of pairs, integers; may have duplicates.
         """
         pairs = [self._pairs[index] for index in indices]
         if not self._is_joined_whole:
@@ -269,22 +268,21 @@ class FragmentPairs(Sequence[TrajectoryPair]):
 
 
 AnyPairs = Sequence[TrajectoryPair] | FragmentBatch
-"""Pairs of fragments, or their steps where these have been joined already."""
+"""Pairs of fragments, or their joined steps."""
 
 
 def stack_fragments(fragment_pairs: AnyPairs) -> FragmentBatch:
     """Joins the steps of pairs of fragments.
 
     Args:
-        fragment_pairs: At least one pair. What knows its steps already is asked for them.
+        fragment_pairs: At least one pair. Steps that are already joined are reused.
 
     Returns:
-        The steps; true rewards only where all fragments have them.
+        The steps; with true rewards if all fragments have them.
 
     Raises:
-        ValueError: There are no pairs, the fragments of a pair differ in length, observations
-            are dictionaries, or rewards are not one finite number per step. The message has the
-            number of the pair.
+        ValueError: There are no pairs, the fragments of a pair differ in length, observations are
+            dictionaries, or rewards are not one finite number per step. The message names the pair.
     """
     if isinstance(fragment_pairs, FragmentBatch):
         return fragment_pairs
@@ -305,12 +303,12 @@ def discounted_sum(rewards: th.Tensor, discount_factor: float, dim: int = 1) -> 
 
 
 def discounts(length: int, discount_factor: float, like: th.Tensor) -> th.Tensor:
-    """Powers of a discount factor from the 0th, shape `(length,)`; device and type as `like`."""
+    """Powers 0, 1, … of a discount factor, shape `(length,)`; device and dtype as `like`."""
     return discount_factor ** th.arange(length, device=like.device, dtype=like.dtype)
 
 
 def observation_bytes(pairs: Sequence[TrajectoryPair]) -> int:
-    """Memory that the observations of pairs of fragments take, all being of the same kind."""
+    """Size of the observations of pairs of fragments in bytes; assumes equal shapes."""
     if not len(pairs) or isinstance(pairs[0][0].obs, DictObs):
         return 0
     steps = sum(len(first.acts) + len(second.acts) for first, second in pairs)
@@ -319,7 +317,7 @@ def observation_bytes(pairs: Sequence[TrajectoryPair]) -> int:
 
 def _join(pairs: Sequence[TrajectoryPair]) -> FragmentBatch:
     if not len(pairs):
-        raise ValueError("fragment_pairs: there are none; give at least one pair of fragments")
+        raise ValueError("fragment_pairs is empty; give at least one pair of fragments")
     fragments = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
     acts = [each.acts for each in fragments]
     lengths = np.array([len(each) for each in acts])
@@ -354,12 +352,12 @@ def _check_lengths(lengths: Array) -> None:
 
 
 def _join_observations(observations: list[Array]) -> tuple[Array, Array]:
-    """All observations but the last of each fragment, and all but the first."""
+    """All observations except the last of each fragment, and all except the first."""
     rows = len(observations[0])
     if any(len(each) != rows for each in observations):
         obs: Array = np.concatenate([each[:-1] for each in observations])
         return obs, np.concatenate([each[1:] for each in observations])
-    # Hundreds of small slices take longer than copying everything once more.
+    # Hundreds of small slices take longer than another copy of everything.
     whole: Array = np.concatenate(observations)
     by_fragment = whole.reshape(len(observations), rows, *whole.shape[1:])
     return (
@@ -386,6 +384,6 @@ def _join_rewards(fragments: Sequence[Trajectory], lengths: Array) -> Array | No
         bad = next(index for index, own in enumerate(rewards) if not np.isfinite(own).all())
         raise ValueError(
             f"pair {bad % pairs}: its {'second' if bad >= pairs else 'first'} fragment has a "
-            "reward that is not finite; mend the environment's reward or leave the pair out"
+            "reward that is not finite; fix the environment's reward or leave the pair out"
         )
     return joined

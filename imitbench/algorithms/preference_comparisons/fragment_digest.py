@@ -1,4 +1,4 @@
-"""A name for a fragment that depends on nothing but its content."""
+"""A digest of a fragment that depends only on its content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBERS = "biuf"
 
 
 def arrays_of(fragment: TrajectoryWithRew) -> dict[str, npt.NDArray[Any]]:
-    """The arrays that make up a fragment, infos left out.
+    """The arrays of a fragment, without infos.
 
     Returns:
         `acts`, `rews`, and `obs`; for dictionary observations `obs/<key>` of each key, sorted.
@@ -29,25 +29,25 @@ def fragment_digest(fragment: TrajectoryWithRew) -> bytes:
     """Hashes observations, actions, rewards and the terminal flag, but not the infos.
 
     Returns:
-        SHA-256, 32 bytes. Equal for two fragments exactly if their arrays agree in data type,
-        shape and every bit.
+        SHA-256, 32 bytes. Two fragments have the same digest if and only if their arrays agree in
+        data type, shape and every bit.
 
     Raises:
-        ValueError: An array does not hold numbers.
+        ValueError: An array is not numeric.
     """
     total = hashlib.sha256(b"terminal" if fragment.terminal else b"running")
     for name, array in arrays_of(fragment).items():
         if array.dtype.kind not in _NUMBERS:
-            raise ValueError(f"{name} of a fragment has data type {array.dtype}: no numbers")
+            raise ValueError(f"{name} of a fragment has data type {array.dtype}, not numbers")
         total.update(f"\n{name!r} {array.dtype.str} {array.shape}\n".encode())
         total.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
     return total.digest()
 
 
 def pair_digest(first: TrajectoryWithRew, second: TrajectoryWithRew) -> str:
-    """A name for a pair, order included: SHA-256 of both digests as 64 hexadecimal digits.
+    """Digest of an ordered pair: SHA-256 of both digests, as 64 hexadecimal digits.
 
     Raises:
-        ValueError: As `fragment_digest`.
+        ValueError: An array is not numeric.
     """
     return hashlib.sha256(fragment_digest(first) + fragment_digest(second)).hexdigest()

@@ -1,4 +1,4 @@
-"""Cutting trajectories into the pairs of fragments that are to be compared."""
+"""Cuts trajectories into pairs of fragments to compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imitbench.util.logger import HierarchicalLogger, configure
 
 
 class Fragmenter(abc.ABC):
-    """Makes pairs of fragments out of trajectories.
+    """Makes pairs of fragments from trajectories.
 
     Args:
         custom_logger: Where to log; a new logger when `None`.
@@ -32,37 +32,36 @@ class Fragmenter(abc.ABC):
         """Makes pairs of fragments.
 
         Args:
-            trajectories: Where the fragments are cut from.
+            trajectories: Trajectories to cut fragments from.
             fragment_length: Steps in each fragment.
-            num_pairs: How many pairs.
+            num_pairs: Number of pairs to return.
 
         Returns:
             `num_pairs` pairs.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next call depends on besides its arguments; nothing, unless overridden."""
+        """State that affects later calls; empty unless overridden."""
         return {}
 
     def load_state_dict(  # noqa: B027 (not every component has a state)
         self, state: Mapping[str, Any]
     ) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
 
 
 class RandomFragmenter(Fragmenter):
-    """Cuts fragments out at random, with replacement.
+    """Cuts fragments at random, with replacement.
 
     A trajectory is drawn with a probability proportional to its length, then a start uniformly
-    among those that leave room for the whole fragment. Every fragment lies within one episode
-    and does not wrap around its end. Therefore the first and last `fragment_length - 1` steps
-    of an episode occur less often than others, and those of trajectories shorter than a
-    fragment never do.
+    among those that leave room for the fragment. A fragment lies within one episode. Therefore the
+    first and last `fragment_length - 1` steps of an episode occur less often than others, and
+    trajectories shorter than a fragment are never used.
 
     Args:
-        rng: Source of the draws.
-        warning_threshold: Warn if there are fewer than this many times the transitions asked
-            for; 0 never does so. That there are fewer than asked for is always a warning.
+        rng: Draws the fragments.
+        warning_threshold: Warn if there are fewer transitions than this factor times those needed;
+            0 for no such warning. Fewer than needed always give a warning.
         custom_logger: Where to log; a new logger when `None`.
     """
 
@@ -85,9 +84,9 @@ class RandomFragmenter(Fragmenter):
         """Makes pairs of fragments.
 
         Args:
-            trajectories: Where the fragments are cut from.
+            trajectories: Trajectories to cut fragments from.
             fragment_length: Steps in each fragment, at least 1.
-            num_pairs: How many pairs.
+            num_pairs: Number of pairs to return.
 
         Returns:
             `num_pairs` pairs. Their arrays are views of the trajectories' arrays.
@@ -115,23 +114,22 @@ class RandomFragmenter(Fragmenter):
         return list(zip(fragments[::2], fragments[1::2], strict=True))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the generator stands."""
+        """State of the random generator."""
         return {"rng": self.rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.rng.bit_generator.state = state["rng"]
 
     def _long_enough(
         self, trajectories: Sequence[TrajectoryWithRew], fragment_length: int
     ) -> list[TrajectoryWithRew]:
         if not trajectories:
-            raise ValueError("trajectories: there are none to cut fragments from")
+            raise ValueError("trajectories is empty; give at least one")
         for index, trajectory in enumerate(trajectories):
             if not isinstance(trajectory, TrajectoryWithRew):
                 raise ValueError(
-                    f"trajectories: number {index} has no rewards; fragments are cut from "
-                    "TrajectoryWithRew"
+                    f"trajectories: number {index} has no rewards; give a TrajectoryWithRew"
                 )
         usable = [each for each in trajectories if len(each) >= fragment_length]
         if not usable:
@@ -144,7 +142,7 @@ class RandomFragmenter(Fragmenter):
         discarded = len(trajectories) - len(usable)
         if discarded:
             self.logger.log(
-                f"Left out {discarded} of {len(trajectories)} trajectories: shorter than a "
+                f"Skipped {discarded} of {len(trajectories)} trajectories: shorter than a "
                 f"fragment of {fragment_length} steps."
             )
         return usable
@@ -163,7 +161,7 @@ class RandomFragmenter(Fragmenter):
 
 
 def _cut(trajectory: TrajectoryWithRew, start: int, end: int) -> TrajectoryWithRew:
-    """Steps `start` to `end`, exclusive; terminal if the end of the episode is among them."""
+    """Steps `start` to `end`, exclusive; terminal if they include the end of the episode."""
     return TrajectoryWithRew(
         obs=trajectory.obs[start : end + 1],
         acts=trajectory.acts[start:end],

@@ -1,4 +1,4 @@
-"""Who prefers which fragment: preferences from the true reward, or from somebody else."""
+"""Gathers preferences between fragments: the base class, and synthetic preferences."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 
 class PreferenceGatherer(abc.ABC):
-    """Says of pairs of fragments which one is preferred.
+    """Base of what gathers preferences between fragments.
 
     Args:
-        rng: For gatherers that draw something; kept as `rng`. Every gatherer takes one, so that
-            whoever makes a gatherer need not know which kind it is.
+        rng: For gatherers that draw random numbers. All gatherers accept it, so that callers can
+            treat them in the same way.
         custom_logger: Where to log; a new logger when `None`.
     """
 
@@ -42,46 +42,46 @@ class PreferenceGatherer(abc.ABC):
         """Gathers preferences.
 
         Args:
-            fragment_pairs: What to compare.
+            fragment_pairs: `b` pairs of fragments.
 
         Returns:
             Shape `(b,)`, float32: for each pair the probability that its first fragment is
-            preferred. People give 1, 0, or 0.5 for a tie; NaN stands for no answer, and
-            `PreferenceDataset.push` leaves such a pair out.
+            preferred. Human preferences are 1, 0, or 0.5 for a tie; NaN stands for no answer, and
+            `PreferenceDataset.push` skips such a pair.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the generator stands, `None` without one."""
+        """State of the random generator, if any."""
         return {"rng": None if self.rng is None else self.rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         if self.rng is not None:
             self.rng.bit_generator.state = state["rng"]
 
 
 class SyntheticGatherer(PreferenceGatherer):
-    """Prefers by the true reward: P(1 over 2) = 1 / (1 + exp((R2 - R1) / temperature)).
+    """Preferences by the true reward: P(1 over 2) = 1 / (1 + exp((R2 - R1) / temperature)).
 
     R is the discounted sum of a fragment's rewards (Bradley and Terry's model on returns;
     Christiano et al. 2017, eq. 1). The mean entropy of these probabilities, in nats, is logged
     as `entropy`: the least cross-entropy that a perfect reward model could reach.
 
     Args:
-        temperature: The larger, the more arbitrary the preferences. With 0 the greater return
-            is always preferred, and equal ones are a tie, 0.5. Returns count as equal if they
-            differ by no more than the rounding error of their sums.
+        temperature: Higher values make preferences more random. With 0 the greater return is always
+            preferred, and equal ones are a tie, 0.5. Returns count as equal if they differ by at
+            most the rounding error of their sums.
         discount_factor: Weight of each step relative to the one before, in [0, 1].
-        sample: Whether to draw each preference, 0 or 1, with its probability. Otherwise the
-            probabilities themselves are returned. A tie at temperature 0 stays 0.5.
-        rng: Source of the draws; used only with `sample` and a temperature above 0.
-        threshold: Differences of returns, after division by the temperature, are clipped to
-            plus or minus this, so that no exponential overflows. With the default no
-            probability is less than 2e-22.
+        sample: Whether to draw each preference, 0 or 1, with its probability, instead of returning
+            the probability. A tie at temperature 0 stays 0.5.
+        rng: Draws preferences; used only with `sample` and a temperature above 0.
+        threshold: Differences of returns, after division by the temperature, are clipped to plus or
+            minus this, so that exponentials do not overflow. With the default no probability is
+            below 2e-22.
         custom_logger: Where to log; a new logger when `None`.
 
     Raises:
-        ValueError: `sample` without `rng`, or a number out of range.
+        ValueError: `sample` is given without `rng`, or a number is out of range.
     """
 
     def __init__(
@@ -114,13 +114,13 @@ class SyntheticGatherer(PreferenceGatherer):
         """Gathers preferences.
 
         Args:
-            fragment_pairs: What to compare.
+            fragment_pairs: `b` pairs of fragments.
 
         Returns:
             Shape `(b,)`, float32: see the class.
 
         Raises:
-            ValueError: Rewards that are missing or not finite.
+            ValueError: Rewards are missing or not finite.
         """
         if not len(fragment_pairs):
             return np.zeros(0, dtype=np.float32)
@@ -130,7 +130,7 @@ class SyntheticGatherer(PreferenceGatherer):
             decided = np.abs(difference) > rounding
             probabilities = np.where(decided, (1 - np.sign(difference)) / 2, 0.5)
         else:
-            with np.errstate(over="ignore"):  # what becomes infinite is clipped
+            with np.errstate(over="ignore"):  # infinite values are clipped
                 scaled = difference / self.temperature
             scaled = np.clip(scaled, -self.threshold, self.threshold)
             probabilities = 1 / (1 + np.exp(scaled))
@@ -142,9 +142,9 @@ class SyntheticGatherer(PreferenceGatherer):
         return probabilities.astype(np.float32)
 
     def _returns(self, pairs: Sequence[TrajectoryWithRewPair]) -> tuple[Array, Array]:
-        """Returns of all fragments, shape `(b, 2)`, and the rounding error of each pair's.
+        """Returns of all fragments, shape `(b, 2)`, and the rounding error of each pair, `(b,)`.
 
-        Fragments may differ in length, so all rewards are laid end to end and summed by part.
+        Fragments may differ in length, so all rewards are concatenated and summed by part.
         """
         fragments = [fragment for pair in pairs for fragment in pair]
         _check_rewards_present(fragments)
@@ -154,12 +154,12 @@ class SyntheticGatherer(PreferenceGatherer):
         if self.discount_factor != 1:
             steps = np.arange(len(rewards)) - np.repeat(starts, lengths)
             rewards *= np.power(float(self.discount_factor), steps)
-        with np.errstate(over="ignore", invalid="ignore"):  # told below, by name
+        with np.errstate(over="ignore", invalid="ignore"):  # raised below, with the fragment
             returns = np.add.reduceat(rewards, starts)
             sizes = np.add.reduceat(np.abs(rewards), starts)
         if not np.isfinite(returns).all():
             _blame_rewards(fragments, int(np.flatnonzero(~np.isfinite(returns))[0]))
-        # Adding n numbers in turn errs by less than n epsilon times the sum of their sizes.
+        # The rounding error of a sum of n numbers is below n epsilon times the sum of their sizes.
         rounding = (_EPSILON * lengths * sizes).reshape(-1, 2).sum(axis=1)
         return returns.reshape(-1, 2), rounding
 
@@ -168,7 +168,7 @@ def _check_rewards_present(fragments: Sequence[TrajectoryWithRew]) -> None:
     for index, fragment in enumerate(fragments):
         if not isinstance(fragment, TrajectoryWithRew):
             raise ValueError(
-                f"fragment_pairs: {_place(index)} has no rewards, by which preferences are made"
+                f"fragment_pairs: {_place(index)} has no rewards; give a TrajectoryWithRew"
             )
 
 

@@ -1,4 +1,4 @@
-"""Asks a person at the terminal which of two videos shows the better behavior."""
+"""Asks a human at the terminal which of two videos shows the better behavior."""
 
 from __future__ import annotations
 
@@ -31,40 +31,39 @@ _NAME_LENGTH = 16
 
 
 class GatheringStoppedError(RuntimeError):
-    """The person quit, or the input ended, before all pairs were answered.
+    """The user quit, or the input ended, before all pairs were answered.
 
-    Every answer given so far is on disk. A gatherer with the same file that is called with the
-    same pairs asks only the others.
+    All answers so far are on disk. A gatherer with the same answer file, called with the same
+    pairs, asks only about the others.
     """
 
 
 class SynchronousHumanGatherer(PreferenceGatherer):
     """Shows each pair as two videos and waits for an answer.
 
-    For each pair, `<digest>-left.mp4` and `<digest>-right.mp4` are written to `video_dir` and
-    their paths told. Answers are `left`, `right`, `tie`, `skip`, or their first letters; `undo`
-    takes back the latest answer to one of the pairs of this call, and asks it again; `quit`
-    stops. The answer to the last pair ends the call. Each answer is on disk before the next
-    question, under a digest of the fragments' contents: the same pair is never asked twice, be
-    it in the same process or after a restart.
+    For each pair, `<digest>-left.mp4` and `<digest>-right.mp4` are written to `video_dir` and their
+    paths printed. Answers are `left`, `right`, `tie`, `skip`, or their first letters; `undo`
+    removes the latest answer to a pair of this call and asks again; `quit` stops. The answer to the
+    last pair ends the call. Each answer is on disk before the next question, under a digest of the
+    fragments' contents: the same pair is never asked twice, even after a restart.
 
     Args:
-        video_dir: Where videos go; created when missing. They are kept.
-        video_fps: Frames per second.
+        video_dir: Folder of the videos, created if missing. Videos are kept.
+        video_fps: Frame rate, in frames per second.
         custom_logger: Where to log; a new logger when `None`.
-        rng: Decides for each pair which fragment is shown on the left, so that a habit for one
-            side does no harm; one draw for each pair of a call, answered before or not. With
-            `None` the first one is. The file of answers says which it was.
-        answers: File of the answers; `answers.jsonl` in `video_dir` when `None`.
+        rng: Draws for each pair of a call, answered before or not, which fragment is shown on the
+            left, against a bias for one side; always the first when `None`. The answer file records
+            it.
+        answers: The answer file; `answers.jsonl` in `video_dir` when `None`.
         show: Called with the paths of the left and right video before each question, to open
             them in a player or a notebook.
-        input_stream: Where answers are read, a line each; Python's `input` when `None`, which
-            works at terminals and in notebooks.
-        output_stream: Where questions are written; the standard output when `None`.
+        input_stream: Source of answers, one per line; Python's `input` when `None`, for terminals
+            and notebooks.
+        output_stream: Destination of questions; standard output when `None`.
 
     Raises:
         ValueError: `video_fps` is not positive.
-        InputError: The file of answers holds something else.
+        InputError: The answer file has another format.
     """
 
     def __init__(
@@ -91,20 +90,20 @@ class SynchronousHumanGatherer(PreferenceGatherer):
         self._input, self._output = input_stream, output_stream
 
     def __call__(self, fragment_pairs: Sequence[TrajectoryWithRewPair]) -> Preferences:
-        """Asks about every pair without an answer.
+        """Asks about each pair without an answer.
 
         Args:
-            fragment_pairs: What to compare. Their infos carry frames; see
+            fragment_pairs: `b` pairs of fragments, whose infos have frames; see
                 `imitbench.data.render_wrapper.RenderImageInfoWrapper`.
 
         Returns:
-            Shape `(b,)`, float32: 1 where the first fragment is preferred, 0 where the second
-            is, 0.5 for a tie, NaN for a skipped pair.
+            Shape `(b,)`, float32: 1 if the first fragment is preferred, 0 if the second is, 0.5
+            for a tie, NaN for a skipped pair.
 
         Raises:
-            ValueError: A fragment that is to be shown has no frames.
-            GatheringStoppedError: The person quit, or the input ended.
-            InputError: Videos cannot be written, or the file of a frame is gone.
+            ValueError: A fragment to show has no frames.
+            GatheringStoppedError: The user quit, or the input ended.
+            InputError: Videos cannot be written, or the file of a frame is missing.
         """
         digests = [pair_digest(first, second) for first, second in fragment_pairs]
         swaps = [False] * len(digests)
@@ -132,7 +131,7 @@ class SynchronousHumanGatherer(PreferenceGatherer):
 
     def _preference(self, digest: str) -> float:
         answer = self._answers.get(digest)
-        assert answer is not None, "every pair was asked"
+        assert answer is not None, "every pair has an answer"
         return answer.preference()
 
     def _take_back(
@@ -141,12 +140,12 @@ class SynchronousHumanGatherer(PreferenceGatherer):
         where: Mapping[str, int],
         fragment_pairs: Sequence[TrajectoryWithRewPair],
     ) -> None:
-        """Puts the pair answered last in front of those that wait."""
+        """Moves the pair that was answered last to the front of `pending`."""
         latest = self._answers.latest(set(where))
         if latest is None:
-            self._write("No pair of this round has an answer to take back.\n")
+            self._write("No pair of this round has an answer to undo.\n")
         elif not all(map(has_frames, fragment_pairs[where[latest]])):
-            self._write("The pair answered last has no frames, so that it cannot be asked again.\n")
+            self._write("The pair answered last has no frames, so it cannot be shown again.\n")
         else:
             self._answers.record(latest, None)
             pending.insert(0, latest)
@@ -166,7 +165,7 @@ class SynchronousHumanGatherer(PreferenceGatherer):
             said = self._read()
             if said in _COMMANDS:
                 return _COMMANDS[said]
-            self._write(f"'{said}' is no answer.\n")
+            self._write(f"'{said}' is not an answer.\n")
 
     def _read(self) -> str:
         try:

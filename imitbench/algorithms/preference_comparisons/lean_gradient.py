@@ -1,9 +1,9 @@
-"""The gradient of the cross-entropy of a perceptron's preferences, written out by hand.
+"""The cross-entropy gradient of a perceptron's preferences, in closed form.
 
-It is that of `CrossEntropyRewardLoss` on a `PreferenceModel` up to rounding, without a graph and
-in fewer passes over memory. A return is a sum of rewards, and the last layer is linear, so that
-hidden units may be summed over a fragment's steps before it:
-`sum_t (w·h_t + b) = w·(sum_t h_t) + T b`.
+Up to rounding, it is the gradient of `CrossEntropyRewardLoss` on a `PreferenceModel`, without a
+graph and in fewer passes over memory. A return is a sum of rewards and the last layer is linear, so
+hidden units can be summed over a fragment's steps before it: `sum_t (w·h_t + b) = w·(sum_t h_t) + T
+b`.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from imitbench.util.networks import BaseNorm, SqueezeLayer
 
 Array = npt.NDArray[Any]
 
-# Numbers up to which the steps of a whole dataset are encoded in advance.
+# Largest number of elements for which a whole dataset is encoded in advance.
 _LARGEST_ENCODED = 2**26
-# Inputs up to which MKL finds a weight's gradient faster transposed.
+# Largest number of inputs for which MKL computes a weight's gradient faster transposed.
 _NARROW = 8
 
 
 def lean_gradient(
     loss: RewardLoss, preference_model: PreferenceModel, pairs: FragmentPairs
 ) -> LeanGradient | None:
-    """Finds the fast way to the gradient, where there is one.
+    """Returns the fast gradient if it applies.
 
     Args:
-        loss: The loss.
-        preference_model: The model.
-        pairs: Pairs of fragments from which batches will be taken.
+        loss: Loss of the reward trainer.
+        preference_model: Model to train.
+        pairs: All pairs of fragments; batches are parts of it.
 
     Returns:
-        `None` unless loss, model and network are the unchanged `CrossEntropyRewardLoss`,
-        `PreferenceModel` and `BasicRewardNet` (perhaps in a `NormalizedRewardNet`), all parameters
-        are float32 on the CPU and learnt, and all fragments have the same length.
+        `None` unless loss, model and network are exactly `CrossEntropyRewardLoss`,
+        `PreferenceModel` and `BasicRewardNet` (perhaps in a `NormalizedRewardNet`) without hooks,
+        all parameters are float32 on the CPU and trainable, and all fragments have the same length.
     """
     if type(loss) is not CrossEntropyRewardLoss or type(preference_model) is not PreferenceModel:
         return None
     if any(_is_hooked(each) for each in (loss, *preference_model.modules())):
         return None
     net = preference_model.model
-    while type(net) is NormalizedRewardNet:  # what it adds is for policies alone
+    while type(net) is NormalizedRewardNet:  # its normalization is only for policies
         net = net.base
     length = pairs.common_length
     plain = _plain_layers(net)
@@ -79,7 +79,7 @@ def _is_hooked(module: nn.Module) -> bool:
 
 
 def _plain_layers(net: nn.Module) -> tuple[BaseNorm | None, Stack] | None:
-    """The layers of a perceptron: one that normalizes, or none, and the others."""
+    """The layers of a perceptron: the normalizing one, or `None`, and the others."""
     if type(net) is not BasicRewardNet or type(net.mlp) is not nn.Sequential:
         return None
     modules = list(net.mlp)
@@ -92,13 +92,13 @@ def _plain_layers(net: nn.Module) -> tuple[BaseNorm | None, Stack] | None:
 
 
 class LeanGradient:
-    """Adds the gradient of the loss on batches to that of the parameters.
+    """Adds the gradient of the loss on a batch to `grad` of the parameters.
 
     Args:
         preference_model: A model of one network.
-        net: That network.
-        normalize: The layer that normalizes its inputs, or `None`.
-        stack: Its other layers.
+        net: The network of `preference_model`.
+        normalize: Layer that normalizes the inputs, or `None`.
+        stack: The other layers of `net`.
         length: Steps of each fragment.
     """
 
@@ -130,19 +130,19 @@ class LeanGradient:
         self._gradients = [cast(th.Tensor, each.grad) for each in self._parameters]
 
     def zero(self) -> None:
-        """Starts again from a gradient of zero, in the same tensors."""
+        """Sets the gradient to zero, in place."""
         th._foreach_zero_(self._gradients)
 
     def add(self, pairs: FragmentPairs, preferences: Array, share: float) -> dict[str, float]:
-        """Adds the gradient of the loss, times `share`, to those of the parameters.
+        """Adds `share` times the gradient of the loss to `grad` of the parameters.
 
         Args:
-            pairs: `n` of the pairs of fragments.
+            pairs: A batch of `n` pairs of fragments.
             preferences: Probabilities that the first of each is preferred, shape `(n,)`.
-            share: What the loss is multiplied by.
+            share: Factor on the loss.
 
         Returns:
-            The loss itself and its metrics.
+            The loss without that factor, and its metrics.
 
         Raises:
             ValueError: A return is not finite.
@@ -170,10 +170,10 @@ class LeanGradient:
         return metrics
 
     def _inputs(self, batch: FragmentBatch) -> th.Tensor:
-        """What the first layer reads, shape `(steps, features)`.
+        """Inputs of the network, shape `(steps, features)`.
 
-        Steps that are joined for many batches are encoded once, for encoding depends on nothing
-        that is learnt; unless that would need much memory.
+        Encoding does not depend on parameters, so steps that are joined for many batches are
+        encoded once, unless that needs much memory.
         """
         joined = batch.joined
         if batch.fragments is None or len(joined.dones) * self._features > _LARGEST_ENCODED:
@@ -196,14 +196,14 @@ class LeanGradient:
         return th.cat(used, dim=1).contiguous()
 
     def _summed(self, units: th.Tensor) -> th.Tensor:
-        """Adds units up over the steps of each fragment, shape `(fragments, width)`."""
+        """Sums activations over the steps of each fragment, shape `(fragments, width)`."""
         by_fragment = units.view(-1, self._length, units.shape[1])
         return by_fragment.sum(1) if self._decay is None else self._decay @ by_fragment
 
     def _backward(
         self, by_returns: th.Tensor, trace: list[th.Tensor], sums: th.Tensor
     ) -> list[th.Tensor]:
-        """Derivatives by all weights, then by all biases, from those by the returns."""
+        """Derivatives by all weights, then by all biases, given those by the returns."""
         column = by_returns.unsqueeze(1)
         by_weights = [column.t() @ sums]
         by_biases = [column.sum(0) * self._total]
@@ -233,10 +233,10 @@ def _by_weight(delta: th.Tensor, inputs: th.Tensor) -> th.Tensor:
 def cross_entropies(
     model: PreferenceModel, difference: Array, preferences: Array
 ) -> tuple[Array, Array]:
-    """`PreferenceModel.cross_entropies` with its derivative, in closed form.
+    """Computes `PreferenceModel.cross_entropies` and its derivative, in closed form.
 
     Args:
-        model: The model, whose settings are used.
+        model: Model whose `noise_prob` and `threshold` are used.
         difference: Returns of first minus second fragments, shape `(n,)`, float64.
         preferences: Probabilities that the first is preferred, shape `(n,)`.
 

@@ -1,4 +1,4 @@
-"""How far a preference model is from given preferences."""
+"""Losses of a preference model on given preferences."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from imitbench.data.types import TrajectoryPair
 
 
 class LossAndMetrics(NamedTuple):
-    """A loss, and what is logged beside it.
+    """A loss, and metrics for the log.
 
     Attributes:
-        loss: A number with gradient.
-        metrics: Numbers without.
+        loss: Scalar with gradient.
+        metrics: Scalars without gradient, by name.
     """
 
     loss: th.Tensor
@@ -46,7 +46,7 @@ class RewardLoss(nn.Module, ABC):
             fragment_pairs: `n` pairs of fragments.
             preferences: Probabilities that the first fragment of each pair is preferred, shape
                 `(n,)`; mostly 0, 1, or 0.5 for a tie.
-            preference_model: The model.
+            preference_model: Gives the probabilities.
         """
 
 
@@ -54,13 +54,12 @@ class CrossEntropyRewardLoss(RewardLoss):
     """The mean cross-entropy between preferences and the probabilities of the model, in nats.
 
     Source: Christiano et al. 2017, "Deep Reinforcement Learning from Human Preferences", §2.2.3.
-    It is that of `PreferenceModel.cross_entropies`, which is exact where a probability rounds to
-    0 or 1.
+    Computed by `PreferenceModel.cross_entropies`, which is accurate where a probability rounds to 0
+    or 1.
 
-    For an ensemble it is the *sum* over members of each member's own mean. Each member then gets
-    exactly the gradient that it would get alone, whatever the others say. A cross-entropy of the
-    averaged probability would tie the members to each other, and a mean over members would
-    divide their gradients by their number.
+    For an ensemble it is the *sum* of the members' means, so that each member gets the same
+    gradient as if trained alone. The cross-entropy of the averaged probability would couple the
+    members, and a mean over members would divide their gradients by their number.
     """
 
     def forward(
@@ -75,13 +74,12 @@ class CrossEntropyRewardLoss(RewardLoss):
             fragment_pairs: `n` pairs of fragments.
             preferences: Probabilities that the first fragment of each pair is preferred, shape
                 `(n,)`; mostly 0, 1, or 0.5 for a tie.
-            preference_model: The model.
+            preference_model: Gives the probabilities.
 
         Returns:
-            The loss, with two metrics: `accuracy`, how often the preferred fragment is the one
-            with the higher return, where a tie on one side counts ½ and on both sides 1 (over
-            an ensemble it is the mean of its members'); and `gt_reward_loss`, the cross-entropy
-            that the environment's own rewards have, if all fragments have rewards.
+            The loss, with two metrics: `accuracy`, the mean of `accuracies`, also over the members
+            of an ensemble; and `gt_reward_loss`, the cross-entropy by the environment's own
+            rewards, if all fragments have rewards.
 
         Raises:
             ValueError: There is not one preference per pair, or as `PreferenceModel.returns`.

@@ -1,4 +1,4 @@
-"""From rewards to the probability that a fragment is preferred."""
+"""The probability that a fragment is preferred, from rewards."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from imitbench.rewards.ensemble import RewardEnsemble
 from imitbench.rewards.reward_function import check_reward_shape
 from imitbench.rewards.wrappers import AddSTDRewardWrapper
 
-# Observations that are evaluated at once where no gradient is needed, in bytes.
+# Largest size of observations, in bytes, in one evaluation without gradients.
 _EVALUATED_AT_ONCE = 2**26
 
 
 class PreferenceModel(nn.Module):
-    """The probability that the first fragment of a pair is preferred, by the rewards of a network.
+    """The probability that the first fragment of a pair is preferred, from a network's rewards.
 
     With `R` a fragment's (discounted) sum of rewards,
     `P(first) = noise_prob / 2 + (1 - noise_prob) * sigmoid(clip(R_first - R_second))`.
@@ -38,29 +38,29 @@ class PreferenceModel(nn.Module):
     Source: Bradley and Terry 1952, "Rank Analysis of Incomplete Block Designs: I"; Christiano et
     al. 2017, "Deep Reinforcement Learning from Human Preferences", eq. 1 and §2.2.3.
 
-    All fragments go through the network in one pass. An input layer that keeps statistics (such
-    as `RunningNorm`) therefore updates them once per batch of pairs, not once per fragment, and
-    normalizes all fragments of a batch alike. Whether it updates them is decided by the mode,
-    training or evaluation, that the caller has set.
+    All fragments go through the network in one pass. A layer with running statistics (such as
+    `RunningNorm`) therefore updates them once per batch of pairs, not per fragment, and normalizes
+    all fragments of a batch in the same way. It updates them only in training mode, which the
+    caller sets.
 
-    An ensemble gives one probability per member: the very one that the member alone gives, with
-    its gradient. Wrappers around members that change only `predict_processed` play no part.
+    An ensemble gives one probability per member, with the same value and gradient as the member
+    alone. Wrappers of members that change only `predict_processed` have no effect.
 
     Args:
-        model: The reward network; an ensemble, too, and one in an `AddSTDRewardWrapper`.
-        noise_prob: Assumed probability that a preference is a toss of a coin, in [0, 1].
-        discount_factor: Weight of a step relative to the one before it, in [0, 1]. By default
-            returns are plain sums.
-        threshold: Differences of returns are clipped to plus or minus this. Beyond it there is
-            no gradient. With 50, no probability is below 2e-22.
+        model: The reward network, an ensemble, or an ensemble in an `AddSTDRewardWrapper`.
+        noise_prob: Assumed probability that a preference is random, in [0, 1].
+        discount_factor: Weight of a step relative to the one before it, in [0, 1]. The default is
+            undiscounted.
+        threshold: Differences of returns are clipped to plus or minus this, beyond which the
+            gradient is zero. With 50, no probability is below 2e-22.
 
     Attributes:
-        member_pref_models: A model for each member of an ensemble, of the same settings; empty
-            for a single network.
+        member_pref_models: One model per member of an ensemble, with the same settings; empty for a
+            single network.
 
     Raises:
-        ValueError: A number is out of range, or there is an ensemble inside another wrapper than
-            an `AddSTDRewardWrapper`.
+        ValueError: A number is out of range, or an ensemble is in a wrapper other than
+            `AddSTDRewardWrapper`.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class PreferenceModel(nn.Module):
         around = model.base if isinstance(model, AddSTDRewardWrapper) else model
         if ensemble is not None and around is not ensemble:
             raise ValueError(
-                f"model: the only wrapper that may be around a RewardEnsemble is "
-                f"AddSTDRewardWrapper, but found {type(model).__name__}; wrap the members instead"
+                f"model: a RewardEnsemble may be only in an AddSTDRewardWrapper, not in "
+                f"{type(model).__name__}; wrap the members instead"
             )
         members = ensemble.members if ensemble is not None else ()
         self.member_pref_models = [
@@ -95,19 +95,19 @@ class PreferenceModel(nn.Module):
 
     @property
     def ensemble_model(self) -> RewardEnsemble | None:
-        """The ensemble, where there is one."""
+        """The ensemble, if there is one."""
         base = get_base_model(self.model)
         return base if isinstance(base, RewardEnsemble) else None
 
     def forward(self, fragment_pairs: AnyPairs) -> tuple[th.Tensor, th.Tensor | None]:
-        """Computes probabilities that the first fragments are preferred, with gradients.
+        """Computes the probabilities that the first fragments are preferred, with gradients.
 
         Args:
             fragment_pairs: `n` pairs of fragments.
 
         Returns:
-            Predicted probabilities, shape `(n,)`, or `(n, members)` for an ensemble; and those
-            by the environment's rewards, shape `(n,)`, or `None` if a fragment has none.
+            Predicted probabilities, shape `(n,)`, or `(n, members)` for an ensemble; and those by
+            the environment's rewards, shape `(n,)`, or `None` if a fragment has no rewards.
 
         Raises:
             ValueError: As `returns` and `stack_fragments`.
@@ -119,14 +119,14 @@ class PreferenceModel(nn.Module):
         return probabilities, self.probability_of_difference(true).to(probabilities.dtype)
 
     def return_differences(self, fragment_pairs: AnyPairs) -> tuple[th.Tensor, th.Tensor | None]:
-        """How much greater the returns of the first fragments are, not clipped.
+        """Computes returns of first minus second fragments, not clipped.
 
         Args:
             fragment_pairs: `n` pairs of fragments.
 
         Returns:
-            By the network, shape `(n,)` or `(n, members)`, with gradients; and by the
-            environment's rewards, shape `(n,)`, float64, or `None` if a fragment has none.
+            By the network, shape `(n,)` or `(n, members)`, with gradients; and by the environment's
+            rewards, shape `(n,)`, float64, or `None` if a fragment has no rewards.
 
         Raises:
             ValueError: As `returns` and `stack_fragments`.
@@ -150,7 +150,7 @@ class PreferenceModel(nn.Module):
             `(n, members)` for an ensemble.
 
         Raises:
-            ValueError: A return is not finite, the network gives not one reward per step, or as
+            ValueError: A return is not finite, the network does not give one reward per step, or as
                 `stack_fragments`.
         """
         batch = stack_fragments(fragment_pairs)
@@ -165,20 +165,20 @@ class PreferenceModel(nn.Module):
         return first, second
 
     def predicted_returns(self, fragment_pairs: AnyPairs) -> tuple[th.Tensor, th.Tensor]:
-        """As `returns`, but in evaluation mode, without gradients and in bounded memory."""
+        """Same as `returns`, but in evaluation mode, without gradients, in bounded memory."""
         with frozen(self):
             parts = [self.returns(part) for part in _bounded(fragment_pairs)]
         return th.cat([first for first, _ in parts]), th.cat([second for _, second in parts])
 
     def agreement(self, fragment_pairs: AnyPairs, preferences: npt.NDArray[Any]) -> float:
-        """How often the network prefers the fragment that was preferred.
+        """Computes how often the network agrees with preferences.
 
         Args:
             fragment_pairs: `n` pairs of fragments.
             preferences: Probabilities that the first is preferred, shape `(n,)`.
 
         Returns:
-            Mean of `accuracies`, over members, too.
+            Mean of `accuracies`, also over members.
 
         Raises:
             ValueError: As `returns` and `stack_fragments`.
@@ -191,13 +191,13 @@ class PreferenceModel(nn.Module):
         """Computes the rewards of transitions, with gradients.
 
         Args:
-            transitions: The transitions.
+            transitions: `n` transitions.
 
         Returns:
             Shape `(n,)`, or `(n, members)` for an ensemble.
 
         Raises:
-            ValueError: The network gives not one reward per transition.
+            ValueError: The network does not give one reward per transition.
         """
         if self.member_pref_models:
             return th.stack([each.rewards(transitions) for each in self.member_pref_models], dim=1)
@@ -211,7 +211,7 @@ class PreferenceModel(nn.Module):
             rews2: Rewards of the second fragment, same shape.
 
         Returns:
-            A number, or shape `(members,)`.
+            A scalar, or shape `(members,)`.
 
         Raises:
             ValueError: Shapes differ.
@@ -219,7 +219,7 @@ class PreferenceModel(nn.Module):
         return self.probability_of_difference(self.return_difference(rews1, rews2))
 
     def return_difference(self, rews1: th.Tensor, rews2: th.Tensor) -> th.Tensor:
-        """How much greater the return of the first of two fragments is, not clipped.
+        """Computes the return of the first minus the second fragment, not clipped.
 
         Arguments and errors as in `probability`.
         """
@@ -236,17 +236,17 @@ class PreferenceModel(nn.Module):
         return self.noise_prob / 2 + (1 - self.noise_prob) * th.sigmoid(clipped)
 
     def cross_entropies(self, difference: th.Tensor, preferences: th.Tensor) -> th.Tensor:
-        """Cross-entropy of each preference and the probability by a difference of returns.
+        """Computes the cross-entropy of each preference from a difference of returns.
 
-        It is `-q log P - (1 - q) log (1 - P)` with `P` of `probability_of_difference`, computed
-        so that neither it nor its gradient suffers where `P` rounds to 0 or 1.
+        It is `-q log P - (1 - q) log (1 - P)` with `P` of `probability_of_difference`; it and its
+        gradient stay accurate where `P` rounds to 0 or 1.
 
         Args:
             difference: Returns of first minus second fragments, shape `(n,)` or `(n, members)`.
             preferences: Probabilities `q` that the first is preferred, shape `(n,)`.
 
         Returns:
-            In nats, same shape as `difference`.
+            Cross-entropies in nats, same shape as `difference`.
         """
         target = preferences.to(difference.dtype)
         if difference.ndim > 1:
@@ -265,9 +265,9 @@ class PreferenceModel(nn.Module):
 
 
 def accuracies(differences: th.Tensor, preferences: th.Tensor) -> th.Tensor:
-    """Scores predictions: 1 if the better fragment is the preferred one, 0 if it is the other.
+    """Scores predictions: 1 if the preferred fragment has the higher return, 0 if the other has.
 
-    If either is a tie the score is ½, and if both are it is 1.
+    A tie in one of both scores ½, in both 1.
 
     Args:
         differences: Returns of first minus second fragments, shape `(n,)` or `(n, members)`.
@@ -281,10 +281,10 @@ def accuracies(differences: th.Tensor, preferences: th.Tensor) -> th.Tensor:
 
 
 def get_base_model(reward_model: RewardNet) -> RewardNet:
-    """The network inside all wrappers.
+    """Returns the network inside all wrappers.
 
     Args:
-        reward_model: A network, wrapped or not.
+        reward_model: A reward network, with or without wrappers.
     """
     inner = getattr(reward_model, "base", None)
     return get_base_model(inner) if isinstance(inner, RewardNet) else reward_model
@@ -300,16 +300,16 @@ def _rewards(net: RewardNet, steps: FragmentBatch | Transitions) -> th.Tensor:
 
 
 def check_finite(returns: th.Tensor, batch: FragmentBatch) -> None:
-    """Checks predicted returns.
+    """Checks that predicted returns are finite.
 
     Args:
         returns: Those of all fragments, shape `(2 * n_pairs,)`.
-        batch: The fragments.
+        batch: Their steps, for the message.
 
     Raises:
-        ValueError: One is not finite; the message has the cause and what to do.
+        ValueError: A return is not finite; the message names the cause and a remedy.
     """
-    # The sum alone is nearly always enough to know.
+    # The sum alone is nearly always sufficient.
     if math.isfinite(returns.detach().sum().item()) or bool(returns.isfinite().all()):
         return
     bad = int((~returns.isfinite()).nonzero()[0])
@@ -318,8 +318,8 @@ def check_finite(returns: th.Tensor, batch: FragmentBatch) -> None:
     for name, values in (("observations", batch.obs), ("actions", batch.acts)):
         if not np.isfinite(values).all():
             raise ValueError(
-                f"{where} is not finite, for there are {name} that are not; leave out the "
-                "trajectories with such values"
+                f"{where} is not finite, because some {name} are not; leave out the trajectories "
+                "with such values"
             )
     raise ValueError(
         f"{where} is {returns[bad].item()}, though observations and actions are finite: training "
@@ -329,12 +329,12 @@ def check_finite(returns: th.Tensor, batch: FragmentBatch) -> None:
 
 
 def _bounded(fragment_pairs: AnyPairs) -> Iterator[AnyPairs]:
-    """The same pairs in parts that do not take much memory at once."""
+    """The same pairs in parts of bounded memory."""
     if isinstance(fragment_pairs, FragmentBatch):
         yield fragment_pairs
         return
     if not len(fragment_pairs):
-        stack_fragments(fragment_pairs)  # says what is wrong
+        stack_fragments(fragment_pairs)  # raises the error
     number, size = len(fragment_pairs), observation_bytes(fragment_pairs)
     at_once = max(1, number * _EVALUATED_AT_ONCE // max(1, size))
     if number <= at_once:

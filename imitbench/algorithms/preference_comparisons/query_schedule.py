@@ -1,4 +1,4 @@
-"""How a budget of comparisons and environment steps is spread over the rounds of training."""
+"""Spreads a budget of comparisons and environment steps over the rounds of training."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 from imitbench.util.util import oric
 
 Schedule = Callable[[float], float]
-"""Maps the share of the rounds that lie behind, in [0, 1], to an unnormalized rate of queries."""
+"""Maps the share of rounds passed, in [0, 1], to an unnormalized number of comparisons."""
 
 QUERY_SCHEDULES: dict[str, Schedule] = {
     "constant": lambda _elapsed: 1.0,
     "hyperbolic": lambda elapsed: 1.0 / (1.0 + elapsed),
     "inverse_quadratic": lambda elapsed: 1.0 / (1.0 + elapsed**2),
 }
-"""Schedules by name; those that fall spend most comparisons while the agent changes most."""
+"""Schedules by name; decreasing ones spend most comparisons while the agent changes most."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """What is done in one round: ask, learn the reward, train the agent.
+    """Budget of one round.
 
     Attributes:
-        comparisons: Pairs of fragments to ask about.
+        comparisons: Pairs of fragments to compare.
         timesteps: Environment steps to train the agent for.
-        epoch_multiplier: How much longer than usual the reward is trained.
+        epoch_multiplier: Factor on the reward's training epochs.
     """
 
     comparisons: int
@@ -39,7 +39,7 @@ def find_schedule(query_schedule: str | Schedule) -> Schedule:
     """Finds a schedule by name; functions pass unchanged.
 
     Raises:
-        ValueError: Neither a function nor a known name.
+        ValueError: `query_schedule` is neither a function nor a known name.
     """
     if callable(query_schedule):
         return query_schedule
@@ -54,20 +54,20 @@ def find_schedule(query_schedule: str | Schedule) -> Schedule:
 def plan_comparisons(
     total: int, num_iterations: int, initial_frac: float, schedule: Schedule
 ) -> list[int]:
-    """Spreads comparisons over rounds; together they are exactly `total`.
+    """Spreads exactly `total` comparisons over rounds.
 
     Args:
-        total: Comparisons in all.
-        num_iterations: Rounds that follow the schedule.
-        initial_frac: Share of the comparisons for a round before these, in [0, 1].
+        total: Comparisons of all rounds together.
+        num_iterations: Number of rounds that follow the schedule.
+        initial_frac: Share of the comparisons in a round before these, in [0, 1].
         schedule: Gives each round's weight.
 
     Returns:
-        Comparisons of each round. The round before the scheduled ones is left out where its share
-        is less than one comparison.
+        Comparisons of each round. Omits the round before the scheduled ones if its share is less
+        than one comparison.
 
     Raises:
-        ValueError: The schedule is negative or not finite somewhere, or a round would have no
+        ValueError: The schedule has a negative or non-finite value, or a round would have no
             comparison.
     """
     initial = int(total * initial_frac)
@@ -80,7 +80,7 @@ def plan_comparisons(
     if not all(shares):
         raise ValueError(
             f"total_comparisons={total} is too small: spread over {num_iterations} iterations, "
-            f"after {initial} in advance, it gives {shares}; ask for more comparisons or fewer "
+            f"after {initial} in advance, it gives {shares}; use more comparisons or fewer "
             "iterations"
         )
     return [initial, *shares] if initial else shares
@@ -89,12 +89,12 @@ def plan_comparisons(
 def plan_rounds(
     comparisons: list[int], total_timesteps: int, initial_epoch_multiplier: float
 ) -> list[Round]:
-    """Adds environment steps, which the rounds share evenly; the last one has the remainder.
+    """Adds environment steps, divided evenly; the last round gets the remainder.
 
     Args:
         comparisons: Comparisons of each round.
-        total_timesteps: Environment steps of the agent's training in all.
-        initial_epoch_multiplier: How much longer the reward is trained in the first round.
+        total_timesteps: Environment steps of the agent's training in all rounds.
+        initial_epoch_multiplier: Factor on the reward's training epochs in the first round.
     """
     share, rest = divmod(total_timesteps, len(comparisons))
     last = len(comparisons) - 1

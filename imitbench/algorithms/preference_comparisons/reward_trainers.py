@@ -1,4 +1,4 @@
-"""The trainers of reward networks, and the choice of the one that fits."""
+"""The trainers of reward networks, and the choice between them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def make_reward_trainer(
 
     Args:
         preference_model: The model to train.
-        loss: The loss.
-        rng: Source of all that is random in training.
+        loss: Mean over pairs, such as `CrossEntropyRewardLoss`.
+        rng: Source of all randomness in training.
         reward_trainer_kwargs: Further arguments of the trainer.
     """
     is_ensemble = preference_model.ensemble_model is not None

@@ -1,4 +1,4 @@
-"""Comparisons as a reward trainer goes through them."""
+"""Comparisons in the form that reward trainers use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ComparisonDataset(Protocol):
         """Number of comparisons."""
 
     def __getitem__(self, key: int, /) -> Any:
-        """A comparison: `((fragment1, fragment2), probability that the first is preferred)`."""
+        """Returns `((fragment1, fragment2), probability that the first is preferred)`."""
 
 
 def preference_collate_fn(
@@ -42,12 +42,12 @@ def preference_collate_fn(
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Comparisons whose steps are joined once for all epochs.
+    """Comparisons whose steps are joined only once, for all epochs.
 
     Attributes:
         pairs: The pairs of fragments.
         preferences: Probabilities that the first of each is preferred, shape `(n,)`, float32.
-        origins: Which comparison of the dataset each is, shape `(n,)`; in a bag some come twice.
+        origins: Index of each comparison in the dataset, shape `(n,)`; a bag has duplicates.
     """
 
     pairs: FragmentPairs
@@ -59,7 +59,7 @@ class TrainingData:
         """All comparisons of a dataset.
 
         Raises:
-            ValueError: There are none, or a preference is no probability.
+            ValueError: The dataset is empty, or a preference is outside [0, 1].
         """
         if isinstance(dataset, cls):
             return dataset
@@ -81,27 +81,24 @@ class TrainingData:
         return len(self.preferences)
 
     def __getitem__(self, key: int) -> tuple[Any, float]:
-        """A comparison, as of a `PreferenceDataset`."""
+        """A comparison, as in `PreferenceDataset`."""
         return self.pairs[key], float(self.preferences[key])
 
     def take(self, indices: Array) -> TrainingData:
-        """Some of the comparisons, in the given order; some of them perhaps several times."""
+        """Selects comparisons by index, in the given order; may have duplicates."""
         return TrainingData(
             self.pairs.take(indices), self.preferences[indices], self.origins[indices]
         )
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[TrainingData, TrainingData]:
-        """Divides the comparisons at random; one that comes twice is not divided from itself.
+        """Splits the comparisons at random; duplicates stay in the same part.
 
         Args:
-            share: Share of the second part, rounded down, in (0, 1).
-            rng: Source of the division.
-
-        Returns:
-            Both parts.
+            share: Share of the second part, in (0, 1), rounded down.
+            rng: Draws the split.
 
         Raises:
-            ValueError: One of them would be empty.
+            ValueError: A part would be empty.
         """
         different = np.unique(self.origins)
         size = int(len(different) * share)
@@ -116,6 +113,6 @@ class TrainingData:
 
 
 def in_batches(order: Array, size: int) -> Iterator[Array]:
-    """Cuts an order of comparisons into batches; the last may be smaller."""
+    """Splits an order of comparisons into batches; the last may be smaller."""
     for start in range(0, len(order), size):
         yield order[start : start + size]

@@ -1,4 +1,4 @@
-"""Where the trajectories come from whose fragments are compared."""
+"""Sources of the trajectories whose fragments are compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imitbench.util.util import oric
 
 
 class TrajectoryGenerator(ABC):
-    """A source of trajectories, which may learn.
+    """A source of trajectories, perhaps with an agent to train.
 
     Args:
         custom_logger: Where to log; a new logger when `None`.
@@ -27,23 +27,23 @@ class TrajectoryGenerator(ABC):
 
     @abstractmethod
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
-        """Gives trajectories.
+        """Returns trajectories.
 
         Args:
-            steps: Least number of steps, over all of them.
+            steps: Least number of steps of all trajectories together.
 
         Returns:
-            Trajectories with the environment's own rewards, not learnt ones.
+            Trajectories with the environment's own rewards, not learned ones.
         """
 
     def train(self, steps: int, **kwargs: Any) -> None:
-        """Trains the agent behind the trajectories; here there is none.
+        """Trains the agent; by default there is none.
 
         Args:
             steps: Environment steps to train for.
-            **kwargs: For the procedure of training.
+            **kwargs: Options of the training.
         """
-        del steps, kwargs  # nothing here learns
+        del steps, kwargs  # there is no agent
 
     @property
     def logger(self) -> imit_logger.HierarchicalLogger:
@@ -55,24 +55,24 @@ class TrajectoryGenerator(ABC):
         self._logger = value
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further use depends on; here, nothing."""
+        """Everything that further use depends on; empty by default."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave to a generator with the same arguments."""
-        del state  # nothing was kept
+        """Restores what `state_dict` returned, in a generator with the same arguments."""
+        del state  # nothing to restore
 
 
 class TrajectoryDataset(TrajectoryGenerator):
-    """Trajectories that are given once and for all.
+    """A fixed set of trajectories.
 
     Args:
-        trajectories: The trajectories.
-        rng: Shuffles them anew for each sample.
+        trajectories: At least one.
+        rng: Shuffles the trajectories for each sample.
         custom_logger: Where to log; a new logger when `None`.
 
     Raises:
-        ValueError: There are no trajectories.
+        ValueError: `trajectories` is empty.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class TrajectoryDataset(TrajectoryGenerator):
         custom_logger: imit_logger.HierarchicalLogger | None = None,
     ) -> None:
         if len(trajectories) == 0:
-            raise ValueError("trajectories: there are none to sample from")
+            raise ValueError("trajectories is empty; give at least one")
         super().__init__(custom_logger)
         self._trajectories = list(trajectories)
         self.rng = rng
@@ -91,7 +91,7 @@ class TrajectoryDataset(TrajectoryGenerator):
         """Draws whole trajectories without replacement until there are enough steps.
 
         Args:
-            steps: Least number of steps.
+            steps: Least number of steps of all drawn trajectories together.
 
         Raises:
             RuntimeError: All trajectories together have fewer.
@@ -100,25 +100,25 @@ class TrajectoryDataset(TrajectoryGenerator):
         return first_with_steps([self._trajectories[i] for i in order], steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the shuffling; the trajectories are the caller's to keep."""
+        """State of the shuffling, without the trajectories."""
         return {"rng": self.rng.bit_generator.state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave to a dataset of the same trajectories."""
+        """Restores what `state_dict` returned, in a dataset of the same trajectories."""
         self.rng.bit_generator.state = state["rng"]
 
 
 class TrajectoryMixture(TrajectoryGenerator):
-    """Several generators side by side, for example demonstrations beside an agent.
+    """A mixture of generators, for example of demonstrations and an agent.
 
     Args:
-        generators: The generators, one at least. They get the mixture's logger.
-        weights: Share of each in the steps of a sample, all positive, of any sum; equal when
-            `None`.
+        generators: At least one. They get the mixture's logger.
+        weights: Relative share of each in the sampled steps, positive; equal when `None`.
         custom_logger: Where to log; a new logger when `None`.
 
     Raises:
-        ValueError: No generators, another number of weights, or weights that are not positive.
+        ValueError: There are no generators, their number differs from that of weights, or a weight
+            is not positive.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class TrajectoryMixture(TrajectoryGenerator):
         custom_logger: imit_logger.HierarchicalLogger | None = None,
     ) -> None:
         if len(generators) == 0:
-            raise ValueError("generators: there are none to mix")
+            raise ValueError("generators is empty; give at least one")
         self.generators = list(generators)
         given = np.array([1.0] * len(generators) if weights is None else weights, dtype=np.float64)
         if given.shape != (len(generators),):
@@ -140,11 +140,11 @@ class TrajectoryMixture(TrajectoryGenerator):
         super().__init__(custom_logger)
 
     def sample(self, steps: int) -> Sequence[TrajectoryWithRew]:
-        """Asks each generator for its share.
+        """Samples from each generator according to its weight.
 
         Args:
-            steps: Least number of steps. Each generator gives whole trajectories, so that
-                shares are exceeded by up to a trajectory each.
+            steps: Least number of steps. Generators return whole trajectories, so each may exceed
+                its share by up to one trajectory.
 
         Returns:
             The trajectories, in order of the generators.
@@ -153,7 +153,7 @@ class TrajectoryMixture(TrajectoryGenerator):
             RuntimeError: A generator has too few.
         """
         shares = _split(steps, self.weights)
-        # Those with a share of zero are asked too: an agent must clear its buffer.
+        # Generators with a share of zero are called, too: an agent must clear its buffer.
         samples = [each.sample(share) for each, share in zip(self.generators, shares, strict=True)]
         return [trajectory for sample in samples for trajectory in sample]
 
@@ -161,8 +161,8 @@ class TrajectoryMixture(TrajectoryGenerator):
         """Trains the generators that can be trained.
 
         Args:
-            steps: Environment steps, over all of them; divided by their weights.
-            **kwargs: Passed on to each.
+            steps: Environment steps, divided among them by weight.
+            **kwargs: Passed on to each `train`.
         """
         learners = [i for i, each in enumerate(self.generators) if can_train(each)]
         if not learners:
@@ -187,22 +187,20 @@ class TrajectoryMixture(TrajectoryGenerator):
         return {"generators": [each.state_dict() for each in self.generators]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave to a mixture of the same generators.
+        """Restores what `state_dict` returned, in a mixture of the same generators.
 
         Raises:
             ValueError: The state is of another number of generators.
         """
         states = state["generators"]
         if len(states) != len(self.generators):
-            raise ValueError(
-                f"state is of {len(states)} generators, but there are {len(self.generators)}"
-            )
+            raise ValueError(f"state is of {len(states)} generators, not {len(self.generators)}")
         for each, its_state in zip(self.generators, states, strict=True):
             each.load_state_dict(its_state)
 
 
 def can_train(generator: TrajectoryGenerator) -> bool:
-    """Whether `train` does anything."""
+    """Whether `train` of a generator does anything."""
     if isinstance(generator, TrajectoryMixture):
         return any(map(can_train, generator.generators))
     return type(generator).train is not TrajectoryGenerator.train
@@ -211,11 +209,11 @@ def can_train(generator: TrajectoryGenerator) -> bool:
 def first_with_steps(
     trajectories: Sequence[TrajectoryWithRew], steps: int
 ) -> Sequence[TrajectoryWithRew]:
-    """As many trajectories, from the first on, as it takes to have enough steps.
+    """The shortest prefix of trajectories with enough steps.
 
     Args:
-        trajectories: The trajectories.
-        steps: Least number of steps; none give no trajectory.
+        trajectories: Trajectories in order of priority.
+        steps: Least number of steps; 0 gives no trajectory.
 
     Raises:
         RuntimeError: All together have fewer.
@@ -228,11 +226,11 @@ def first_with_steps(
         if total >= steps:
             return trajectories[:number]
     raise RuntimeError(
-        f"{steps} transitions were asked for, but the {len(trajectories)} trajectories have only "
-        f"{total}: ask for fewer comparisons or shorter fragments, or give more trajectories"
+        f"{steps} transitions were requested, but the {len(trajectories)} trajectories have only "
+        f"{total}; use fewer comparisons or shorter fragments, or give more trajectories"
     )
 
 
 def _split(steps: int, weights: np.ndarray[Any, np.dtype[np.float64]]) -> list[int]:
-    """Divides steps by weights of sum 1 into whole numbers."""
+    """Divides steps into whole numbers by weights of sum 1."""
     return [int(share) for share in oric(weights * steps)]

@@ -1,1 +1,1 @@
-"""Adapters through which the harness trains each algorithm."""
+"""Learners: adapters with which the harness trains each algorithm."""

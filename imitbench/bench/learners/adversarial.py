@@ -38,13 +38,13 @@ _CURVE = {
 
 
 class AdversarialLearner(RewardLearner[AdversarialTrainer]):
-    """Trains a discriminator and a PPO generator in turns."""
+    """Trains a discriminator and a PPO generator alternately."""
 
     algorithm: type[AdversarialTrainer]
 
     @abstractmethod
     def _make_reward_net(self, task: Task) -> RewardNet:
-        """The network behind discriminator and reward."""
+        """The network of the discriminator and the reward."""
 
     def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
@@ -78,7 +78,7 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
         )
 
     def _own_options(self) -> dict[str, Any]:
-        """Arguments that one of the algorithms alone has."""
+        """Arguments that only one of the algorithms has."""
         return {}
 
     def train_round(self, steps: int) -> dict[str, float]:
@@ -90,7 +90,7 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
         return {**self.episodes.pop(), **_mean_of(updates)}
 
     def reward(self) -> RewardNet:
-        """The reward to train other policies on; AIRL's is without shaping."""
+        """The reward to train other policies on; without shaping for AIRL."""
         return self.trainer.reward_test
 
 
@@ -139,14 +139,14 @@ class AIRLLearner(AdversarialLearner):
 
 
 def _layers(task: Task) -> dict[str, Any]:
-    """What the hyper-parameters say about the layers of a discriminator."""
+    """Options of a discriminator's layers from the hyper-parameters."""
     norm = {"spectral_norm": True} if task.hyperparameters["disc_spectral_norm"] else {}
     hidden = task.environment.hidden_positions or ()
     return {"normalize_input_layer": RunningNorm, "hidden_entries": hidden, **norm}
 
 
 def _start(options: Mapping[str, Any]) -> ExpertStart:
-    """What the policy takes from the demonstrations; what does not apply is left out."""
+    """Initialization of the policy from demonstrations; ignores options that do not apply."""
     warm = options["warm_start_batches"]
     return ExpertStart(
         normalizer_source=options["normalizer_source"]
@@ -159,7 +159,7 @@ def _start(options: Mapping[str, Any]) -> ExpertStart:
 
 
 def _mean_of(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Means over a round's updates, under the names of the curve."""
+    """Means over a round's updates, by the curve's names."""
     return {
         name: float(np.mean([update[key] for update in updates]))
         for key, name in _CURVE.items()

@@ -1,4 +1,4 @@
-"""A learner that is one algorithm of Stable-Baselines3: its environments, training and state."""
+"""A learner with one algorithm of Stable-Baselines3: its environments, training and state."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ CURVE_POINTS = 40
 
 
 class AlgorithmLearner(Learner):
-    """A learner whose policy is that of one algorithm; the budget is environment steps.
+    """A learner whose policy is one algorithm's; the budget is in environment steps.
 
-    `n_envs` environments (1) are stepped together.
+    Steps `n_envs` (default 1) environments in parallel.
 
     Attributes:
         options: Every hyper-parameter by name.
         episodes: The training environments, which keep the returns of their episodes.
-        logger: Gets what the algorithm logs, and writes nothing.
+        logger: Receives what the algorithm logs, and writes nothing.
     """
 
     _rollout_options = "n_envs or train_freq"
-    """What to lower where not one rollout fits into the budget."""
+    """Hyper-parameters to lower if not one rollout fits into the budget."""
 
     @abstractmethod
     def make_algorithm(
@@ -50,7 +50,7 @@ class AlgorithmLearner(Learner):
         rng: np.random.Generator,
         device: str,
     ) -> BaseAlgorithm:
-        """The algorithm, which acts in `self.episodes`; arguments as those of `setup`."""
+        """Creates the algorithm, which acts in `self.episodes`; arguments as in `setup`."""
 
     def setup(
         self,
@@ -71,10 +71,10 @@ class AlgorithmLearner(Learner):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Trains for as many environment steps as whole rollouts fit into the budget.
+        """Trains for as many whole rollouts as fit into the budget.
 
         Raises:
-            ValueError: Not one rollout does.
+            ValueError: The budget is less than one rollout.
         """
         algorithm = self._algorithm
         unit = self._n_envs * _steps_of_rollout(algorithm)
@@ -87,15 +87,15 @@ class AlgorithmLearner(Learner):
         if algorithm.num_timesteps < total:
             every = max(1, total // CURVE_POINTS)
             report = RolloutReport(self._measure, every, callback, checkpoint)
-            # One call, because schedules of the algorithm reach over the steps of a call; without
-            # an interval nothing is written, and the newest losses stay in the logger.
+            # One call, because the algorithm's schedules cover the steps of a call. Without a log
+            # interval nothing is written, and the latest losses stay in the logger.
             steps = total - algorithm.num_timesteps
             continue_learning(algorithm, steps, report, {"log_interval": None})
             report.point()
         return algorithm.num_timesteps
 
     def _measure(self) -> dict[str, float]:
-        """What a point of the curve says: on episodes since the last one."""
+        """Metrics for a point of the curve: of episodes since the last point."""
         return self.episodes.pop()
 
     def policy(self) -> BasePolicy:
@@ -104,20 +104,20 @@ class AlgorithmLearner(Learner):
         return policy
 
     def state_dict(self) -> dict[str, Any]:
-        """State of algorithm and environments, between two stretches of training."""
+        """State of algorithm and environments, between two rollouts."""
         return {
             "algorithm": algorithm_state(self._algorithm),
             "environments": episode_states(self._environments),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         restore_episodes(self._environments, state["environments"])
         load_algorithm_state(self._algorithm, state["algorithm"])
 
 
 def _steps_of_rollout(algorithm: BaseAlgorithm) -> int:
-    """Steps of each environment between two updates; 1 for whole episodes, which have no number."""
+    """Steps of each environment between two updates; 1 if updates are per episode."""
     if isinstance(algorithm, OnPolicyAlgorithm):
         return algorithm.n_steps
     frequency: Any = getattr(algorithm, "train_freq", 1)

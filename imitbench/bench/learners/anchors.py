@@ -1,4 +1,4 @@
-"""Points of reference that do not train: uniformly random actions, and the expert itself."""
+"""Anchors, which do not train: uniformly random actions, and the expert."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class _Untrained(Learner):
-    """A learner whose policy is there from the start."""
+    """A learner without training."""
 
     @abstractmethod
     def _policy_for(self, task: Task) -> BasePolicy:
-        """The policy."""
+        """The policy for a task."""
 
     def setup(
         self,
@@ -32,7 +32,7 @@ class _Untrained(Learner):
         rng: np.random.Generator,
         device: str,
     ) -> None:
-        """Takes the policy as it is."""
+        """Sets the policy."""
         self._policy = self._policy_for(task)
 
     def train(
@@ -42,11 +42,11 @@ class _Untrained(Learner):
         return 0
 
     def policy(self) -> BasePolicy:
-        """The policy given at setup."""
+        """The policy of `setup`."""
         return self._policy
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing."""
+        """Empty."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -64,5 +64,5 @@ class ExpertLearner(_Untrained):
     """The suite's expert: score 1."""
 
     def _policy_for(self, task: Task) -> BasePolicy:
-        assert task.expert is not None, "the card says that an expert is needed"
+        assert task.expert is not None, "the card requires an expert"
         return task.expert

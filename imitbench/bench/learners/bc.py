@@ -23,7 +23,7 @@ CURVE_POINTS = 20
 
 
 class BCLearner(Learner):
-    """Maximizes the likelihood of the expert's actions, batch by batch."""
+    """Maximizes the likelihood of the expert's actions by batches."""
 
     def setup(
         self,
@@ -32,10 +32,10 @@ class BCLearner(Learner):
         rng: np.random.Generator,
         device: str,
     ) -> None:
-        """Builds the policy and hands the demonstrations to `BC`."""
+        """Builds the policy and `BC` with the demonstrations."""
         options: dict[str, Any] = dict(task.hyperparameters)
         self._batches = 0
-        # What merely counts, and starts anew with each stretch of batches, is no metric.
+        # Excludes counters, which restart with each call of `BC.train`.
         self._curve = CurveWriter(
             step_key="bc/batch", leave_out=("batch_size", "bc/epoch", "bc/samples_so_far")
         )
@@ -78,6 +78,6 @@ class BCLearner(Learner):
         return {"bc": self._bc.state_dict(), "batches": self._batches}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._bc.load_state_dict(state["bc"])
         self._batches = state["batches"]

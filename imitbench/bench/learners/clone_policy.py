@@ -1,4 +1,4 @@
-"""The policy that methods of supervised learning train in the harness."""
+"""The policy of BC and DAgger in the harness."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def make_clone_policy(task: Task) -> ActorCriticPolicy:
     """Builds an untrained policy.
 
     Args:
-        task: Its hyper-parameters `hidden_size`, `hidden_layers`, `normalize_observations` and
-            `learning_rate` are used.
+        task: Uses the hyper-parameters `hidden_size`, `hidden_layers`, `normalize_observations` and
+            `learning_rate`.
     """
     options: dict[str, Any] = dict(task.hyperparameters)
     extractor: dict[str, Any] = {}

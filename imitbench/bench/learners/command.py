@@ -1,19 +1,19 @@
-"""Methods in other languages and stacks: a program of its own trains, and leaves a policy.
+"""Methods in other languages and frameworks: an external program trains and writes a policy.
 
 The card names the program under `command`. It is started in the card's folder, with the path of a
-task as its last argument (JSON, see `CommandTask`), and
+task file as its last argument (JSON, see `CommandTask`). It
 
-- writes progress to standard output, a JSON object a line: `{"step": 100, "loss": 0.5}` is a point
-  of the curve, `{"env_steps": 2000}` says how many environment steps it has taken so far, and
-  `{"checkpoint": true}`, where the card says `checkpoints: true`, that the files in the folder for
-  them are whole: it then waits for a line on standard input while they are copied. Other lines,
-  and standard error, go to the run's log;
-- writes its policy into the folder `output`: `policy.json` and the file that it names (see
-  `imitbench.policies.foreign`), or what `imitbench.policies.storage` writes;
-- ends with code 0.
+- writes progress to standard output, one JSON object per line: `{"step": 100, "loss": 0.5}` is a
+  point of the curve; `{"env_steps": 2000}` is the number of environment steps so far; and
+  `{"checkpoint": true}`, on a card with `checkpoints: true`, means that the files in the checkpoint
+  folder are complete: the program then waits for a line on standard input while they are copied.
+  Other lines, and standard error, go to the run's log;
+- writes its policy to the folder `output`: `policy.json` and the file that it names (see
+  `imitbench.policies.foreign`), or the files of `imitbench.policies.storage`;
+- exits with code 0.
 
-A run is interrupted after a line of progress, not between two. A program without checkpoints then
-starts from the beginning, which its seed must make the very same.
+A run can be interrupted only after a line of progress. A program without checkpoints then starts
+from the beginning; with the same seed it must give the same result.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ _RESERVED = ("step", "env_steps", "checkpoint")
 
 
 class CommandTask(BaseModel):
-    """What the program is told (a JSON file).
+    """The task file of the program (JSON).
 
     Attributes:
-        seed: Seed of everything random.
-        hyperparameters: Every hyper-parameter of the card with its value.
+        seed: Seed of all randomness.
+        hyperparameters: Values of all hyper-parameters on the card.
         budget: `unit` and `amount` of training.
-        environment: `id` and `kwargs` for `gymnasium.make`, and `module`, whose import registers
-            the id, if any; `folder` is where that lies, if it is not installed.
-        observation_space: Space of observations.
-        action_space: Space of actions.
-        demos: Folder of parquet files, a row for each episode: `obs` (length + 1 observations),
-            `acts`, `terminal`. `null` where none are used.
-        output: Folder for the policy; it is there, and empty.
-        checkpoints: Folder for files to go on from, with those of an earlier attempt in it;
-            `null` unless the card says `checkpoints: true`.
+        environment: `id` and `kwargs` for `gymnasium.make`; `module`, whose import registers the
+            id, or `null`; and `folder` of that module, or `null` if it is installed.
+        observation_space: See `imitbench.util.spaces.space_to_json`.
+        action_space: Same format.
+        demos: Folder of parquet files with one row per episode: `obs` (length + 1 observations),
+            `acts`, `terminal`; `null` for none.
+        output: Folder for the policy; exists and is empty.
+        checkpoints: Folder for checkpoint files, with those of an earlier attempt; `null` unless
+            the card has `checkpoints: true`.
         device: `cpu` or `cuda`.
     """
 
@@ -83,7 +83,7 @@ class CommandTask(BaseModel):
 
 
 class CommandLearner(Learner):
-    """Lets a program train, and reads the policy that it leaves."""
+    """Runs a program that trains, and loads its policy."""
 
     def setup(
         self,
@@ -92,9 +92,9 @@ class CommandLearner(Learner):
         rng: np.random.Generator,
         device: str,
     ) -> None:
-        """Writes the demonstrations, without the rewards that are not to be learnt from."""
+        """Writes the demonstrations, without the rewards, which methods must not use."""
         if task.folder is None:
-            raise InputError("a command needs a card of its own: write a plug-in")
+            raise InputError("a command needs a plug-in with its own card")
         self._task, self._device = task, device
         self._recipe = read_recipe(task.folder)
         self._scratch = tempfile.TemporaryDirectory(prefix="imitbench-command-")
@@ -112,10 +112,10 @@ class CommandLearner(Learner):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Runs the program to its end.
+        """Runs the program until it exits.
 
         Raises:
-            ChildFailedError: It fails, or takes longer than it may.
+            ChildFailedError: The program fails or exceeds its time limit.
         """
         if self._finished:
             return self._env_steps
@@ -163,7 +163,7 @@ class CommandLearner(Learner):
         )
 
     def _read(self, line: str, callback: Callback, checkpoint: Checkpoint) -> bool:
-        """Takes a line of the program's as what it is; one without meaning goes to the log.
+        """Processes a line of the program's output; prints others to the log.
 
         Returns:
             Whether the program waits for an answer.
@@ -181,7 +181,7 @@ class CommandLearner(Learner):
         if isinstance(document.get("env_steps"), int):
             self._env_steps = max(self._env_steps, document["env_steps"])
         step = document.get("step")
-        # What an earlier attempt reported stands on the curve already.
+        # The curve already has the points of an earlier attempt.
         if isinstance(step, int) and step > self._step:
             self._step = step
             numbers = {
@@ -194,23 +194,23 @@ class CommandLearner(Learner):
         return waits
 
     def policy(self) -> BasePolicy:
-        """The policy that the program left.
+        """Loads the policy that the program wrote.
 
         Raises:
-            InputError: It left none that fits.
+            InputError: There is no policy, or it does not fit.
         """
         spaces = self._task.observation_space, self._task.action_space
         if not (self._output / "policy.json").is_file():
             words = " ".join(self._recipe.run)
-            raise InputError(f"{words}: left no policy.json in its output folder")
+            raise InputError(f"{words}: wrote no policy.json to its output folder")
         if is_foreign(self._output):
             return load_foreign_policy(self._output, *spaces, programs=True)
         policy = load_policy(self._output)
-        check_policy_fits(policy, *spaces, where="the policy that the command left")
+        check_policy_fits(policy, *spaces, where="the policy of the command")
         return policy
 
     def state_dict(self) -> dict[str, Any]:
-        """Files of the newest checkpoint, or those of the policy at the end."""
+        """Files of the latest checkpoint or, at the end, of the policy."""
         return {
             "finished": self._finished,
             "step": self._step,
@@ -219,7 +219,7 @@ class CommandLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Puts the files where they were."""
+        """Restores what `state_dict` returned, with the files."""
         self._finished, self._step = state["finished"], state["step"]
         self._env_steps, self._files = state["env_steps"], dict(state["files"])
         target = self._output if self._finished else self._kept
@@ -228,10 +228,10 @@ class CommandLearner(Learner):
 
 
 def read_recipe(folder: Path) -> CommandRecipe:
-    """The command of a card.
+    """Reads the command of a card.
 
     Raises:
-        InputError: The card has none.
+        InputError: The card has no command.
     """
     path = folder / "card.yaml"
     recipe = read_yaml_model(path, AlgorithmCard).command
@@ -246,7 +246,7 @@ def _read_files(folder: Path) -> dict[str, bytes]:
 
 
 def _without_rewards(demo: TrajectoryWithRew) -> TrajectoryWithRew:
-    """The format has a place for rewards; zeros stand there."""
+    """Sets rewards to zero, because the format requires them."""
     import dataclasses
 
     return dataclasses.replace(demo, rews=np.zeros_like(demo.rews), infos=None)

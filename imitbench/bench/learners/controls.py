@@ -1,9 +1,9 @@
-"""Controls: PPO on a reward that tells it nothing.
+"""Controls: PPO on a constant reward.
 
-A method that scores well may owe that to the environment. Where episodes end early, a positive
-reward teaches to survive and a negative one to leave, whatever is done meanwhile; and optimization
-alone, without any reward, moves a policy away from chance. What these learners score is what an
-environment gives away.
+A high score may be due to the environment, not the method. Where episodes end early, any positive
+reward teaches survival and any negative one early termination; and optimization alone, without any
+reward, changes a policy. The scores of these learners show how much an environment gives without
+information from the expert.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 class _Control(PPOLearner):
-    """Learns from neither demonstrations nor an expert nor the environment's reward."""
+    """Uses neither demonstrations, nor an expert, nor the environment's reward."""
 
     constant: float
 
@@ -38,12 +38,12 @@ class ZeroRewardLearner(_Control):
 
 
 class ConstantPlusLearner(_Control):
-    """Reward +1 for every step: to survive is all that is taught."""
+    """Reward +1 for every step: only survival is rewarded."""
 
     constant = 1.0
 
 
 class ConstantMinusLearner(_Control):
-    """Reward -1 for every step: to end the episode is all that is taught."""
+    """Reward -1 for every step: only early termination is rewarded."""
 
     constant = -1.0

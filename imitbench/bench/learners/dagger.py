@@ -28,7 +28,7 @@ _LOSSES = ("bc/loss", "bc/neglogp", "bc/entropy", "bc/prob_true_act")
 
 
 class DAggerLearner(Learner):
-    """Asks the expert about what the learner meets, and clones the answers."""
+    """Queries the expert in the states that the learner visits, and clones its actions."""
 
     def setup(
         self,
@@ -43,14 +43,14 @@ class DAggerLearner(Learner):
             ValueError: The task has no expert.
         """
         if task.expert is None:
-            raise ValueError("task: DAgger needs an expert to ask")
+            raise ValueError("task: DAgger needs an expert")
         self._options: dict[str, Any] = dict(task.hyperparameters)
         options = self._options
         venv = make_training_environments(task.environment, options["n_envs"], task.seed)
         self._losses = _LossMeans()
         self._env_steps: int = 0
         self._last_round = 0
-        # Demonstrations are part of the state, so the working folder need not outlive the process.
+        # The state includes demonstrations, so the working folder may end with the process.
         self._folder = tempfile.TemporaryDirectory(prefix="imitbench-dagger-")
         logger = HierarchicalLogger(
             Logger(folder=None, output_formats=[self._losses]), format_strs=[]
@@ -80,12 +80,11 @@ class DAggerLearner(Learner):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Does rounds within `budget.amount` environment steps.
+        """Runs rounds within `budget.amount` environment steps.
 
-        The first round is always done. After it, training stops before a round that would
-        exceed the budget if it took as many steps as the last one; so with episodes of fixed
-        length the budget is never exceeded after the first round, and with others by less than
-        a round.
+        The first round always runs. Then training stops before a round that would exceed the budget
+        if it took as many steps as the last one. With episodes of fixed length, only the first
+        round can exceed the budget; with others, a later one can by less than a round.
         """
         while not self._env_steps or self._env_steps + self._last_round <= budget.amount:
             collected = self._dagger.train_round(
@@ -94,7 +93,7 @@ class DAggerLearner(Learner):
                 bc_train_kwargs={
                     "n_epochs": self._options["bc_epochs"],
                     "log_interval": _LOG_INTERVAL,
-                    "log_rollouts_venv": None,  # would be steps that the budget does not count
+                    "log_rollouts_venv": None,  # the budget does not count its steps
                     "progress_bar": False,
                 },
                 timesteps_before=self._env_steps,
@@ -106,7 +105,7 @@ class DAggerLearner(Learner):
         return self._env_steps
 
     def _round_timesteps(self, budget: Budget) -> int:
-        """Least steps of a round: all data are trained on in each, so their number is limited."""
+        """Least steps of a round: limits the number of rounds, as each trains on all data."""
         rounds: int = self._options["max_rounds"]
         least: int = self._options["rollout_round_min_timesteps"]
         return max(math.ceil(budget.amount / rounds), least)
@@ -116,7 +115,7 @@ class DAggerLearner(Learner):
         return self._dagger.policy
 
     def state_dict(self) -> dict[str, Any]:
-        """State at the end of a round; environments are seeded anew in the next."""
+        """State at the end of a round; the next one seeds the environments."""
         return {
             "trainer": self._dagger.state_dict(),
             "env_steps": self._env_steps,
@@ -124,14 +123,14 @@ class DAggerLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._dagger.load_state_dict(state["trainer"])
         self._env_steps = state["env_steps"]
         self._last_round = state["last_round"]
 
 
 class _LossMeans(KVWriter):
-    """Means of the losses that were logged since they were last asked for."""
+    """Means of the losses that were logged since the last `pop`."""
 
     def __init__(self) -> None:
         self._logged: dict[str, list[float]] = {}
@@ -142,7 +141,7 @@ class _LossMeans(KVWriter):
         key_excluded: dict[str, tuple[str, ...]],
         step: int = 0,
     ) -> None:
-        """Takes one point of the log."""
+        """Stores one point of the log."""
         for key in _LOSSES:
             if key in key_values:
                 self._logged.setdefault(key, []).append(float(key_values[key]))
@@ -151,13 +150,13 @@ class _LossMeans(KVWriter):
         """Nothing to close."""
 
     def pop(self) -> dict[str, float]:
-        """The means, by name."""
+        """Returns the means by name."""
         logged, self._logged = self._logged, {}
         return {key: float(np.mean(values)) for key, values in logged.items()}
 
 
 class _Adapted(BasePolicy):
-    """A policy that goes by other spaces, alike but for their bounds."""
+    """A policy with spaces that differ only in their bounds."""
 
     def __init__(self, policy: BasePolicy, task: Task) -> None:
         super().__init__(task.observation_space, task.action_space)
@@ -172,7 +171,7 @@ class _Adapted(BasePolicy):
 
 
 def _with_spaces_of(task: Task, expert: BasePolicy) -> BasePolicy:
-    """The harness lets bounds differ, as they do between versions of an environment."""
+    """Accepts different bounds, which occur between versions of an environment."""
     same = (expert.observation_space, expert.action_space) == (
         task.observation_space,
         task.action_space,

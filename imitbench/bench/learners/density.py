@@ -48,7 +48,7 @@ class DensityLearner(RewardLearner[DensityAlgorithm]):
 
     def train_round(self, steps: int) -> dict[str, float]:
         """Trains PPO for one rollout."""
-        # Without an interval nothing is dumped, so that the newest values can be read.
+        # Without a log interval nothing is dumped, so the latest values stay readable.
         self.trainer.train_policy(steps, log_interval=None)
         episodes = self.episodes.pop()
         if episodes:

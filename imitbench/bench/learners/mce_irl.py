@@ -27,10 +27,10 @@ CURVE_POINTS = 20
 
 
 class MCEIRLLearner(Learner):
-    """Plans with the environment's model for a reward that it learns.
+    """Learns a reward, and plans for it with the environment's model.
 
-    The environment's own reward is used for points of the curve only: the regret of the policy,
-    and how the learnt reward ranks states.
+    The environment's own reward is used only for the curve: the policy's regret, and the rank
+    correlation of the learned reward.
     """
 
     def setup(
@@ -40,7 +40,7 @@ class MCEIRLLearner(Learner):
         rng: np.random.Generator,
         device: str,
     ) -> None:
-        """Builds the reward and hands the demonstrations to `MCEIRL`.
+        """Builds the reward and `MCEIRL` with the demonstrations.
 
         Raises:
             ValueError: The environment is not tabular.
@@ -77,7 +77,7 @@ class MCEIRLLearner(Learner):
 
     def _describe(self, visits: Any) -> dict[str, float]:
         wanted = self._irl.demo_state_om
-        assert wanted is not None, "setup() hands over demonstrations"
+        assert wanted is not None, "setup() passes demonstrations"
         difference = np.abs(visits - wanted)
         metrics = {
             "mce_irl/linf_delta": float(difference.max()),
@@ -92,7 +92,7 @@ class MCEIRLLearner(Learner):
         return metrics
 
     def policy(self) -> BasePolicy:
-        """The policy for the learnt reward, which acts on observations."""
+        """The policy for the learned reward, as a function of observations."""
         return ObservationTabularPolicy.of(self._env, self._irl.policy.pi)
 
     def state_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class MCEIRLLearner(Learner):
         return {"irl": self._irl.state_dict(), "iterations": self._iterations}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._irl.load_state_dict(state["irl"])
         self._iterations = state["iterations"]
 

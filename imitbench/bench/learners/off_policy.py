@@ -1,4 +1,4 @@
-"""Off-policy algorithms in the harness: what SQIL and plain reinforcement learning share."""
+"""Off-policy algorithms in the harness: what SQIL and reinforcement learning share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ARGUMENTS = (
 )
 _LOSSES = ("train/loss", "train/actor_loss", "train/critic_loss", "train/ent_coef")
 DQN_ARGUMENTS = ("target_update_interval", "exploration_fraction", "exploration_final_eps")
-"""Those that SAC has not."""
+"""Arguments that SAC does not have."""
 
 
 class OffPolicyLearner(AlgorithmLearner):
-    """A learner whose policy is an off-policy algorithm's; its curve has the newest losses."""
+    """A learner with an off-policy algorithm; its curve has the latest losses."""
 
     def _measure(self) -> dict[str, float]:
         logged = self.logger.default_logger.name_to_value
@@ -33,13 +33,13 @@ class OffPolicyLearner(AlgorithmLearner):
 def algorithm_arguments(
     options: Mapping[str, Any], seed: int, device: str, *, discrete: bool
 ) -> dict[str, Any]:
-    """Arguments of DQN, or of SAC, from a card's hyper-parameters.
+    """Returns arguments of DQN or SAC from a card's hyper-parameters.
 
     Args:
-        options: Those that it takes by the same name; `hidden_size` and `hidden_layers`.
-        seed: Its seed.
+        options: Hyper-parameters named as the arguments, `hidden_size` and `hidden_layers`.
+        seed: Seed of the algorithm.
         device: `cpu` or `cuda`.
-        discrete: Whether it is DQN.
+        discrete: Whether to return those of DQN.
     """
     names = _ARGUMENTS + (DQN_ARGUMENTS if discrete else ())
     return {

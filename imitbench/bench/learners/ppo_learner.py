@@ -1,4 +1,4 @@
-"""PPO in the harness, on rewards that are given to it or on the environment's own."""
+"""PPO in the harness, on a given reward function or on the environment's reward."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _PPOTrainer:
-    """PPO that may be given its rewards; its environment is replaced."""
+    """PPO, perhaps with a reward function; its environment is replaced."""
 
     def __init__(self, ppo: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
         self.ppo = ppo
@@ -29,7 +29,7 @@ class _PPOTrainer:
         self._generator = make_generator(ppo, venv, reward_fn)
 
     def train(self, steps: int) -> None:
-        """Trains for so many environment steps."""
+        """Trains for `steps` environment steps."""
         self._generator.learn(steps, log_interval=None)
 
     @property
@@ -38,11 +38,11 @@ class _PPOTrainer:
         return self.ppo.policy
 
     def state_dict(self) -> dict[str, Any]:
-        """State of PPO, and of the rewards' bookkeeping."""
+        """State of PPO and of the reward's generator."""
         return self._generator.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._generator.load_state_dict(state)
 
 
@@ -50,7 +50,7 @@ class PPOLearner(RewardLearner[_PPOTrainer]):
     """PPO; a subclass may make its reward of the demonstrations.
 
     Args:
-        reward_fn: Rewards; `None` for the environment's own.
+        reward_fn: Reward function; `None` for the environment's reward.
     """
 
     def __init__(self, reward_fn: RewardFn | None = None) -> None:

@@ -1,4 +1,4 @@
-"""How environment steps are shared between sampling for comparisons and training the agent."""
+"""Divides environment steps between sampling for comparisons and training the agent."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sampling:
-    """What sampling costs at most.
+    """Upper bound of the steps of sampling.
 
     Attributes:
-        n_envs: Environments stepped together.
-        episode_length: Steps of an episode, the longest where they differ.
-        exploration_frac: Share of the transitions that is sampled with random actions mixed in.
+        n_envs: Number of parallel environments.
+        episode_length: Maximum episode length, in steps.
+        exploration_frac: Share of transitions with additional random actions.
     """
 
     n_envs: int
@@ -22,12 +22,11 @@ class Sampling:
     exploration_frac: float
 
     def most_steps(self, transitions: int, trained: int) -> int:
-        """Environment steps that sampling takes at most.
+        """Returns the maximum number of environment steps of sampling.
 
         Args:
             transitions: Transitions to sample.
-            trained: Steps of the agent's training since the last sampling, whose finished
-                episodes are used first.
+            trained: Steps of training since the last sampling, whose episodes are used first.
         """
         exploratory = int(self.exploration_frac * transitions)
         finished = max(0, trained - self.n_envs * self.episode_length)
@@ -35,7 +34,7 @@ class Sampling:
         return self._whole_episodes(exploratory) + self._whole_episodes(missing)
 
     def _whole_episodes(self, transitions: int) -> int:
-        """Every environment finishes its episode."""
+        """Rounds up, because every environment finishes its episode."""
         round_of_episodes = self.n_envs * self.episode_length
         return math.ceil(transitions / round_of_episodes) * round_of_episodes
 
@@ -43,16 +42,16 @@ class Sampling:
 def share_of_agent(
     total: int, transitions: Sequence[int], rollout: int, sampling: Sampling
 ) -> int | None:
-    """Steps that the agent can train for in each round, whatever sampling takes.
+    """Returns the steps of training per round that are possible in any case.
 
     Args:
-        total: Environment steps in all.
+        total: Environment steps of all rounds.
         transitions: Transitions to sample in each round.
-        rollout: Steps that the agent trains for at once.
-        sampling: What sampling costs.
+        rollout: Steps of one rollout of the agent.
+        sampling: Bound of the steps of sampling.
 
     Returns:
-        The most, a multiple of `rollout`; `None` if not even one rollout a round fits.
+        The maximum, a multiple of `rollout`; `None` if not one rollout per round fits.
     """
     for rollouts in range(total // (len(transitions) * rollout), 0, -1):
         share = rollouts * rollout

@@ -1,4 +1,4 @@
-"""Preference comparisons in the harness, with answers that follow from the true reward."""
+"""Preference comparisons in the harness, with synthetic preferences by the true reward."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from imitbench.util.networks import RunningNorm
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 
-_MOST_HALVINGS = 4  # of the transitions that comparisons are drawn from, for small budgets
+_MOST_HALVINGS = 4  # of the transitions to sample from, for small budgets
 
 
 class PreferenceComparisonsLearner(Learner):
-    """Learns a reward from comparisons of fragments, and PPO on that reward."""
+    """Learns a reward from comparisons of fragments, and trains PPO on it."""
 
     def setup(
         self,
@@ -61,7 +61,7 @@ class PreferenceComparisonsLearner(Learner):
         rng: np.random.Generator,
         device: str,
     ) -> None:
-        """Builds environments, PPO, reward and algorithm; there are no demonstrations."""
+        """Builds environments, PPO, reward and algorithm; `demos` is not used."""
         self._task, self._device = task, device
         self._options: dict[str, Any] = dict(task.hyperparameters)
         options = self._options
@@ -69,7 +69,7 @@ class PreferenceComparisonsLearner(Learner):
             task.environment, options["n_envs"], task.seed
         )
         self._episodes = EpisodeLog(self._environments)
-        if (longest := self._time_limit) is not None:  # no fragment is longer than an episode
+        if (longest := self._time_limit) is not None:  # a fragment is at most an episode
             options["fragment_length"] = min(options["fragment_length"], longest)
         self._ppo = make_ppo(self._episodes, options, task.seed, device)
         self._net = _make_reward_net(task).to(device)
@@ -114,10 +114,10 @@ class PreferenceComparisonsLearner(Learner):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Trains for as many rounds as the card says, or fewer if more do not fit.
+        """Trains for the card's number of rounds, or as many as fit.
 
-        All environment steps count, those of sampling for comparisons included. A budget that
-        is too small for these has its comparisons drawn from fewer transitions.
+        All environment steps count, including those of sampling. With a small budget, comparisons
+        are sampled from fewer transitions.
 
         Raises:
             ValueError: Not even one round fits into `budget.amount` environment steps.
@@ -143,7 +143,7 @@ class PreferenceComparisonsLearner(Learner):
         return self._episodes.steps
 
     def _plan(self, total: int) -> list[Round]:
-        """The rounds that fit into so many environment steps."""
+        """Plans the rounds that fit into `total` environment steps."""
         algorithm, comparisons = self._algorithm, self._options["total_comparisons"]
         for halvings in range(_MOST_HALVINGS + 1):
             algorithm.transition_oversampling = (
@@ -162,7 +162,7 @@ class PreferenceComparisonsLearner(Learner):
         )
 
     def _left_for_agent(self, total: int, last: Round, rounds: Sequence[Round]) -> int:
-        """What sampling spared before the last round is the agent's."""
+        """Steps of training in the last round, with those that sampling did not need."""
         transitions = self._algorithm.transitions_for(last.comparisons)
         trained = last.timesteps if len(rounds) > 1 else 0
         spent = self._episodes.steps + self._sampling.most_steps(transitions, trained)
@@ -174,7 +174,7 @@ class PreferenceComparisonsLearner(Learner):
 
     @property
     def _time_limit(self) -> int | None:
-        """Steps of the longest episode that there may be."""
+        """Maximum episode length in steps, if there is one."""
         spec = self._environments.get_attr("spec", 0)[0]
         return None if spec is None else spec.max_episode_steps
 
@@ -182,8 +182,8 @@ class PreferenceComparisonsLearner(Learner):
     def _sampling(self) -> Sampling:
         if self._time_limit is None:
             raise ValueError(
-                f"environment {self._task.environment.id} has no time limit, so that what "
-                "sampling takes cannot be planned"
+                f"environment {self._task.environment.id} has no time limit, which planning of the "
+                "sampling needs"
             )
         return Sampling(
             n_envs=self._ppo.n_envs,
@@ -196,18 +196,18 @@ class PreferenceComparisonsLearner(Learner):
         return self._ppo.policy
 
     def reward(self) -> RewardNet:
-        """The learnt reward."""
+        """The learned reward."""
         return self._net
 
     def measures(self) -> dict[str, float]:
-        """How the learnt reward agrees with the true one on episodes that it never saw."""
+        """Agreement of the learned and the true reward on held-out episodes."""
         seed = derive_seed(self._task.seed, "held-out trajectories")
         trajectories = held_out_trajectories(self.policy(), self._task.environment, seed)
         length = self._options["fragment_length"]
         return agreement(self._net, [t for t in trajectories if len(t) >= length], length, seed)
 
     def transfer_policy(self) -> BasePolicy | None:
-        """A new PPO, trained on the learnt reward from scratch."""
+        """A new PPO, trained on the learned reward from scratch."""
         steps = self._options["transfer_steps"]
         if not steps:
             return None
@@ -232,7 +232,7 @@ class PreferenceComparisonsLearner(Learner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._algorithm.load_state_dict(state["algorithm"])
         restore_episodes(self._environments, state["environments"])
         self._rounds_done = state["rounds"]
@@ -270,7 +270,7 @@ def _make_fragmenter(
 
 
 def _frozen(net: RewardNet) -> Any:
-    """The reward as it trained the agent, but with its normalizers at rest."""
+    """The reward in training, with fixed statistics of its normalizers."""
 
     def reward(*transitions: Any) -> Any:
         return net.predict_processed(*transitions, update_stats=False)

@@ -1,4 +1,4 @@
-"""Plain reinforcement learning: on the environment's own reward, or on a learnt one."""
+"""Reinforcement learning, on the environment's reward or on a learned one."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ NAMES = tuple(_IMPLEMENTATIONS)
 def reinforcement_card(name: str) -> AlgorithmCard:
     """The card of PPO, SAC or DQN.
 
-    They are no methods of the benchmark, and have no folder among the algorithms: their
-    hyper-parameters are those that the methods built on them have.
+    They are not methods of the benchmark and have no folder in `algorithms/`; their
+    hyper-parameters are those of methods built on them.
 
     Args:
         name: One of `NAMES`.

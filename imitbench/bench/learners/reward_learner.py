@@ -39,7 +39,7 @@ _ARGUMENTS = (
 
 
 class Trainer(Protocol):
-    """What trains a policy, such as `imitbench.algorithms.adversarial.gail.GAIL`."""
+    """The interface that GAIL, AIRL and density share."""
 
     @property
     def policy(self) -> BasePolicy:
@@ -56,31 +56,31 @@ TrainerT = TypeVar("TrainerT", bound=Trainer)
 
 
 class RewardLearner(Learner, Generic[TrainerT]):
-    """A learner whose policy is PPO's; the budget is spent in rounds of one rollout each.
+    """A learner whose policy is PPO's; each round of the budget is one rollout.
 
     Attributes:
         options: Every hyper-parameter by name.
         episodes: The training environments, which keep the returns of their episodes.
-        ppo: PPO, which acts there.
-        trainer: What `make_trainer` made.
-        rounds: Rounds that were trained.
+        ppo: PPO, which acts in them.
+        trainer: What `make_trainer` returned.
+        rounds: Number of rounds trained so far.
     """
 
     @abstractmethod
     def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> TrainerT:
-        """Makes what trains PPO in the environments; the other attributes are there.
+        """Creates the algorithm; `options`, `episodes` and `ppo` are set already.
 
         Args:
-            task: What to solve.
-            demos: Expert episodes.
-            rng: The source of randomness.
+            task: The task to solve.
+            demos: Expert trajectories.
+            rng: Generator of all random choices.
         """
 
     @abstractmethod
     def train_round(self, steps: int) -> dict[str, float]:
-        """Trains for so many environment steps; returns what the curve shows of them."""
+        """Trains for `steps` environment steps; returns metrics for the curve."""
 
     def setup(
         self,
@@ -105,7 +105,7 @@ class RewardLearner(Learner, Generic[TrainerT]):
         """Trains for as many rounds as fit into `budget.amount` environment steps.
 
         Raises:
-            ValueError: Not one does.
+            ValueError: The budget is less than one round.
         """
         steps = self.ppo.n_steps * self.ppo.n_envs
         rounds = count_rounds(budget.amount, steps)
@@ -130,7 +130,7 @@ class RewardLearner(Learner, Generic[TrainerT]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self.trainer.load_state_dict(state["trainer"])
         restore_episodes(self._environments, state["environments"])
         self.rounds = state["rounds"]
@@ -140,12 +140,12 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
     """Builds PPO from a card's hyper-parameters.
 
     Args:
-        venv: Where it acts.
-        options: Those that it takes by the same name; `hidden_size`, `hidden_layers`,
+        venv: Environments to act in.
+        options: Hyper-parameters named as PPO's arguments; `hidden_size`, `hidden_layers`,
             `normalize_observations` and `log_std_init` of the policy; `reward_scaling`, of which
-            `returns` is its business; and `lean_ppo`. Cards need not have `log_std_init`,
-            `target_kl` and `reward_scaling`.
-        seed: Its seed.
+            `returns` applies here; and `lean_ppo`. `log_std_init`, `target_kl` and `reward_scaling`
+            are optional.
+        seed: Seed of PPO.
         device: `cpu` or `cuda`.
     """
     policy_kwargs: dict[str, Any] = {
@@ -173,13 +173,12 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
 
 
 def scaled_by_running_statistics(options: Mapping[str, Any]) -> bool:
-    """Whether a card's hyper-parameters ask for rewards standardized by running statistics.
+    """Whether hyper-parameters request rewards standardized by running statistics.
 
-    `reward_scaling: running` says so; where the card has the older `normalize_reward`, too, that
-    can still switch it off.
+    True for `reward_scaling: running`, unless the older `normalize_reward` is false.
 
     Args:
-        options: The hyper-parameters.
+        options: All hyper-parameters.
     """
     if "reward_scaling" not in options:
         return bool(options.get("normalize_reward", False))
@@ -187,14 +186,14 @@ def scaled_by_running_statistics(options: Mapping[str, Any]) -> bool:
 
 
 def set_learning_rate(algorithm: PPO, options: Mapping[str, Any], spent: float) -> None:
-    """Sets PPO's step size for a round.
+    """Sets PPO's learning rate for a round.
 
-    PPO itself knows of one round only, so its own schedules do not reach over a whole budget.
+    PPO's own schedules cover only one round, not the whole budget.
 
     Args:
-        algorithm: The algorithm.
-        options: `learning_rate` and `learning_rate_decay` are used.
-        spent: Share of the budget before the round.
+        algorithm: Changed in place.
+        options: Uses `learning_rate` and `learning_rate_decay`.
+        spent: Share of the budget before the round, in [0, 1].
     """
     rate: float = options["learning_rate"]
     if options["learning_rate_decay"] == "linear":
@@ -203,10 +202,10 @@ def set_learning_rate(algorithm: PPO, options: Mapping[str, Any], spent: float) 
 
 
 def count_rounds(amount: int, steps: int) -> int:
-    """How many rounds of so many environment steps fit into a budget.
+    """Returns how many rounds of `steps` environment steps fit into a budget.
 
     Raises:
-        ValueError: Not one does.
+        ValueError: The budget is less than one round.
     """
     if amount < steps:
         raise ValueError(

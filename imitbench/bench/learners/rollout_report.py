@@ -1,4 +1,4 @@
-"""What happens between two rollouts of an algorithm of Stable-Baselines3."""
+"""Reports and checkpoints between two rollouts of an algorithm of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from imitbench.bench.learner import Callback, Checkpoint
 
 
 class RolloutReport(BaseCallback):
-    """Records points of the curve, and offers checkpoints where the state is whole.
+    """Records points of the curve, and offers checkpoints between rollouts.
 
     Args:
-        measure: Gives what happened since the last point.
+        measure: Returns metrics since the last point.
         every: Environment steps between two points.
         callback: Records a point.
         checkpoint: Offers a checkpoint.
@@ -36,7 +36,7 @@ class RolloutReport(BaseCallback):
         self._before = self.num_timesteps
 
     def _on_rollout_start(self) -> None:
-        # Between an update and the next steps: everything is in its place.
+        # Between an update and the next steps, the state is complete.
         if self.num_timesteps // self._every > self._before // self._every:
             self.point()
             self._before = self.num_timesteps
@@ -46,5 +46,5 @@ class RolloutReport(BaseCallback):
         return True
 
     def point(self) -> None:
-        """Records what happened since the last point."""
+        """Records metrics since the last point."""
         self._record(self.num_timesteps, self._measure())

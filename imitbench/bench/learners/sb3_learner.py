@@ -1,7 +1,7 @@
-"""Any algorithm of Stable-Baselines3, or of a package like it, on a learnt reward.
+"""Any algorithm of Stable-Baselines3, or of a compatible package, on a learned reward.
 
-A method is a subclass with `make_reward`, and a card whose hyper-parameters hold `rl_algorithm`
-and, prefixed by `rl_`, the algorithm's own:
+A method is a subclass with `make_reward`, and a card with the hyper-parameter `rl_algorithm` and
+those of the algorithm, prefixed by `rl_`:
 
     implementation: learner:MyReward
     hyperparameters:
@@ -38,11 +38,11 @@ PREFIX = "rl_"
 class SB3Learner(AlgorithmLearner):
     """Trains a policy by reinforcement learning on a reward that a subclass makes.
 
-    Hyper-parameters with the prefix `rl_` go to the algorithm by their names without it;
-    `rl_algorithm` names it, `n_envs` environments are stepped together, and `hidden_size` units
-    (64) stand in each of two layers. The state is that of the algorithm, its replay buffer, the
-    environments and the reward's network: whatever else an algorithm of another package keeps for
-    itself is lost by an interruption, as `imitbench check-algo` will say.
+    `rl_algorithm` names the algorithm; other hyper-parameters with the prefix `rl_` are its
+    arguments. `n_envs` environments are stepped in parallel; networks have two layers of
+    `hidden_size` (default 64) units. The state includes the algorithm, its replay buffer, the
+    environments and the reward network. An interruption loses other state of algorithms from other
+    packages, which `imitbench check-algo` reports.
     """
 
     _rollout_options = "n_envs or rl_n_steps"
@@ -51,12 +51,12 @@ class SB3Learner(AlgorithmLearner):
     def make_reward(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> RewardNet:
-        """The reward, trained; it stays as it is while the policy is trained.
+        """Creates and trains the reward, which is fixed while the policy is trained.
 
         Args:
-            task: What to solve.
-            demos: Expert episodes.
-            rng: The source of randomness.
+            task: Environment and hyper-parameters.
+            demos: Whole expert episodes, whose rewards must not be used.
+            rng: Source of all randomness.
         """
 
     def make_algorithm(
@@ -91,11 +91,11 @@ class SB3Learner(AlgorithmLearner):
             ) from error
 
     def reward(self) -> RewardNet:
-        """The learnt reward."""
+        """The learned reward."""
         return self._reward
 
     def state_dict(self) -> dict[str, Any]:
-        """State of algorithm, environments and reward, between two stretches of training."""
+        """State of algorithm, environments and reward, between two rollouts."""
         return {
             **super().state_dict(),
             "rewarded": self._rewarded.state_dict(),
@@ -103,17 +103,17 @@ class SB3Learner(AlgorithmLearner):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
         self._reward.load_state_dict(state["reward"])
         self._rewarded.load_state_dict(state["rewarded"])
         super().load_state_dict(state)
 
 
 def find_rl_algorithm(name: str) -> type[BaseAlgorithm]:
-    """A class of Stable-Baselines3 by its name, or another one as `module:Class`.
+    """Finds a class of Stable-Baselines3 by name, or any class as `module:Class`.
 
     Raises:
-        InputError: There is no such class, or it is no algorithm.
+        InputError: The class does not exist or is not an algorithm.
     """
     module, colon, cls = name.rpartition(":")
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SQILLearner(OffPolicyLearner):
-    """Off-policy learning with reward 1 for the expert's actions: DQN, or SAC for a box."""
+    """SQIL with DQN for discrete actions, else with SAC."""
 
     def make_algorithm(
         self,

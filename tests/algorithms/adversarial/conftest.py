@@ -1,4 +1,4 @@
-"""A small environment with expert transitions, and trainers upon it."""
+"""A small environment with expert transitions, and trainers for it."""
 
 import gymnasium as gym
 import numpy as np

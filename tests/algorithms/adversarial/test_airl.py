@@ -26,7 +26,7 @@ def test_the_logit_is_reward_minus_log_probability():
     th.testing.assert_close(th.sigmoid(logits), rewards.exp() / (rewards.exp() + log_p.exp()))
 
 
-def test_the_log_probability_cannot_be_left_out():
+def test_the_log_probability_is_required():
     trainer = make_trainer(AIRL)
     data = random_transitions(trainer.venv, 10)
     inputs = trainer.reward_train.preprocess(data.obs, data.acts, data.next_obs, data.dones)

@@ -44,7 +44,7 @@ def test_rounds_fill_the_budget_and_never_exceed_it(algorithm):
     assert trainer._disc_step == 9
 
 
-def test_too_small_a_budget_is_named(algorithm):
+def test_a_budget_below_one_round_is_reported(algorithm):
     with pytest.raises(ValueError, match="total_timesteps 119 is less than the 120 steps"):
         make_trainer(algorithm).train(119)
 
@@ -58,11 +58,11 @@ def test_training_moves_policy_and_discriminator(algorithm, ppo):
     assert (trainer.policy.action_net.weight != before[1]).any()
 
 
-def test_per_rollout_and_per_step_rewards_train_alike(algorithm):
+def test_per_rollout_and_per_step_rewards_train_the_same_policy(algorithm):
     trainers, seen = [], []
     for ppo in (PPO, stable_baselines3.PPO):
         trainer = make_trainer(algorithm, make_venv(), ppo=ppo)
-        # Wrapping resets the environments once more; let both begin alike.
+        # Wrapping resets the environments again; both must start the same way.
         trainer.venv.seed(7)
         trainer.gen_algo._last_obs = None
         trainer.train_gen()
@@ -78,7 +78,7 @@ def test_per_rollout_and_per_step_rewards_train_alike(algorithm):
         th.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
 
 
-def test_the_generator_is_trained_on_the_learnt_reward():
+def test_the_generator_is_trained_on_the_learned_reward():
     trainer = make_trainer(GAIL)
     trainer.train_gen()
     rollout = trainer.gen_algo.last_rollout
@@ -90,14 +90,14 @@ def test_the_generator_is_trained_on_the_learnt_reward():
 
 
 @pytest.mark.parametrize("ppo", [PPO, stable_baselines3.PPO], ids=["lean", "sb3"])
-def test_ground_truth_leaves_the_environment_s_reward(ppo):
+def test_ground_truth_uses_the_environment_s_reward(ppo):
     trainer = make_trainer(GAIL, ppo=ppo, debug_use_ground_truth=True)
     trainer.train_gen()
     assert set(np.unique(trainer.gen_algo.rollout_buffer.rewards)) <= {0.0, 1.0}
 
 
 @pytest.mark.parametrize(("off_policy", "name"), [(DQN, "seals/CartPole-v0"), (SAC, "Pendulum-v1")])
-def test_off_policy_generators(off_policy, name):
+def test_off_policy_generators_train(off_policy, name):
     venv = make_venv(name)
     algo = off_policy("MlpPolicy", venv, learning_starts=10, buffer_size=500, device="cpu")
     trainer = make_trainer(GAIL, venv, gen_algo=algo)
@@ -115,7 +115,7 @@ def test_sac_can_generate_for_airl():
     assert algo.num_timesteps == 20
 
 
-def test_the_discriminator_sees_the_newest_of_the_generator(algorithm):
+def test_the_discriminator_sees_the_latest_generator_transitions(algorithm):
     trainer = make_trainer(algorithm, gen_replay_buffer_capacity=50)
     trainer.train_gen()
     kept = trainer._gen_replay_buffer.state_dict()["arrays"]["obs"]
@@ -220,7 +220,7 @@ def test_tensorboard_summaries(tmp_path):
     assert b"BasicRewardNet" in content
 
 
-def test_what_is_logged(algorithm):
+def test_training_logs_discriminator_and_generator(algorithm):
     trainer = make_trainer(algorithm)
     recorded: list = []
     trainer.logger.default_logger.dump = lambda _step: recorded.append(
@@ -232,7 +232,7 @@ def test_what_is_logged(algorithm):
 
 
 @pytest.mark.parametrize("ppo", [PPO, stable_baselines3.PPO], ids=["lean", "sb3"])
-def test_resuming_equals_going_on(algorithm, ppo):
+def test_resumed_training_equals_uninterrupted_training(algorithm, ppo):
     def state_of(trainer):
         return copy.deepcopy(
             {
@@ -257,7 +257,7 @@ def test_resuming_equals_going_on(algorithm, ppo):
 
 
 @pytest.mark.parametrize("ppo", [PPO, stable_baselines3.PPO], ids=["lean", "sb3"])
-def test_the_environment_can_be_had_with_learnt_rewards(algorithm, ppo):
+def test_the_environment_can_be_wrapped_with_learned_rewards(algorithm, ppo):
     trainer = make_trainer(algorithm, ppo=ppo)
     wrapped = trainer.venv_wrapped
     obs, acts = wrapped.reset(), np.zeros(2, np.int64)
@@ -293,7 +293,7 @@ def test_off_policy_generators_resume():
     )
 
 
-def test_a_state_stays_what_it_is_while_training_goes_on(algorithm):
+def test_a_state_does_not_change_while_training_continues(algorithm):
     trainer = make_trainer(algorithm)
     trainer.train(120)
     expert, generated = (samples(random_transitions(trainer.venv, seed=seed)) for seed in (1, 2))
@@ -314,14 +314,14 @@ def test_a_state_stays_what_it_is_while_training_goes_on(algorithm):
 
 def test_a_state_needs_its_demonstrations(algorithm):
     state = make_trainer(algorithm).state_dict()
-    with pytest.raises(ValueError, match="set the demonstrations"):
+    with pytest.raises(ValueError, match="set_demonstrations"):
         make_trainer(algorithm, demonstrations=None).load_state_dict(state)
     other = make_trainer(algorithm, demonstrations=random_transitions(make_venv(), 100))
-    with pytest.raises(ValueError, match="state is of 200 transitions, but there are 100"):
+    with pytest.raises(ValueError, match="state is of 200 transitions, not 100"):
         other.load_state_dict(state)
 
 
-def test_variable_horizon_needs_leave(algorithm):
+def test_variable_horizon_must_be_allowed(algorithm):
     def venv():
         return DummyVecEnv([lambda: Counter(lengths=(5, 7))])
 
@@ -340,13 +340,13 @@ BAD_ARGUMENTS = {
 
 
 @pytest.mark.parametrize("case", BAD_ARGUMENTS)
-def test_bad_arguments_are_named(algorithm, case):
+def test_bad_arguments_are_reported(algorithm, case):
     options, message = BAD_ARGUMENTS[case]
     with pytest.raises(ValueError, match=message):
         make_trainer(algorithm, **options)
 
 
-def test_demonstrations_that_do_not_fit_are_named(algorithm):
+def test_demonstrations_that_do_not_fit_are_reported(algorithm):
     venv = make_venv()
     data = random_transitions(venv)
     fields = {**samples(data, 200), "infos": data.infos}
@@ -362,7 +362,7 @@ def test_demonstrations_that_do_not_fit_are_named(algorithm):
         make_trainer(algorithm, demonstrations=minimal)
 
 
-def test_an_algorithm_for_another_environment_is_named(algorithm):
+def test_an_algorithm_for_another_environment_is_reported(algorithm):
     other = PPO("MlpPolicy", make_venv("Pendulum-v1"), device="cpu")
     with pytest.raises(ValueError, match="gen_algo has observation_space"):
         make_trainer(algorithm, gen_algo=other)

@@ -37,7 +37,7 @@ def test_without_samples_of_a_kind_their_accuracy_is_unknown():
     assert stats["disc_acc_expert"] == 1.0
 
 
-def test_a_pass_goes_through_all_transitions_once():
+def test_a_pass_yields_each_transition_once():
     transitions = random_transitions(make_venv(), count=12)
     batches = ExpertBatches(transitions, 4, np.random.default_rng(0))
     first = np.concatenate([next(batches)["obs"] for _ in range(3)])
@@ -57,7 +57,7 @@ def test_fields_of_a_batch_stay_together():
         np.testing.assert_array_equal(transitions.next_obs[index], next_obs)
 
 
-def test_too_little_data_is_named():
+def test_too_little_data_is_reported():
     with pytest.raises(ValueError, match="12 transitions, fewer than batch_size 13"):
         ExpertBatches(random_transitions(make_venv(), 12), 13, np.random.default_rng(0))
 
@@ -130,7 +130,7 @@ def test_airl_trains_on_every_kind_of_action(space):
     trainer.train(120)
 
 
-def test_asking_for_probabilities_does_not_move_the_policy_s_normalizer():
+def test_computing_probabilities_does_not_change_the_policy_s_normalizer():
     venv = make_venv()
     kwargs = {"features_extractor_class": NormalizeFeaturesExtractor}
     policy = PPO("MlpPolicy", venv, seed=0, device="cpu", policy_kwargs=kwargs).policy

@@ -51,7 +51,7 @@ def mean_error(trainer):
     return float(np.sqrt(np.mean((acts - 0.3 * (data.obs[:, :1] - 3.0)) ** 2)))
 
 
-def test_statistics_of_the_expert_stay_as_they_are():
+def test_statistics_of_the_expert_are_fixed():
     trainer = started(normalizer_source="expert")
     for _ in range(3):
         trainer.train_gen()
@@ -84,7 +84,7 @@ def test_the_action_noise_starts_at_the_experts(algorithm):
     assert changed == {"log_std"}
 
 
-def test_choices_have_no_noise_to_start_with():
+def test_discrete_actions_have_no_noise_to_initialize():
     venv = make_venv()
     trainer = make_trainer(GAIL, venv, start=ExpertStart(log_std=True))
     trainer.train_gen()
@@ -100,7 +100,7 @@ def test_a_warm_start_clones_the_expert_once():
     assert mean_error(trainer) == warm
 
 
-def test_a_warm_policy_waits_for_its_critic():
+def test_the_critic_is_trained_first_after_a_warm_start():
     trainer = started(batches=300, critic_steps=200, normalizer_source="expert")
     trainer.train_gen()
     kept = mean_error(trainer)
@@ -112,7 +112,7 @@ def test_a_warm_policy_waits_for_its_critic():
     assert mean_error(trainer) != kept
 
 
-def test_a_warm_start_is_a_part_of_the_state(algorithm):
+def test_a_state_includes_the_warm_start(algorithm):
     options = {
         "batches": 50, "critic_steps": 200, "normalizer_source": "both", "log_std": True,
     }  # fmt: skip
@@ -137,19 +137,19 @@ def test_a_warm_start_is_a_part_of_the_state(algorithm):
         ({"critic_steps": -1}, "critic_steps must be at least 0"),
     ],
 )
-def test_a_start_that_is_none_is_told(options, message):
+def test_an_invalid_start_is_reported(options, message):
     with pytest.raises(ValueError, match=message):
         ExpertStart(**options)
 
 
-def test_a_generator_that_cannot_do_it_is_told():
+def test_a_generator_without_support_is_reported():
     with pytest.raises(ValueError, match=r"needs a generator of imitbench.rl.ppo.PPO, not PPO"):
         make_trainer(GAIL, ppo=stable_baselines3.PPO, start=ExpertStart(log_std=True))
     with pytest.raises(ValueError, match="make it with features_extractor_class="):
         make_trainer(GAIL, start=ExpertStart(normalizer_source="expert"))
 
 
-def test_demonstrations_that_come_as_batches_are_told():
+def test_demonstrations_given_as_batches_are_reported():
     venv = make_venv()
     data = random_transitions(venv, 64)
     batches = [{name: getattr(data[part], name) for name in ("obs", "acts", "next_obs", "dones")}

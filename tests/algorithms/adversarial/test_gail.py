@@ -21,14 +21,14 @@ class Logits(BasicRewardNet):
         return state[:, 0]
 
 
-def test_the_reward_is_minus_the_log_of_being_found_out():
+def test_the_reward_is_minus_the_log_of_one_minus_the_discriminator():
     net = Logits(spaces.Box(-50, 50, (1,)), spaces.Discrete(2))
     logits = np.array([[-40.0], [-1.0], [0.0], [2.0], [40.0]], np.float32)
     zeros = np.zeros(5, int)
     got = RewardNetFromDiscriminatorLogit(net).predict_processed(logits, zeros, logits, zeros > 0)
     d = 1 / (1 + np.exp(-logits[:4, 0].astype(float)))
     np.testing.assert_allclose(got[:4], -np.log1p(-d), rtol=1e-5, atol=1e-12)
-    assert got[4] == pytest.approx(40.0)  # where 1 - D is no number any more
+    assert got[4] == pytest.approx(40.0)  # where 1 - D rounds to 0
 
     forms = {form: RewardNetFromDiscriminatorLogit(net, form) for form in ("logit", "log_d")}
     own, log_d = (each.predict(logits, zeros, logits, zeros > 0) for each in forms.values())
@@ -39,12 +39,12 @@ def test_the_reward_is_minus_the_log_of_being_found_out():
         RewardNetFromDiscriminatorLogit(net, "odds")
 
 
-def test_train_and_test_reward_are_one():
+def test_train_and_test_reward_are_the_same():
     trainer = make_trainer(GAIL)
     assert trainer.reward_test is trainer.reward_train
 
 
-def test_the_generator_may_be_given_normalized_rewards():
+def test_the_generator_s_rewards_can_be_normalized():
     trainer = make_trainer(GAIL, normalize_reward=RunningNorm, reward_form="logit")
     for _ in range(20):
         trainer.train_gen()

@@ -64,7 +64,7 @@ def test_units_of_observations_do_not_matter():
 
 
 @pytest.mark.parametrize("cls", [BasicRewardNet, BasicShapedRewardNet])
-def test_training_on_it_brings_the_gradient_to_length_one(cls):
+def test_training_on_the_penalty_gives_gradients_of_norm_one(cls):
     th.manual_seed(0)
     net = cls(BOX, ACTS, normalize_input_layer=RunningNorm)
     net(*net.preprocess(*samples(0).values()))
@@ -79,7 +79,7 @@ def test_training_on_it_brings_the_gradient_to_length_one(cls):
     assert losses[-1] < 0.1 * losses[0]
 
 
-def test_noise_is_in_deviations_of_each_input():
+def test_noise_is_in_standard_deviations_of_each_input():
     net = linear([0.0] * 5)
     inputs = net.preprocess(*samples(0, 20000).values())
     noisy = with_noise(inputs, 0.5, np.random.default_rng(0))
@@ -97,13 +97,13 @@ def test_noise_is_in_deviations_of_each_input():
         ({"label_smoothing": 0.5}, r"label_smoothing must lie in \[0, 0.5\), not 0.5"),
     ],
 )
-def test_a_value_out_of_range_is_told(options, message):
+def test_a_value_out_of_range_is_reported(options, message):
     with pytest.raises(ValueError, match=message):
         Regularization(**options)
 
 
 def sure_logits(algorithm, regularization, **net_options):
-    """Largest logit after training on samples that are easily told apart."""
+    """Largest logit after training on samples that are easy to distinguish."""
     venv = make_venv("Pendulum-v1")
     nets = {GAIL: BasicRewardNet, AIRL: BasicShapedRewardNet}
     trainer = make_trainer(
@@ -136,7 +136,9 @@ def sure_logits(algorithm, regularization, **net_options):
     ],
     ids=["penalty", "smoothing", "noise", "spectral norm"],
 )
-def test_each_makes_the_discriminator_less_sure(algorithm, regularization, net_options):
+def test_each_regularization_makes_the_discriminator_less_certain(
+    algorithm, regularization, net_options
+):
     assert sure_logits(algorithm, regularization, **net_options) < 0.7 * sure_logits(
         algorithm, None
     )

@@ -1,4 +1,4 @@
-"""Active selection asks the pairs on which an ensemble disagrees most, and changes nothing."""
+"""Active selection takes the pairs with the most disagreement, and changes nothing."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ DISAGREEING = ([1.0, 0.0, 0.0], [1.0, 0.5, 0.0], [1.0, -0.5, 0.0], [1.0, 1.0, 0.
 
 
 class GivenPairs(Fragmenter):
-    """Gives prepared pairs and remembers what it was asked for."""
+    """Returns prepared pairs and records the arguments of its calls."""
 
     def __init__(self, pairs, folder):
         super().__init__(quiet_logger(folder))
@@ -60,7 +60,7 @@ def select(tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_pairs_that_members_disagree_on_are_asked(select, kind):
+def test_the_pairs_with_the_most_disagreement_are_selected(select, kind):
     agreed = [(steady(1.0 + index, 0.0), steady(0.0, 0.0)) for index in range(3)]
     disputed = [(steady(0.0, 0.2), steady(0.0, 0.0)), (steady(0.0, 0.0), steady(0.0, 0.3))]
     pairs = [agreed[0], disputed[0], agreed[1], disputed[1], agreed[2]]
@@ -82,7 +82,7 @@ def test_equally_uncertain_pairs_keep_their_order(select):
     assert select(pairs)([], 3, 3) == pairs[:3]
 
 
-def test_a_multiple_of_the_pairs_is_chosen_from(select):
+def test_pairs_are_selected_from_a_multiple(select):
     fragmenter = select(pairs_of(np.random.default_rng(0), [3] * 9), factor=2.5)
     assert len(fragmenter(["trajectories"], 3, 2)) == 2
     assert fragmenter.base_fragmenter.asked == [(["trajectories"], 3, 5)]
@@ -124,7 +124,7 @@ def test_logits_are_not_clipped(select):
     assert chosen == [pairs[1]]
 
 
-def test_asking_leaves_the_networks_as_they_are(tmp_path):
+def test_selection_does_not_change_the_networks(tmp_path):
     members = [perceptron(seed, normalize_input_layer=RunningNorm) for seed in range(2)]
     model = PreferenceModel(RewardEnsemble(OBS_SPACE, ACT_SPACE, members)).train()
     pairs = pairs_of(np.random.default_rng(0), [3] * 4)
@@ -135,7 +135,7 @@ def test_asking_leaves_the_networks_as_they_are(tmp_path):
     assert all(module.training for module in model.modules())
 
 
-def test_the_fragmenter_inside_has_the_same_logger_and_its_state_is_kept(tmp_path):
+def test_the_base_fragmenter_shares_the_logger_and_its_state_is_saved(tmp_path):
     rng = np.random.default_rng(0)
     model = PreferenceModel(linear_ensemble(*DISAGREEING))
     trajectories = [fragment(rng, 50) for _ in range(3)]
@@ -153,18 +153,18 @@ def test_the_fragmenter_inside_has_the_same_logger_and_its_state_is_kept(tmp_pat
     assert resumed(trajectories, 5, 4) == through(trajectories, 5, 4)
 
 
-def test_a_single_network_cannot_disagree(tmp_path):
-    with pytest.raises(ValueError, match="needs that of a RewardEnsemble"):
+def test_a_single_network_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="needs a model of a RewardEnsemble"):
         ActiveSelectionFragmenter(PreferenceModel(perceptron()), GivenPairs([], tmp_path), 2.0)
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.0, float("inf"), float("nan")])
-def test_there_must_be_enough_to_choose_from(select, factor):
+def test_a_factor_below_one_is_refused(select, factor):
     with pytest.raises(ValueError, match="fragment_sample_factor must be at least 1"):
         select([], factor=factor)
 
 
-def test_other_kinds_of_uncertainty_are_named(select):
+def test_unknown_kinds_of_uncertainty_are_reported(select):
     with pytest.raises(ValueError, match="'entropy' is not supported; use logit, probability or"):
         select([], "entropy")
     fragmenter = select(pairs_of(np.random.default_rng(0), [3]), factor=1.0)
@@ -173,7 +173,7 @@ def test_other_kinds_of_uncertainty_are_named(select):
         fragmenter.variance_estimate(th.rand(3, 4), th.rand(3, 4))
 
 
-def test_a_prediction_that_is_not_finite_is_named(select):
+def test_a_prediction_that_is_not_finite_is_reported(select):
     fragmenter = select(pairs_of(np.random.default_rng(0), [3] * 2), weights=([np.nan] * 3,) * 2)
     with pytest.raises(ValueError, match=r"pair 0: the reward network's return .* is nan"):
         fragmenter([], 3, 1)

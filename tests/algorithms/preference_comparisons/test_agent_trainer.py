@@ -1,4 +1,4 @@
-"""An agent trained on a learnt reward, whose trajectories show the true one."""
+"""An agent trained on a learned reward, whose trajectories have true rewards."""
 
 import copy
 
@@ -106,7 +106,7 @@ def test_an_untrained_agent_acts_for_the_sample(ppo):
 
 
 @PPOS
-def test_training_sees_learnt_rewards_and_the_sample_true_ones(ppo):
+def test_training_sees_learned_rewards_and_the_sample_true_ones(ppo):
     trainer = make(ppo)
     trainer.train(40)
     seen = trainer.algorithm.rollout_buffer.rewards
@@ -117,7 +117,7 @@ def test_training_sees_learnt_rewards_and_the_sample_true_ones(ppo):
 
 
 @PPOS
-def test_the_newest_come_first_and_no_more_than_needed(ppo):
+def test_the_latest_trajectories_come_first_and_only_as_many_as_needed(ppo):
     trainer = make(ppo)
     trainer.train(40)
     sample = trainer.sample(11)
@@ -127,7 +127,7 @@ def test_the_newest_come_first_and_no_more_than_needed(ppo):
 
 
 @PPOS
-def test_what_training_left_is_topped_up_by_acting(ppo):
+def test_sampling_acts_for_the_steps_that_training_lacks(ppo):
     trainer = make(ppo)
     trainer.train(40)
     trained = trainer.buffering_wrapper.venv.envs[0].episode
@@ -140,7 +140,7 @@ def test_what_training_left_is_topped_up_by_acting(ppo):
 
 
 @PPOS
-def test_running_episodes_go_on_where_nobody_acted_in_between(ppo):
+def test_episodes_continue_if_nothing_acted_in_between(ppo):
     trainer = make(ppo, counters((8,)))
     trainer.train(40)
     sample = list(trainer.sample(32))  # 20 steps are two episodes of 8, and 4 steps of the third
@@ -165,10 +165,10 @@ def test_after_acting_training_begins_with_an_episode(ppo):
 
 
 @PPOS
-def test_training_waits_for_the_sample(ppo):
+def test_training_again_needs_a_sample_first(ppo):
     trainer = make(ppo)
     trainer.train(40)
-    with pytest.raises(RuntimeError, match=r"40 transitions .* call AgentTrainer\.sample\(\)"):
+    with pytest.raises(RuntimeError, match=r"40 uncollected transitions; call"):
         trainer.train(40)
     trainer.sample(1)
     trainer.train(40)
@@ -192,7 +192,7 @@ def test_other_rewards_are_computed_per_step_and_never_for_samples():
     assert len(trainer.reward_fn.shapes) == 20
 
 
-def test_both_kinds_of_ppo_do_the_same():
+def test_both_kinds_of_ppo_give_the_same_results():
     samples, policies = [], []
     for ppo in (PPO, stable_baselines3.PPO):
         venv = real()
@@ -207,7 +207,7 @@ def test_both_kinds_of_ppo_do_the_same():
         th.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
     lean, plain = samples
     assert [len(each) for each in lean] == [len(each) for each in plain]
-    # The newest two are of training, the rest of a policy that differs by rounding.
+    # The latest two are from training, the rest from a policy that differs by rounding.
     for one, two in zip(lean[:2], plain[:2], strict=True):
         np.testing.assert_allclose(one.obs, two.obs, atol=1e-4)
         np.testing.assert_allclose(one.rews, two.rews, atol=1e-4)
@@ -216,7 +216,7 @@ def test_both_kinds_of_ppo_do_the_same():
 
 
 @PPOS
-def test_the_log_has_learnt_returns_of_training_alone(ppo):
+def test_the_log_has_learned_returns_of_training_only(ppo):
     written = Written()
     trainer = make(ppo, custom_logger=silent(written))
     trainer.sample(100)
@@ -229,7 +229,7 @@ def test_the_log_has_learnt_returns_of_training_alone(ppo):
 
 
 @PPOS
-def test_messages(ppo, tmp_path):
+def test_sampling_logs_its_steps(ppo, tmp_path):
     trainer = make(ppo, custom_logger=configure(tmp_path, ["log"]), exploration_frac=0.1)
     trainer.train(40)
     trainer.sample(100)
@@ -310,7 +310,7 @@ class Pixels(gym.Env):
 
 
 @PPOS
-def test_images_stay_as_the_environment_gives_them(ppo):
+def test_images_keep_the_environment_s_format(ppo):
     venv = DummyVecEnv([Pixels] * 2)
     net = CnnRewardNet(venv.observation_space, venv.action_space, hwc_format=True)
     shapes = []
@@ -411,7 +411,7 @@ def test_a_resumed_trainer_is_bit_identical(kind, interrupted, tmp_path):
 
 
 @PPOS
-def test_the_history_of_learnt_returns_is_restored(ppo):
+def test_the_history_of_learned_returns_is_restored(ppo):
     trainer = make(ppo)
     trainer.train(40)
     restored = make(ppo)
@@ -433,7 +433,7 @@ def test_the_logger_is_the_algorithm_s():
     assert trainer.logger is trainer.algorithm.logger is logger
 
 
-def test_attributes():
+def test_attributes_give_access_to_the_wrapped_environments():
     trainer = make(exploration_frac=0.25)
     assert trainer.venv is trainer.reward_venv_wrapper
     assert trainer.reward_venv_wrapper.venv is trainer.buffering_wrapper
@@ -446,7 +446,7 @@ def test_attributes():
 
 @PPOS
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_rewards_that_are_not_finite_are_told(ppo, value):
+def test_rewards_that_are_not_finite_are_reported(ppo, value):
     with pytest.raises(ValueError, match="reward_fn gave rewards that are not finite"):
         make(ppo, reward_fn=Reward(value)).train(40)
 
@@ -459,12 +459,12 @@ UNFIT = {
 
 
 @pytest.mark.parametrize(("options", "message"), UNFIT.values(), ids=UNFIT)
-def test_unusable_arguments_are_told(options, message):
+def test_unusable_arguments_are_reported(options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
 
 
-def test_what_was_made_for_other_environments_is_told():
+def test_other_spaces_are_reported():
     venv, other = counters(), real()
     with pytest.raises(ValueError, match="algorithm has observation_space"):
         make(venv=venv, algorithm=agent(PPO, other))
@@ -478,13 +478,13 @@ def test_what_was_made_for_other_environments_is_told():
         make(venv=venv, reward_fn=net)
 
 
-def test_dictionary_observations_are_told():
+def test_dictionary_observations_are_reported():
     venv = DummyVecEnv([lambda: DictCounter(Counter())])
     with pytest.raises(ValueError, match="dictionary observations"):
         make(venv=venv, algorithm=agent(stable_baselines3.PPO, venv, policy="MultiInputPolicy"))
 
 
-def test_samples_are_what_reward_training_reads():
+def test_samples_can_be_flattened_to_transitions():
     flat = flatten_trajectories(make(exploration_frac=0.3).sample(50))
     assert len(flat) >= 50
     assert flat.dones.sum() == len(flat) / 5

@@ -90,19 +90,19 @@ def test_training_gathers_learns_and_reports():
     assert len(algorithm.dataset) == 40
 
 
-def test_the_agent_is_trained_for_the_total_and_no_longer():
+def test_the_agent_is_trained_for_exactly_the_total():
     algorithm, _ = make()
     algorithm.train(1200, 30)  # three rounds of two rollouts of 2 x 100 steps
     assert algorithm.trajectory_generator.algorithm.num_timesteps == 1200
 
 
-def test_the_queue_keeps_the_newest_comparisons():
+def test_the_queue_keeps_the_latest_comparisons():
     algorithm, _ = make(comparison_queue_size=12)
     algorithm.train(600, 30)
     assert len(algorithm.dataset) == 12
 
 
-def test_held_out_accuracy_is_that_of_the_reward_before_it_saw_the_answers():
+def test_held_out_accuracy_is_measured_before_training_on_the_answers():
     answers = []
 
     class Recorder(SyntheticGatherer):
@@ -125,7 +125,7 @@ def test_held_out_accuracy_is_that_of_the_reward_before_it_saw_the_answers():
     assert len(answers) == step.comparisons
 
 
-def test_questions_without_an_answer_are_left_out():
+def test_pairs_without_an_answer_are_skipped():
     class Sceptic(PreferenceGatherer):
         def __call__(self, pairs):
             preferences = np.ones(len(pairs), np.float32)
@@ -139,10 +139,10 @@ def test_questions_without_an_answer_are_left_out():
 
 
 @pytest.mark.parametrize("ensemble", [False, True])
-def test_one_seed_gives_the_same_numbers_again(ensemble):
+def test_the_same_seed_gives_the_same_numbers(ensemble):
     first, _ = make(ensemble=ensemble)
     result = first.train(600, 30)
-    second, _ = make(ensemble=ensemble)  # which seeds torch's generator anew
+    second, _ = make(ensemble=ensemble)  # which seeds torch's generator again
     assert second.train(600, 30) == result
     for left, right in zip(parameters(first), parameters(second), strict=True):
         assert th.equal(left, right)
@@ -152,7 +152,7 @@ def test_one_seed_gives_the_same_numbers_again(ensemble):
 
 
 @pytest.mark.parametrize("ensemble", [False, True])
-def test_a_stopped_training_goes_on_as_if_it_had_not_been(ensemble, tmp_path):
+def test_a_resumed_training_equals_an_uninterrupted_one(ensemble, tmp_path):
     whole, _ = make(ensemble=ensemble)
     rounds = whole.plan(1200, 30)
     metrics = [whole.run_round(step) for step in rounds]
@@ -177,7 +177,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been(ensemble, tmp_path):
 
 
 @pytest.mark.parametrize("ensemble", [False, True])
-def test_a_state_stays_what_it_is_while_training_goes_on(ensemble):
+def test_a_state_does_not_change_while_training_continues(ensemble):
     algorithm, _ = make(ensemble=ensemble)
     rounds = algorithm.plan(1200, 30)
     algorithm.run_round(rounds[0])
@@ -216,24 +216,24 @@ def on_fixed_data(lengths, **options):
     return PreferenceComparisons(generator, net, **options)
 
 
-def test_a_reward_can_be_learnt_from_data_alone():
+def test_a_reward_can_be_learned_from_a_fixed_dataset():
     algorithm = on_fixed_data([100] * 10, fragment_length=10)
     assert algorithm.train(0, 20)["reward_loss"] > 0
 
 
 def test_episodes_of_different_length_are_refused_unless_allowed():
     options = {"fragment_length": 10, "transition_oversampling": 4}
-    with pytest.raises(ValueError, match="episodes of different length"):
+    with pytest.raises(ValueError, match="episodes have different lengths"):
         on_fixed_data([100, 90] * 5, **options).train(0, 10)
     on_fixed_data([100, 90] * 5, allow_variable_horizon=True, **options).train(0, 10)
 
 
-def test_trajectories_shorter_than_fragments_are_told():
+def test_trajectories_shorter_than_fragments_are_reported():
     with pytest.raises(ValueError, match=r"(?s)fragment.*20"):
         on_fixed_data([10] * 60, fragment_length=20).train(0, 10)
 
 
-def test_too_few_comparisons_are_told_before_anything_is_done():
+def test_too_few_comparisons_are_reported_before_training():
     algorithm, _ = make(num_iterations=20)
     with pytest.raises(ValueError, match="total_comparisons=5 is too small"):
         algorithm.train(1000, 5)
@@ -250,12 +250,12 @@ def test_too_few_comparisons_are_told_before_anything_is_done():
         ({"initial_comparison_frac": 1.5}, "initial_comparison_frac must be from 0 to 1"),
     ],
 )
-def test_arguments_without_sense_are_refused(options, message):
+def test_invalid_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
 
 
-def test_a_source_of_randomness_that_nobody_uses_is_refused():
+def test_an_unused_random_generator_is_refused():
     rng = np.random.default_rng(0)
     algorithm, _ = make()
     with pytest.raises(ValueError, match="rng would not be used"):
@@ -266,7 +266,7 @@ def test_a_source_of_randomness_that_nobody_uses_is_refused():
         )
 
 
-def test_the_reward_of_pendulum_ranks_episodes_that_it_never_saw():
+def test_the_learned_reward_ranks_new_episodes_of_pendulum():
     """From comparisons of random behaviour alone."""
     rng = np.random.default_rng(0)
     th.manual_seed(0)

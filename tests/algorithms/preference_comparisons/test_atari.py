@@ -54,7 +54,7 @@ def make_algorithm(venv, net, folder, ppo=PPO):
 
 
 @pytest.mark.parametrize("ppo", [PPO, stable_baselines3.PPO], ids=["ours", "sb3"])
-def test_a_reward_of_images_is_learnt_and_an_agent_trained_on_it(venv, net, tmp_path, ppo):
+def test_a_reward_of_images_is_learned_and_an_agent_trained_on_it(venv, net, tmp_path, ppo):
     algorithm = make_algorithm(venv, net, tmp_path, ppo)
     agent = algorithm.trajectory_generator.algorithm
     assert isinstance(agent.get_env(), VecTransposeImage)  # the policy wants channels first
@@ -70,7 +70,7 @@ def test_a_reward_of_images_is_learnt_and_an_agent_trained_on_it(venv, net, tmp_
         assert any(not th.equal(old, new) for old, new in pairs), name
 
 
-def test_fragments_are_bytes_as_the_environment_gave_them(venv, net, tmp_path):
+def test_fragments_of_images_are_bytes(venv, net, tmp_path):
     algorithm = make_algorithm(venv, net, tmp_path)
     algorithm.train(total_timesteps=32, total_comparisons=4)
     dataset = algorithm.dataset
@@ -80,7 +80,7 @@ def test_fragments_are_bytes_as_the_environment_gave_them(venv, net, tmp_path):
         assert fragment.obs.shape == (LENGTH + 1, *STACKED)
         assert fragment.obs.base is None  # the episode it was cut from is not kept alive
         assert fragment.infos is None
-        # The newest image comes last, and is the newest but one a step later.
+        # The latest image comes last, and is second to last a step later.
         np.testing.assert_array_equal(fragment.obs[:-1, ..., 1:], fragment.obs[1:, ..., :-1])
 
 

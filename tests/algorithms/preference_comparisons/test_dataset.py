@@ -72,7 +72,7 @@ class TestContent:
         assert preferences.tolist() == [0.5, 1]
         assert preferences.dtype == np.float32
 
-    def test_one_can_iterate(self):
+    def test_it_can_be_iterated(self):
         assert [preference for _, preference in filled(0, 1, 2)] == [0, 0.5, 1]
 
     def test_torch_loads_batches_of_it(self):
@@ -91,14 +91,14 @@ class TestContent:
         dataset.push([(fragment(0, infos=infos), fragment(1))], floats(1))
         assert dataset.fragments1[0].infos is None
 
-    def test_later_changes_of_what_was_pushed_do_not_reach_it(self):
+    def test_later_changes_to_pushed_arrays_have_no_effect(self):
         mine = fragment(0)
         dataset = PreferenceDataset()
         dataset.push([(mine, fragment(1))], floats(1))
         mine.obs[:] = 99
         assert dataset.fragments1[0] == fragment(0)
 
-    def test_a_fragment_does_not_keep_the_trajectory_alive_it_was_cut_from(self):
+    def test_a_fragment_does_not_keep_its_trajectory_in_memory(self):
         long = fragment(0, steps=1000)
         view = TrajectoryWithRew(long.obs[:4], long.acts[:3], None, False, long.rews[:3])
         dataset = PreferenceDataset()
@@ -106,7 +106,7 @@ class TestContent:
         held = dataset.fragments1[0]
         assert held.obs.base is held.acts.base is held.rews.base is None
 
-    def test_pairs_without_an_answer_are_left_out(self):
+    def test_pairs_without_an_answer_are_skipped(self):
         dataset = PreferenceDataset(max_size=2)
         pairs = [(fragment(n), fragment(n + 1)) for n in range(5)]
         dataset.push(pairs, floats(0, np.nan, 0.5, np.nan, np.nan))
@@ -132,7 +132,7 @@ class TestDeduplication:
         ],
         ids=lambda change: next(iter(change)),
     )
-    def test_whatever_differs_makes_another_fragment(self, change):
+    def test_any_difference_makes_another_fragment(self, change):
         fields = {
             "obs": np.zeros((4, 2), dtype=np.float32),
             "acts": np.arange(3),
@@ -163,13 +163,13 @@ class TestDeduplication:
             assert file.get_tensor("0/acts").shape == (4 * 3,)
             assert file.get_tensor("pairs").shape == (16, 2)
 
-    def test_a_loaded_data_set_goes_on_deduplicating(self, tmp_path):
+    def test_a_loaded_dataset_still_deduplicates(self, tmp_path):
         filled(0).save(tmp_path / "file")
         dataset = PreferenceDataset.load(tmp_path / "file")
         dataset.push([(fragment(1), fragment(0))], floats(1))
         assert dataset.fragments1[1] is dataset.fragments2[0]
 
-    def test_a_copy_of_another_process_goes_on_deduplicating(self):
+    def test_a_copy_in_another_process_still_deduplicates(self):
         dataset = pickle.loads(pickle.dumps(filled(0, 5, max_size=2)))
         dataset.push([(fragment(6), fragment(0))], floats(1))
         assert dataset.fragments1[1] is dataset.fragments2[0]
@@ -177,17 +177,17 @@ class TestDeduplication:
 
 
 class TestEviction:
-    def test_the_oldest_leave_first(self):
+    def test_the_oldest_are_dropped_first(self):
         dataset = filled(0, 10, 20, max_size=4)
         dataset.push([(fragment(30), fragment(31)), (fragment(40), fragment(41))], floats(0.1, 0.2))
         assert dataset.fragments1 == [fragment(n) for n in (10, 20, 30, 40)]
         assert dataset.fragments2 == [fragment(n) for n in (11, 21, 31, 41)]
         assert dataset.preferences.tolist() == floats(0.5, 1, 0.1, 0.2).tolist()
 
-    def test_of_more_than_fit_the_last_stay(self):
+    def test_of_more_than_max_size_the_last_are_kept(self):
         assert filled(*range(10), max_size=3).fragments1 == [fragment(n) for n in (7, 8, 9)]
 
-    def test_what_has_left_is_forgotten(self):
+    def test_dropped_fragments_are_freed(self):
         """Otherwise a bounded queue would grow without bound."""
         dataset = filled(0, 10, max_size=2)
         dataset.push([(fragment(10), fragment(20))], floats(1))
@@ -199,7 +199,7 @@ class TestEviction:
         batches=st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=6),
         max_size=st.one_of(st.none(), st.integers(1, 5)),
     )
-    def test_it_is_a_queue(self, batches, max_size):
+    def test_it_behaves_as_a_queue(self, batches, max_size):
         dataset, expected = PreferenceDataset(max_size), []
         for batch in batches:
             pairs = [(fragment(n), fragment(n + 1)) for n in batch]
@@ -223,7 +223,7 @@ class TestValidation:
             (floats(0, np.inf), "pair 1 is inf"),
         ],
     )
-    def test_bad_preferences_are_named(self, preferences, message):
+    def test_bad_preferences_are_reported(self, preferences, message):
         pairs = [(fragment(0), fragment(1)), (fragment(1), fragment(2))]
         with pytest.raises(ValueError, match=message):
             PreferenceDataset().push(pairs, preferences)
@@ -234,7 +234,7 @@ class TestValidation:
             ((fragment(0), fragment(1, steps=4)), "pair 1 has fragments of 3 and 4 steps"),
             (
                 (fragment(0), Trajectory(np.zeros(4), np.zeros(3), None, True)),
-                "pair 1 is no pair of TrajectoryWithRew",
+                "pair 1 is not a pair of TrajectoryWithRew",
             ),
             (
                 (
@@ -243,31 +243,31 @@ class TestValidation:
                         np.array(list("abcd")), *[np.zeros(3)] * 1, None, True, np.zeros(3)
                     ),
                 ),
-                "obs of a fragment has data type .*: no numbers",
+                "obs of a fragment has data type .*, not numbers",
             ),
         ],
-        ids=["unequal lengths", "no rewards", "no numbers"],
+        ids=["unequal lengths", "no rewards", "not numbers"],
     )
-    def test_bad_fragments_are_named_and_nothing_is_added(self, pair, message):
+    def test_bad_fragments_are_reported_and_nothing_is_added(self, pair, message):
         dataset = filled(0, 10, max_size=2)
         with pytest.raises(ValueError, match=message):
             dataset.push([(fragment(20), fragment(21)), pair], floats(0, 1))
         assert_same(dataset, filled(0, 10, max_size=2))
 
     @pytest.mark.parametrize("max_size", [0, -1])
-    def test_a_data_set_holds_at_least_one(self, max_size):
+    def test_max_size_is_at_least_one(self, max_size):
         with pytest.raises(ValueError, match="max_size must be positive"):
             PreferenceDataset(max_size)
 
 
 class TestFiles:
     @pytest.mark.parametrize("max_size", [None, 7])
-    def test_what_is_saved_comes_back(self, tmp_path, max_size):
+    def test_loading_returns_what_was_saved(self, tmp_path, max_size):
         dataset = filled(0, 1, 10, 2, max_size=max_size)
         dataset.save(tmp_path / "file.any")
         assert_same(PreferenceDataset.load(tmp_path / "file.any"), dataset)
 
-    def test_fragments_of_all_kinds_come_back(self, tmp_path):
+    def test_fragments_of_all_kinds_can_be_loaded(self, tmp_path):
         dataset = filled(1, 2, make=keyed)
         dataset.push([(fragment(0, 5), fragment(1, 5))], floats(1))
         dataset.push([(fragment(0, obs_dtype=np.uint8), fragment(1))], floats(0))
@@ -277,7 +277,7 @@ class TestFiles:
         assert loaded.fragments1[0].obs.dtype == {"b/c": np.uint8, "a": np.float64}
         assert loaded.fragments1[3].obs.dtype == np.uint8
 
-    def test_an_empty_one_comes_back(self, tmp_path):
+    def test_an_empty_dataset_can_be_loaded(self, tmp_path):
         PreferenceDataset(3).save(tmp_path / "file")
         assert_same(PreferenceDataset.load(tmp_path / "file"), PreferenceDataset(3))
 
@@ -287,11 +287,11 @@ class TestFiles:
         assert_same(PreferenceDataset.load(tmp_path / "file"), filled(5))
         assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
-    def test_a_missing_file_is_named(self, tmp_path):
+    def test_a_missing_file_is_reported(self, tmp_path):
         with pytest.raises(InputError, match="missing: no such file"):
             PreferenceDataset.load(tmp_path / "missing")
 
-    def test_no_truncation_passes(self, tmp_path):
+    def test_every_truncated_file_is_refused(self, tmp_path):
         filled(0, 1).save(tmp_path / "whole")
         content = (tmp_path / "whole").read_bytes()
         for size in range(0, len(content), 7):
@@ -303,14 +303,14 @@ class TestFiles:
     @pytest.mark.parametrize(
         "content", [b"", b"hello", b"PK\x03\x04" + bytes(40), b"{}" * 20, bytes(100)]
     )
-    def test_foreign_files_are_refused(self, tmp_path, content):
+    def test_files_of_other_formats_are_refused(self, tmp_path, content):
         (tmp_path / "file").write_bytes(content)
-        with pytest.raises(InputError, match="file: damaged, or no preference data set"):
+        with pytest.raises(InputError, match="file: damaged, or not a preference dataset"):
             PreferenceDataset.load(tmp_path / "file")
 
     def test_other_safetensors_files_are_refused(self, tmp_path):
         (tmp_path / "file").write_bytes(safetensors_numpy.save({"weight": np.zeros(2)}))
-        with pytest.raises(InputError, match="no preference data set in it"):
+        with pytest.raises(InputError, match="without a preference dataset"):
             PreferenceDataset.load(tmp_path / "file")
 
     @pytest.mark.parametrize(
@@ -323,18 +323,18 @@ class TestFiles:
             ("preferences", floats(0, 2), r"must lie in \[0, 1\]"),
             ("preferences", np.zeros(2), "float64, not float32"),
             ("0/lengths", np.array([3, 3, 4]), r"0/acts has shape \(9,\); .* need 10 rows"),
-            ("0/lengths", np.array([3, 6, 0]), "not those of fragments"),
+            ("0/lengths", np.array([3, 6, 0]), "not valid for fragments"),
             ("0/lengths", np.array([2**62, 2**62, 9]), "need 9223372036854775817 rows"),
             ("0/lengths", np.array([2, 4, 3]), "fragments of 2 and 4 steps"),
-            ("0/terminal", np.ones(4, dtype=bool), "not those of fragments"),
+            ("0/terminal", np.ones(4, dtype=bool), "not valid for fragments"),
             ("0/terminal", np.ones(3), "'0/terminal' holds float64"),
             ("0/obs", np.zeros((9, 2)), "0/obs has shape"),
             ("0/rews", np.zeros(9, dtype=int), "rewards have data type int64"),
-            ("0/rews", None, "no array '0/rews'"),
-            ("preferences", None, "no array 'preferences'"),
+            ("0/rews", None, "array '0/rews' is missing"),
+            ("preferences", None, "array 'preferences' is missing"),
         ],
     )
-    def test_arrays_that_do_not_fit_are_named(self, tmp_path, name, value, message):
+    def test_arrays_that_do_not_fit_are_reported(self, tmp_path, name, value, message):
         filled(0, 1).save(tmp_path / "file")
         with safe_open(tmp_path / "file", framework="numpy") as file:
             metadata = file.metadata()
@@ -357,7 +357,7 @@ class TestFiles:
             ('{"version": 1, "max_size": null, "groups": [], "x": 1}', "x: extra inputs"),
         ],
     )
-    def test_bad_headers_are_named(self, tmp_path, header, message):
+    def test_bad_headers_are_reported(self, tmp_path, header, message):
         filled(0, 1).save(tmp_path / "file")
         arrays = safetensors_numpy.load((tmp_path / "file").read_bytes())
         metadata = {"preference_dataset": header}
@@ -377,7 +377,7 @@ def test_the_state_restores_everything(tmp_path):
     assert_same(restored, dataset)
 
 
-def test_a_state_is_not_changed_by_what_comes_after():
+def test_later_pushes_do_not_change_a_state():
     dataset = filled(0, 1, 2, max_size=3)
     state = dataset.state_dict()
     dataset.push([(fragment(5), fragment(1))], floats(0.5))
@@ -440,13 +440,15 @@ def reference_pickle(monkeypatch, tmp_path):
 class TestPickles:
     @pytest.mark.parametrize("make", [fragment, keyed])
     @pytest.mark.parametrize("protocol", [4, 5])
-    def test_one_of_the_reference_is_read_with_trust(self, reference_pickle, make, protocol):
+    def test_a_pickle_in_the_reference_format_is_read_with_trust(
+        self, reference_pickle, make, protocol
+    ):
         dataset = filled(0, 1, 4, max_size=9, make=make)
         loaded = PreferenceDataset.load(reference_pickle(dataset, protocol), trust=True)
         assert_same(loaded, dataset)
         assert loaded.fragments2[0] is loaded.fragments1[1]
 
-    def test_one_that_the_reference_wrote_is_read_with_trust(self, tmp_path):
+    def test_a_pickle_written_by_the_reference_is_read_with_trust(self, tmp_path):
         dataset = PreferenceDataset.load(FROM_REFERENCE, trust=True)
         assert dataset.max_size == 5
         assert dataset.preferences.tolist() == [0, 1, 0.5]
@@ -461,7 +463,7 @@ class TestPickles:
         assert_same(PreferenceDataset.load(tmp_path / "safe"), dataset)
 
     @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-    def test_without_trust_nothing_is_opened(self, reference_pickle, tmp_path, protocol):
+    def test_without_trust_no_pickle_is_opened(self, reference_pickle, tmp_path, protocol):
         canary = tmp_path / "canary"
         path = reference_pickle(filled(0), protocol, max_size=Canary(canary))
         with pytest.raises(InputError, match="pass trust=True"):
@@ -470,17 +472,17 @@ class TestPickles:
         pickle.loads(path.read_bytes())
         assert canary.exists(), "the canary would have sung"
 
-    def test_even_with_trust_no_function_is_called(self, reference_pickle, tmp_path):
+    def test_with_trust_no_function_is_called(self, reference_pickle, tmp_path):
         canary = tmp_path / "canary"
         path = reference_pickle(filled(0), extra=[Canary(canary), {1: Canary(canary)}])
         assert_same(PreferenceDataset.load(path, trust=True), filled(0))
         assert not canary.exists()
 
-    def test_with_trust_files_of_our_own_are_read_too(self, tmp_path):
+    def test_with_trust_safetensors_files_are_read_too(self, tmp_path):
         filled(0, 1).save(tmp_path / "file")
         assert_same(PreferenceDataset.load(tmp_path / "file", trust=True), filled(0, 1))
 
-    def test_a_file_that_begins_like_a_pickle_is_read(self, tmp_path):
+    def test_a_safetensors_file_that_starts_like_a_pickle_is_read(self, tmp_path):
         """The first byte is the low one of the header's length: 0x80 is possible there."""
         filled(0).save(tmp_path / "file")
         arrays = safetensors_numpy.load((tmp_path / "file").read_bytes())
@@ -494,7 +496,7 @@ class TestPickles:
         (tmp_path / "file").write_bytes(content)
         assert_same(PreferenceDataset.load(tmp_path / "file"), filled(0))
 
-    def test_no_truncation_of_a_pickle_passes(self, tmp_path):
+    def test_every_truncated_pickle_is_refused(self, tmp_path):
         content = FROM_REFERENCE.read_bytes()
         for size in range(10, len(content), 29):
             (tmp_path / "part").write_bytes(content[:size])
@@ -512,11 +514,11 @@ class TestPickles:
             ({"fragments2": []}, "argument 2 is shorter"),
         ],
     )
-    def test_one_that_does_not_fit_is_refused(self, reference_pickle, changes, message):
+    def test_a_pickle_with_invalid_content_is_refused(self, reference_pickle, changes, message):
         with pytest.raises(InputError, match=message):
             PreferenceDataset.load(reference_pickle(filled(0, 1), **changes), trust=True)
 
-    def test_another_pickle_is_refused(self, tmp_path):
+    def test_a_pickle_of_something_else_is_refused(self, tmp_path):
         (tmp_path / "file").write_bytes(pickle.dumps([1, 2]))
         with pytest.raises(InputError, match="no pickled preference data set"):
             PreferenceDataset.load(tmp_path / "file", trust=True)

@@ -40,7 +40,7 @@ def make(tmp_path):
     return build
 
 
-def test_members_are_trained_on_bags_of_their_own(make, dataset, monkeypatch):
+def test_each_member_is_trained_on_its_own_bag(make, dataset, monkeypatch):
     bags = []
 
     def note(self, data, epoch_multiplier=1.0):
@@ -57,7 +57,7 @@ def test_members_are_trained_on_bags_of_their_own(make, dataset, monkeypatch):
     assert different == pytest.approx(1 - 0.95**20, abs=0.02)
 
 
-def test_equal_members_part_because_of_their_bags(make, dataset):
+def test_equal_members_diverge_because_of_their_bags(make, dataset):
     trainer = make(same=True, epochs=3)
     trainer.train(dataset)
     trained = [
@@ -131,12 +131,12 @@ def test_a_new_logger_reaches_the_members(make, tmp_path):
 
 
 def test_a_single_network_is_refused():
-    with pytest.raises(TypeError, match=r"needs that of a RewardEnsemble, not of a BasicRewardNet"):
+    with pytest.raises(TypeError, match=r"of a RewardEnsemble, not of a BasicRewardNet"):
         EnsembleTrainer(
             PreferenceModel(perceptron()), CrossEntropyRewardLoss(), np.random.default_rng(0)
         )
 
 
-def test_an_empty_dataset_is_named(make):
+def test_an_empty_dataset_is_reported(make):
     with pytest.raises(ValueError, match="dataset is empty"):
         make().train(PreferenceDataset())

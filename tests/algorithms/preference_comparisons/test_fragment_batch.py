@@ -45,7 +45,7 @@ def test_only_the_last_step_of_a_terminal_fragment_is_done(rng):
     assert batch.dones.tolist() == [False, True, False, False]
 
 
-def test_without_the_rewards_of_one_fragment_there_are_none(rng):
+def test_one_fragment_without_rewards_means_no_rewards(rng):
     with_rewards, without = fragment(rng), fragment(rng, rewards=False)
     assert stack_fragments([(with_rewards, with_rewards)]).rews is not None
     assert stack_fragments([(with_rewards, without)]).rews is None
@@ -83,7 +83,7 @@ def test_returns_need_one_reward_per_step(rng):
 
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 @pytest.mark.parametrize("chosen", [[0], [2, 0], [1, 1, 2, 0]])
-def test_taken_pairs_are_as_if_joined_by_themselves(rng, lengths, chosen):
+def test_selected_pairs_equal_pairs_joined_alone(rng, lengths, chosen):
     pairs = pairs_of(rng, lengths)
     expected = stack_fragments([pairs[index] for index in chosen])
     taken = stack_fragments(pairs).take(np.array(chosen))
@@ -106,7 +106,7 @@ def test_true_returns_are_those_of_the_environments_rewards(rng, lengths, discou
 
 
 @pytest.mark.parametrize("limit", [0, 2**28], ids=["each batch", "at once"])
-def test_pairs_know_their_steps_however_these_are_joined(rng, monkeypatch, limit):
+def test_pairs_have_their_steps_in_any_form_of_joining(rng, monkeypatch, limit):
     monkeypatch.setattr(fragment_batch, "_LARGEST_JOINED", limit)
     pairs = pairs_of(rng, [3, 3, 3])
     known = FragmentPairs(pairs)
@@ -124,20 +124,20 @@ def test_fragments_of_a_pair_are_equally_long(rng):
 
 
 def test_there_must_be_pairs():
-    with pytest.raises(ValueError, match="there are none"):
+    with pytest.raises(ValueError, match="is empty"):
         stack_fragments([])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(("place", "name"), [(0, "first"), (1, "second")])
-def test_a_reward_that_is_not_finite_is_named(rng, bad, place, name):
+def test_a_reward_that_is_not_finite_is_reported(rng, bad, place, name):
     pairs = pairs_of(rng, [3, 3])
     pairs[1][place].rews[2] = bad
     with pytest.raises(ValueError, match=f"pair 1: its {name} fragment has a reward that is not"):
         stack_fragments(pairs)
 
 
-def test_rewards_of_another_shape_are_named(rng):
+def test_rewards_of_another_shape_are_reported(rng):
     pairs = pairs_of(rng, [3, 3])
     object.__setattr__(pairs[1][1], "rews", np.zeros(2))
     with pytest.raises(ValueError, match=r"pair 1: rewards of shape \(2,\) for a fragment of 3"):

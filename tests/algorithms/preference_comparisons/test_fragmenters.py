@@ -13,7 +13,7 @@ from imitbench.util.logger import HierarchicalLogger
 
 
 def episode(number, steps, terminal=True, infos=True):
-    """Observation t of episode n is (n, t), so that every fragment tells where it is from."""
+    """Observation t of episode n is (n, t), so that each fragment shows its origin."""
     obs = np.stack([np.full(steps + 1, number), np.arange(steps + 1)], axis=1).astype(np.float32)
     kept = np.array([{"step": step} for step in range(steps)]) if infos else None
     return TrajectoryWithRew(obs, np.arange(steps), kept, terminal, np.arange(steps, dtype=float))
@@ -26,7 +26,7 @@ def told():
 
 @pytest.fixture
 def make(told):
-    """Makes a fragmenter whose messages go to `told`."""
+    """Makes a fragmenter that logs to `told`."""
 
     def make(seed=0, **kwargs):
         outer = sb_logger.Logger(None, [sb_logger.HumanOutputFormat(told)])
@@ -116,10 +116,10 @@ def test_a_fragment_may_be_the_whole_trajectory(make):
     assert all(fragment == trajectory for fragment in flat(make()([trajectory], 6, 3)))
 
 
-def test_short_trajectories_are_left_out_and_that_is_told(make, told):
+def test_short_trajectories_are_skipped_and_reported(make, told):
     fragments = flat(make()([episode(0, 3), episode(1, 50)], 4, 20))
     assert {int(fragment.obs[0, 0]) for fragment in fragments} == {1}
-    assert "Left out 1 of 2 trajectories" in told.getvalue()
+    assert "Skipped 1 of 2 trajectories" in told.getvalue()
 
 
 def test_missing_infos_stay_missing(make):
@@ -145,7 +145,7 @@ def test_dictionary_observations_are_cut_key_by_key(make):
         (10, 400, ""),
     ],
 )
-def test_few_transitions_are_a_warning(make, told, threshold, steps, message):
+def test_few_transitions_give_a_warning(make, told, threshold, steps, message):
     make(warning_threshold=threshold)([episode(0, steps)], 10, num_pairs=2)
     assert message in told.getvalue()
     assert bool(told.getvalue()) == bool(message)
@@ -157,7 +157,7 @@ def test_the_generator_decides_everything(make):
     assert make(seed=1)(trajectories, 5, 10) != make(seed=2)(trajectories, 5, 10)
 
 
-def test_a_restored_fragmenter_goes_on_where_the_first_was(make):
+def test_a_restored_fragmenter_continues_the_same_draws(make):
     trajectories = [episode(n, 20) for n in range(3)]
     first, second = make(seed=1), make(seed=2)
     first(trajectories, 5, 10)
@@ -172,13 +172,13 @@ def test_no_pairs_need_no_trajectories(make):
 @pytest.mark.parametrize(
     ("trajectories", "length", "pairs", "message"),
     [
-        ([], 5, 1, "there are none"),
+        ([], 5, 1, "is empty"),
         ([episode(0, 3), episode(1, 4)], 5, 1, "fragment_length 5: the longest has 4 steps"),
         ([episode(0, 9)], 0, 1, "fragment_length must be at least 1"),
         ([episode(0, 9)], 5, -1, "num_pairs must not be negative"),
         ([Trajectory(np.zeros(3), np.zeros(2), None, True)], 1, 1, "number 0 has no rewards"),
     ],
 )
-def test_what_cannot_be_cut_is_named(make, trajectories, length, pairs, message):
+def test_invalid_trajectories_and_lengths_are_reported(make, trajectories, length, pairs, message):
     with pytest.raises(ValueError, match=message):
         make()(trajectories, length, pairs)

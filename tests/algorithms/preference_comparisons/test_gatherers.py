@@ -47,7 +47,7 @@ def test_exchanging_the_fragments_exchanges_the_probabilities(pairs):
     assert np.allclose(gatherer(pairs) + gatherer(turned), 1)
 
 
-def test_a_known_answer():
+def test_a_worked_example_gives_its_probability():
     pair = (fragment([1, 1, 1]), fragment([0, 1, 1]))
     assert SyntheticGatherer(sample=False)([pair]) == pytest.approx(np.e / (1 + np.e))
 
@@ -65,7 +65,7 @@ def test_differences_are_clipped_at_the_threshold(threshold):
     assert given[1] > 0
 
 
-def test_a_tiny_temperature_overflows_nothing():
+def test_a_tiny_temperature_does_not_overflow():
     pairs = [(fragment([1.0]), fragment([0]))]
     with np.errstate(all="raise"):
         assert SyntheticGatherer(1e-308, sample=False)(pairs) == [1]
@@ -117,7 +117,7 @@ def test_a_small_true_difference_decides():
 
 
 @pytest.mark.parametrize("discount", [1, 0.9])
-def test_inputs_stay_as_they_are(pairs, discount):
+def test_inputs_are_not_changed(pairs, discount):
     copies = [tuple(np.copy(each.rews) for each in pair) for pair in pairs]
     SyntheticGatherer(0.5, discount, sample=False)(pairs)
     for pair, copy in zip(pairs, copies, strict=True):
@@ -147,7 +147,7 @@ def test_no_pairs_give_no_preferences():
     assert given.dtype == np.float32
 
 
-def test_a_restored_gatherer_goes_on_where_the_first_was(pairs):
+def test_a_restored_gatherer_continues_the_same_draws(pairs):
     first, second = (SyntheticGatherer(rng=np.random.default_rng(seed)) for seed in (1, 2))
     first(pairs)
     second.load_state_dict(first.state_dict())
@@ -162,20 +162,20 @@ def test_a_gatherer_without_generator_has_a_state_too(pairs):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("discount", [1, 0.9])
-def test_rewards_that_are_not_finite_are_named(pairs, value, discount):
+def test_rewards_that_are_not_finite_are_reported(pairs, value, discount):
     rews = [0, 0, value, 0]
     pairs[4] = (fragment([0] * 4), fragment(rews))
     with pytest.raises(ValueError, match=r"fragment 2 of pair 4 has a reward .* at step 2"):
         SyntheticGatherer(discount_factor=discount, sample=False)(pairs)
 
 
-def test_an_overflowing_sum_is_named():
+def test_an_overflowing_sum_is_reported():
     huge = fragment([1e308, 1e308], np.float64)
     with pytest.raises(ValueError, match="fragment 1 of pair 0 has rewards whose sum overflows"):
         SyntheticGatherer(sample=False)([(huge, huge)])
 
 
-def test_missing_rewards_are_named():
+def test_missing_rewards_are_reported():
     bare = Trajectory(np.zeros(2), np.zeros(1), None, False)
     with pytest.raises(ValueError, match="fragment 2 of pair 0 has no rewards"):
         SyntheticGatherer(sample=False)([(fragment([1]), bare)])
@@ -193,11 +193,11 @@ def test_missing_rewards_are_named():
         ({"threshold": 0, "sample": False}, "threshold"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_bad_arguments_are_reported(arguments, message):
     with pytest.raises(ValueError, match=message):
         SyntheticGatherer(**arguments)
 
 
-def test_a_gatherer_needs_to_say_how_it_gathers():
+def test_a_gatherer_must_implement_call():
     with pytest.raises(TypeError, match="abstract"):
         PreferenceGatherer()

@@ -88,11 +88,11 @@ def test_answers_become_preferences(person):
 
 
 @pytest.mark.parametrize("typed", ["l r t t", "L RIGHT tie T"])
-def test_first_letters_do(person, typed):
+def test_first_letters_are_accepted(person, typed):
     assert person.answers(typed) == [1, 0, 0.5, 0.5]
 
 
-def test_both_fragments_are_shown_and_their_files_told(person):
+def test_both_fragments_are_shown_and_their_paths_printed(person):
     person.answers("l l l l")
     assert person.shown == [(2, 3), (4, 5), (6, 7), (8, 9)]
     told = person.out.getvalue()
@@ -101,9 +101,9 @@ def test_both_fragments_are_shown_and_their_files_told(person):
     assert "Pair 3 of 4, 2 to go." in told
 
 
-def test_anything_else_is_asked_again(person):
+def test_invalid_answers_are_asked_again(person):
     assert person.answers("x leftt l r r r") == [1, 0, 0, 0]
-    assert "'leftt' is no answer." in person.out.getvalue()
+    assert "'leftt' is not an answer." in person.out.getvalue()
     assert len(person.paths) == 4
 
 
@@ -112,7 +112,7 @@ def test_undo_asks_the_previous_pair_again(person):
     assert person.shown == [(2, 3), (4, 5), (6, 7), (4, 5), (6, 7), (8, 9)]
 
 
-def test_undo_goes_back_as_far_as_one_likes(person):
+def test_undo_can_be_repeated(person):
     assert person.answers("l l l u u u u r r r r") == [0, 0, 0, 0]
     assert "No pair of this round" in person.out.getvalue()
 
@@ -124,22 +124,22 @@ def test_quit_keeps_the_answers_and_a_new_gatherer_asks_the_others(person):
     assert person.shown == [(6, 7), (8, 9)]
 
 
-def test_the_end_of_the_input_is_a_quit(person):
+def test_the_end_of_the_input_counts_as_quit(person):
     assert "the input ended" in person.stops("l r")
     assert person.answers("t t") == [1, 0, 0.5, 0.5]
 
 
-def test_undo_goes_back_across_a_restart(person):
+def test_undo_works_after_a_restart(person):
     person.stops("l r q")
     assert person.answers("u l t t") == [1, 1, 0.5, 0.5]
 
 
-def test_an_undone_answer_stays_undone_across_a_restart(person):
+def test_an_undone_answer_stays_undone_after_a_restart(person):
     person.stops("l r u q")
     assert person.answers("l t t") == [1, 1, 0.5, 0.5]
 
 
-def test_a_skipped_pair_is_not_asked_again_and_teaches_nothing(person):
+def test_a_skipped_pair_is_not_asked_again_and_not_trained_on(person):
     person.answers("s l l l")
     given = person.gatherer("")(PAIRS)
     assert np.isnan(given[0])
@@ -148,13 +148,13 @@ def test_a_skipped_pair_is_not_asked_again_and_teaches_nothing(person):
     assert len(dataset) == 3
 
 
-def test_undo_leaves_pairs_of_other_rounds_alone(person):
+def test_undo_does_not_affect_pairs_of_other_rounds(person):
     person.answers("l l", PAIRS[:2])
     assert person.answers("u r r", PAIRS[2:]) == [0, 0]
     assert person.answers("", PAIRS) == [1, 1, 0, 0]
 
 
-def test_a_pair_is_known_by_its_content(person):
+def test_a_pair_is_identified_by_its_content(person):
     person.answers("l", [PAIRS[0]])
     again = [(fragment(2), fragment(3)), (fragment(3), fragment(2)), (fragment(2), fragment(3))]
     assert person.answers("tie", again) == [1, 0.5, 1]
@@ -173,7 +173,7 @@ def test_every_answer_is_on_disk_before_the_next_question(person):
     assert seen == [0, 1, 2, 3]
 
 
-def test_answers_may_be_kept_elsewhere(tmp_path):
+def test_the_answer_file_can_be_chosen(tmp_path):
     person = Person(tmp_path / "videos", answers=tmp_path / "notes" / "mine.jsonl")
     person.answers("l l l l")
     assert len((tmp_path / "notes" / "mine.jsonl").read_text().splitlines()) == 4
@@ -188,7 +188,7 @@ def test_standard_streams_are_the_default(tmp_path, monkeypatch, capsys):
 
 
 class TestSides:
-    def test_sides_are_drawn_and_the_answers_turned(self, tmp_path):
+    def test_sides_are_drawn_and_answers_mapped_back(self, tmp_path):
         pairs = [(fragment(1), fragment(n)) for n in range(2, 8)]
         person = Person(tmp_path, rng=np.random.default_rng(0))
         given = person.answers("l " * 6, pairs)
@@ -196,7 +196,7 @@ class TestSides:
         # Left was preferred throughout, so that the first fragment wins where it was on the left.
         assert given == [float(left == 1) for left, _ in person.shown]
 
-    def test_the_file_says_what_was_shown_where(self, tmp_path):
+    def test_the_answer_file_records_the_sides(self, tmp_path):
         person = Person(tmp_path, rng=np.random.default_rng(0))
         given = person.answers("l l l l")
         lines = map(json.loads, (tmp_path / "answers.jsonl").read_text().splitlines())
@@ -214,7 +214,7 @@ class TestSides:
         assert first.shown[:1] + second.shown == whole.shown
         assert first.shown[1:] == second.shown[:1]
 
-    def test_a_restored_gatherer_draws_as_the_first_would_have(self, tmp_path):
+    def test_a_restored_gatherer_draws_the_same_sides(self, tmp_path):
         people = [Person(tmp_path / str(n), rng=np.random.default_rng(n)) for n in range(2)]
         first, second = (person.gatherer("l l l l") for person in people)
         second.load_state_dict(first.state_dict())
@@ -223,7 +223,7 @@ class TestSides:
 
 
 class TestBadInput:
-    def test_fragments_without_frames_are_named_before_anything_is_asked(self, person):
+    def test_fragments_without_frames_are_reported_before_any_question(self, person):
         bare = TrajectoryWithRew(np.zeros(3), np.zeros(2), None, False, np.zeros(2))
         with pytest.raises(
             ValueError, match=r"fragment 2 of pair 1 has no frames.*RenderImageInfo"
@@ -231,7 +231,7 @@ class TestBadInput:
             person.answers("l l", [PAIRS[0], (fragment(1), bare)])
         assert person.out.getvalue() == ""
 
-    def test_a_frame_that_is_gone_is_named(self, person, tmp_path):
+    def test_a_missing_frame_file_is_reported(self, person, tmp_path):
         infos = np.array([{"rendered_img": str(tmp_path / "gone.png")}] * 2)
         gone = TrajectoryWithRew(np.ones(3), np.zeros(2), infos, False, np.zeros(2))
         with pytest.raises(InputError, match=r"gone\.png"):
@@ -239,7 +239,7 @@ class TestBadInput:
         assert list(person.folder.iterdir()) == [], "no half-written video stays"
 
     @pytest.mark.parametrize("fps", [0, -1, float("nan")])
-    def test_videos_need_a_speed(self, tmp_path, fps):
+    def test_the_frame_rate_must_be_positive(self, tmp_path, fps):
         with pytest.raises(ValueError, match="video_fps"):
             SynchronousHumanGatherer(tmp_path, fps)
 
@@ -247,7 +247,7 @@ class TestBadInput:
 class TestAnswerFile:
     LEFT, TIE = Answer(choice="left", swapped=False), Answer(choice="tie", swapped=True)
 
-    def test_a_torn_last_line_does_not_count(self, tmp_path):
+    def test_an_incomplete_last_line_is_removed(self, tmp_path):
         path = tmp_path / "answers"
         file = AnswerFile(path)
         file.record("a", self.LEFT)
@@ -268,7 +268,7 @@ class TestAnswerFile:
         file.record("b", self.TIE)
         assert [path for path, _ in flushed[2:]] == [file.path]
 
-    def test_zeros_of_a_power_cut_do_not_count(self, tmp_path):
+    def test_zeros_after_a_power_failure_are_removed(self, tmp_path):
         path = tmp_path / "answers"
         AnswerFile(path).record("a", self.LEFT)
         whole = path.read_bytes()
@@ -276,7 +276,7 @@ class TestAnswerFile:
         assert AnswerFile(path).get("a") == self.LEFT
         assert path.read_bytes() == whole
 
-    def test_the_last_word_counts(self, tmp_path):
+    def test_the_last_answer_to_a_pair_counts(self, tmp_path):
         file = AnswerFile(tmp_path / "answers")
         for answer in (self.LEFT, None, self.TIE):
             file.record("a", answer)
@@ -298,10 +298,10 @@ class TestAnswerFile:
             ('{"pair": "a", "answer": null}\n{"pair": 1, "answer": null}\n', "line 2: .*pair"),
             ('{"pair": "a", "answer": {"choice": "both", "swapped": false}}\n', "answer.choice"),
             ('{"pair": "a", "answer": null}\n\n{"pair": "a", "answer": null}\n', "line 2"),
-            ("my diary", "last line is no answer"),
+            ("my diary", "last line is not an answer"),
         ],
     )
-    def test_other_files_are_refused_and_left_alone(self, tmp_path, content, message):
+    def test_other_files_are_refused_and_not_changed(self, tmp_path, content, message):
         path = tmp_path / "file"
         path.write_text(content)
         with pytest.raises(InputError, match=message):
@@ -318,7 +318,7 @@ class TestVideos:
         frames = read(tmp_path / "video.mp4")
         assert np.allclose([frame.mean() for frame in frames], grays, atol=4)
 
-    def test_odd_sides_get_a_line_added(self, tmp_path):
+    def test_sides_of_odd_length_are_padded(self, tmp_path):
         write_fragment_video(fragment(5, shape=(33, 47, 3)), tmp_path / "video.mp4", fps=10)
         for frame in read(tmp_path / "video.mp4"):
             assert frame.shape == (34, 48, 3)
@@ -331,7 +331,7 @@ class TestVideos:
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
-def test_from_a_rendered_environment_to_a_data_set(tmp_path, name):
+def test_rendered_trajectories_become_answered_comparisons(tmp_path, name):
     pytest.importorskip("pygame", reason="pygame draws these environments")
 
     def make():

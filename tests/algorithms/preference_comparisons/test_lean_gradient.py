@@ -67,12 +67,12 @@ def assert_same(ours, theirs):
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("kwargs", NETS.values(), ids=NETS)
-def test_loss_metrics_and_gradient_are_those_of_autograd(pairs, kwargs, settings):
+def test_loss_metrics_and_gradient_equal_those_of_autograd(pairs, kwargs, settings):
     lean, plain = (PreferenceModel(perceptron(**kwargs), **settings) for _ in range(2))
     ours = by_hand(lean, pairs, PREFERENCES, share=0.7)
     assert_same(ours, autograd(plain, pairs, PREFERENCES, share=0.7))
     statistics = dict(lean.named_buffers())
-    for name, buffer in plain.named_buffers():  # they have seen the batch once
+    for name, buffer in plain.named_buffers():  # they were updated by one batch
         assert th.equal(buffer, statistics[name])
 
 
@@ -103,7 +103,7 @@ def test_gradients_add_up_in_the_same_tensors_until_they_are_zeroed(pairs):
 
 @pytest.mark.parametrize("limit", [0, 2**26], ids=["each batch", "at once"])
 @pytest.mark.parametrize("chosen", [[0, 3], [4, 4, 1]])
-def test_batches_of_steps_that_were_joined_before_give_the_same(pairs, chosen, limit, monkeypatch):
+def test_batches_of_joined_steps_give_the_same_gradient(pairs, chosen, limit, monkeypatch):
     monkeypatch.setattr(module, "_LARGEST_ENCODED", limit)
     chosen = np.array(chosen)
     settings = {"use_next_state": True, "use_done": True}
@@ -113,7 +113,7 @@ def test_batches_of_steps_that_were_joined_before_give_the_same(pairs, chosen, l
     assert_same(by_hand(lean, taken, PREFERENCES[chosen]), expected)
 
 
-def test_networks_do_not_get_each_others_steps(pairs):
+def test_encoded_steps_are_cached_per_network(pairs):
     taken = pairs.take(np.array([0, 1]))
     for kwargs in ({}, {"use_action": False}, {"use_done": True}, {}):
         lean, plain = (PreferenceModel(perceptron(**kwargs)) for _ in range(2))
@@ -121,7 +121,7 @@ def test_networks_do_not_get_each_others_steps(pairs):
         assert_same(by_hand(lean, taken, PREFERENCES[:2]), expected)
 
 
-def test_choices_are_encoded():
+def test_discrete_actions_are_encoded():
     pairs = pairs_of(np.random.default_rng(0), [6] * 5)
     for index, each in enumerate(fragment for pair in pairs for fragment in pair):
         object.__setattr__(each, "acts", (np.arange(6) + index) % 3)
@@ -133,7 +133,7 @@ def test_choices_are_encoded():
     assert_same(by_hand(models[0], known, PREFERENCES), autograd(models[1], known, PREFERENCES))
 
 
-def test_what_normalizes_rewards_for_policies_is_passed_by(pairs):
+def test_reward_normalization_for_policies_is_ignored(pairs):
     lean = PreferenceModel(NormalizedRewardNet(perceptron(), RunningNorm))
     expected = autograd(PreferenceModel(perceptron()), pairs, PREFERENCES)
     assert_same(by_hand(lean, pairs, PREFERENCES), expected)
@@ -146,7 +146,7 @@ def test_without_true_rewards_only_accuracy_is_measured():
     assert list(values) == ["loss", "accuracy"]
 
 
-def test_a_prediction_that_is_not_finite_is_named(pairs):
+def test_a_prediction_that_is_not_finite_is_reported(pairs):
     net = perceptron()
     net.mlp.dense0.weight.data[0] = np.nan
     with pytest.raises(ValueError, match=r"pair 0: .*training has diverged"):
@@ -190,11 +190,11 @@ def frozen(net):
         lambda: LinearReward([1.0, 0.0, 0.0]),
     ],
 )
-def test_other_networks_are_left_to_autograd(pairs, make):
+def test_other_networks_use_autograd(pairs, make):
     assert lean_gradient(CrossEntropyRewardLoss(), PreferenceModel(make()), pairs) is None
 
 
-def test_other_losses_models_and_lengths_are_left_to_it_too(pairs):
+def test_other_losses_models_and_lengths_use_autograd(pairs):
     loss, model = CrossEntropyRewardLoss(), PreferenceModel(perceptron())
     assert lean_gradient(loss, model, pairs) is not None
     assert lean_gradient(OtherLoss(), model, pairs) is None

@@ -1,4 +1,4 @@
-"""The cross-entropy of preferences, its gradient for ensembles, and what is logged beside it."""
+"""The cross-entropy of preferences, its gradient for ensembles, and its metrics."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_the_loss_of_an_ensemble_is_not_that_of_its_mean_probability(pairs):
     assert abs(loss - cross_entropy(probabilities.mean(axis=1))) > 0.1
 
 
-def test_loss_stays_finite_and_true_where_the_network_is_sure_and_wrong(pairs):
+def test_loss_stays_finite_and_exact_for_confident_errors(pairs):
     net = LinearReward([1000.0, 0.0, 0.0])
     model = PreferenceModel(net)
     wrong = (model(pairs)[0] < 0.5).numpy().astype(np.float32)
@@ -111,7 +111,7 @@ def test_there_is_one_preference_per_pair(pairs):
         CrossEntropyRewardLoss()(pairs, PREFERENCES[:4], model)
 
 
-def test_the_whole_batch_goes_through_the_network_once(pairs):
+def test_the_network_evaluates_the_whole_batch_once(pairs):
     net = LinearReward(WEIGHTS[0])
     seen = []
     net.register_forward_hook(lambda *args: seen.append(len(args[2])))

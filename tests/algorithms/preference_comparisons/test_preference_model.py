@@ -112,7 +112,7 @@ def test_a_batch_gives_what_pairs_give_one_at_a_time(rng, lengths, make, setting
     assert th.allclose(true_together, th.cat([true for _, true in singly]), atol=1e-7)
 
 
-def test_the_parts_of_the_interface_agree(pairs):
+def test_the_methods_agree_with_each_other(pairs):
     model = PreferenceModel(perceptron(), discount_factor=0.9, noise_prob=0.1)
     probabilities, _ = model(pairs)
     returns1, returns2 = model.returns(pairs)
@@ -159,7 +159,7 @@ def test_members_of_an_ensemble_give_what_they_give_alone(pairs, settings):
         assert th.equal(ours[0], theirs[0])
 
 
-def test_what_normalizes_rewards_for_policies_plays_no_part(pairs):
+def test_reward_normalization_for_policies_has_no_effect(pairs):
     members = [NormalizedRewardNet(LinearReward(w), RunningNorm) for w in MEMBERS]
     model = PreferenceModel(RewardEnsemble(OBS_SPACE, ACT_SPACE, members))
     expected = PreferenceModel(linear_ensemble(*MEMBERS))(pairs)[0]
@@ -179,7 +179,7 @@ def test_an_ensemble_is_found_inside_the_wrapper_of_its_deviation(pairs):
 
 def test_an_ensemble_inside_another_wrapper_is_refused():
     wrapped = NormalizedRewardNet(linear_ensemble(*MEMBERS), RunningNorm)
-    with pytest.raises(ValueError, match=r"AddSTDRewardWrapper, but found NormalizedRewardNet"):
+    with pytest.raises(ValueError, match=r"AddSTDRewardWrapper, not in NormalizedRewardNet"):
         PreferenceModel(wrapped)
     deviation = AddSTDRewardWrapper(linear_ensemble(*MEMBERS))
     with pytest.raises(ValueError, match="but found NormalizedRewardNet"):
@@ -252,7 +252,7 @@ class Overflowing(LinearReward):
 
 
 @pytest.mark.parametrize("make", [perceptron, lambda: LinearReward(WEIGHT)])
-def test_a_prediction_that_is_not_finite_is_named(rng, make):
+def test_a_prediction_that_is_not_finite_is_reported(rng, make):
     pairs = pairs_of(rng, [4] * 3)
     net = make()
     next(net.parameters()).data[:] = np.nan
@@ -262,7 +262,7 @@ def test_a_prediction_that_is_not_finite_is_named(rng, make):
         PreferenceModel(Overflowing(WEIGHT))(pairs)
 
 
-def test_an_observation_that_is_not_finite_is_what_is_named(rng):
+def test_an_observation_that_is_not_finite_is_reported(rng):
     pairs = pairs_of(rng, [4] * 3)
     pairs[2][1].obs[1, 0] = np.nan
     with pytest.raises(ValueError, match=r"pair 2: .*second fragment .* there are observations"):
@@ -297,7 +297,7 @@ def test_a_network_gives_one_reward_per_step(pairs):
     ("argument", "value"),
     [("noise_prob", -0.1), ("noise_prob", 1.1), ("discount_factor", 2.0), ("threshold", 0.0)],
 )
-def test_numbers_out_of_range_are_named(argument, value):
+def test_numbers_out_of_range_are_reported(argument, value):
     with pytest.raises(ValueError, match=f"{argument} must .*{value}"):
         PreferenceModel(perceptron(), **{argument: value})
 

@@ -14,7 +14,7 @@ from imitbench.algorithms.preference_comparisons.query_schedule import (
 )
 
 
-def test_the_documented_example():
+def test_the_documented_example_holds():
     hyperbolic = QUERY_SCHEDULES["hyperbolic"]
     assert plan_comparisons(200, 5, 0.1, hyperbolic) == [20, 51, 41, 34, 29, 25]
 
@@ -63,17 +63,17 @@ def test_a_function_is_called_with_the_share_of_rounds_passed():
     assert asked == [0.0, 0.5, 1.0]
 
 
-def test_too_few_comparisons_are_told_with_what_they_give():
+def test_too_few_comparisons_are_reported_with_their_shares():
     with pytest.raises(ValueError, match=r"total_comparisons=4 is too small: .*5 iterations.*\[1"):
         plan_comparisons(4, 5, 0.1, QUERY_SCHEDULES["constant"])
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), 0.0])
-def test_a_schedule_without_sense_is_refused(value):
+def test_an_invalid_schedule_is_refused(value):
     with pytest.raises(ValueError, match="query_schedule: weights must be finite"):
         plan_comparisons(10, 2, 0.0, lambda _: value)
 
 
-def test_an_unknown_schedule_is_told_with_those_there_are():
+def test_an_unknown_schedule_is_reported_with_the_known_ones():
     with pytest.raises(ValueError, match=r"no schedule 'linear'.*constant, hyperbolic"):
         find_schedule("linear")

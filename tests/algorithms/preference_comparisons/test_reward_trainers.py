@@ -1,4 +1,4 @@
-"""Training of a reward network: gradients, logs, seeds, validation, resuming, and bad input."""
+"""Training of a reward network: gradients, logs, seeds, validation, resuming, and errors."""
 
 import functools
 
@@ -127,7 +127,7 @@ def test_the_multiplier_lengthens_training(make, dataset, epochs, multiplier, ex
     assert f"mean/reward/epoch-{expected}/train/loss" not in logged(trainer)
 
 
-def test_each_epoch_is_logged_and_the_last_one_twice(make, dataset):
+def test_each_epoch_is_logged_and_the_last_one_also_as_final(make, dataset):
     trainer = make(epochs=2, batch_size=6)
     trainer.train(dataset)
     values = logged(trainer)
@@ -209,7 +209,7 @@ def test_a_state_needs_the_same_regularizer(make):
         make(regularizer_factory=REGULARIZERS["decay"]).load_state_dict(make().state_dict())
 
 
-def test_a_regularizer_changes_what_is_learnt(make, dataset):
+def test_a_regularizer_changes_what_is_learned(make, dataset):
     trained = []
     for kind in ("none", "decay"):
         trainer = make(epochs=5, regularizer_factory=REGULARIZERS[kind])
@@ -261,7 +261,7 @@ def test_losses_of_training_and_validation_are_comparable(make, dataset):
     factory = LpRegularizer.create(initial_lambda=1e-9, p=2, lambda_updater=note, val_split=0.5)
     trainer = make(LinearReward([0.0, 0.0, 0.0]), batch_size=2, lr=0.0, regularizer_factory=factory)
     trainer.train(dataset)
-    # A network that knows nothing has a loss of log 2 on either part, whatever their sizes.
+    # An untrained network has a loss of log 2 on both parts, of any size.
     assert seen == [(pytest.approx(np.log(2)), pytest.approx(np.log(2)))]
 
 
@@ -287,7 +287,7 @@ class FirstWins(RewardLoss):
         return LossAndMetrics(-probabilities.log().mean(), {"size": th.tensor(len(preferences))})
 
 
-def test_any_loss_will_do(make, dataset):
+def test_any_reward_loss_is_accepted(make, dataset):
     loss = FirstWins()
     loss.modes = []
     trainer = make(loss=loss, batch_size=8)
@@ -308,19 +308,19 @@ def test_the_dataset_may_grow_between_trainings(make, dataset):
     assert len(recorder.gradients) == 2 + 4
 
 
-def test_an_empty_dataset_is_named(make):
+def test_an_empty_dataset_is_reported(make):
     with pytest.raises(ValueError, match="dataset is empty"):
         make().train(PreferenceDataset())
 
 
-def test_too_few_comparisons_to_validate_are_named(make, dataset):
+def test_too_few_comparisons_to_validate_are_reported(make, dataset):
     few = [dataset[index] for index in range(4)]
     trainer = make(regularizer_factory=REGULARIZERS["validated"])
     with pytest.raises(ValueError, match="4 comparisons are too few to validate on a share"):
         trainer.train(few)
 
 
-def test_no_time_for_an_epoch_is_named(make, dataset):
+def test_a_multiplier_without_an_epoch_is_reported(make, dataset):
     with pytest.raises(ValueError, match=r"epoch_multiplier 0.1 leaves no epoch of 2"):
         make(epochs=2).train(dataset, epoch_multiplier=0.1)
 
@@ -328,13 +328,13 @@ def test_no_time_for_an_epoch_is_named(make, dataset):
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"batch_size": 32, "minibatch_size": 5}, "32 is no multiple of minibatch_size 5"),
+        ({"batch_size": 32, "minibatch_size": 5}, "32 is not a multiple of minibatch_size 5"),
         ({"batch_size": 0}, "batch_size must be positive"),
         ({"minibatch_size": 0}, "minibatch_size must be positive"),
         ({"epochs": 0}, "epochs must be at least 1"),
     ],
 )
-def test_bad_sizes_are_named(make, kwargs, message):
+def test_bad_sizes_are_reported(make, kwargs, message):
     with pytest.raises(ValueError, match=message):
         make(**kwargs)
 
@@ -356,7 +356,7 @@ def test_the_trainer_fits_the_network(tmp_path):
     assert single.epochs == ensemble.epochs == 3
 
 
-def test_states_are_copies_that_training_leaves_alone(make, dataset):
+def test_training_does_not_change_earlier_states(make, dataset):
     trainer = make()
     trainer.train(dataset)
     state, at_state = trainer.state_dict(), weights(trainer).clone()

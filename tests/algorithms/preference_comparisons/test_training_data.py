@@ -28,18 +28,18 @@ def test_entries_are_those_of_the_dataset(dataset):
     assert TrainingData.of(data) is data
 
 
-def test_any_dataset_of_comparisons_will_do(dataset):
+def test_any_dataset_of_comparisons_is_accepted(dataset):
     plain = [dataset[index] for index in range(4)]
     assert np.array_equal(TrainingData.of(plain).preferences, dataset.preferences[:4])
 
 
-def test_an_empty_dataset_is_named():
+def test_an_empty_dataset_is_reported():
     with pytest.raises(ValueError, match="dataset is empty: push comparisons"):
         TrainingData.of(PreferenceDataset())
 
 
 @pytest.mark.parametrize("bad", [np.nan, -0.5, 1.5])
-def test_a_preference_that_is_no_probability_is_named(dataset, bad):
+def test_a_preference_that_is_not_a_probability_is_reported(dataset, bad):
     dataset.preferences[3] = bad
     with pytest.raises(ValueError, match=f"the preference of comparison 3 is {bad}"):
         TrainingData.of(dataset)
@@ -70,7 +70,7 @@ def test_a_bag_is_never_validated_on_what_it_is_trained_on(dataset):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.999])
-def test_too_few_comparisons_for_a_split_are_named(dataset, share):
+def test_too_few_comparisons_for_a_split_are_reported(dataset, share):
     data = TrainingData.of(dataset).take(np.array([0, 1, 1, 1]))
     if share > 0.5:
         data = data.take(np.array([0]))

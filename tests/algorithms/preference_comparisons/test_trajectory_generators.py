@@ -37,7 +37,7 @@ def dataset(number=10, steps=5, seed=0, first=0):
 
 
 class Learner(TrajectoryGenerator):
-    """Remembers what it was asked for."""
+    """Records the arguments of its calls."""
 
     def __init__(self):
         super().__init__(silent())
@@ -56,19 +56,19 @@ class Untrainable(TrajectoryGenerator):
         return []
 
 
-def test_a_generator_need_not_learn():
+def test_a_generator_without_an_agent_ignores_training():
     generator = Untrainable(silent())
     generator.train(100, anything=True)
     assert generator.state_dict() == {}
     generator.load_state_dict({})
 
 
-def test_a_logger_is_made_where_none_is_given(tmp_path, monkeypatch):
+def test_a_logger_is_created_by_default(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert isinstance(Untrainable().logger, HierarchicalLogger)
 
 
-def test_a_dataset_gives_as_many_whole_trajectories_as_it_takes():
+def test_a_dataset_gives_the_fewest_whole_trajectories_with_enough_steps():
     assert [len(dataset().sample(steps)) for steps in (0, 1, 5, 6, 50)] == [0, 1, 1, 2, 10]
 
 
@@ -78,7 +78,7 @@ def test_a_dataset_gives_no_trajectory_twice_and_keeps_its_rewards():
     assert all(each.rews.tolist() == [0, 1, 2, 3, 4] for each in sample)
 
 
-def test_a_dataset_shuffles_by_its_generator_anew_each_time():
+def test_a_dataset_shuffles_for_each_sample():
     one, two, other = dataset(seed=0), dataset(seed=0), dataset(seed=1)
     first, second = labels(one.sample(50)), labels(one.sample(50))
     assert first != second
@@ -92,17 +92,17 @@ def test_every_trajectory_is_as_likely_to_come_first():
     np.testing.assert_allclose(counts / 2000, 0.25, atol=0.04)
 
 
-def test_too_few_steps_are_told():
+def test_too_few_steps_are_reported():
     with pytest.raises(RuntimeError, match=r"51 transitions .* 10 trajectories have only 50"):
         dataset().sample(51)
 
 
-def test_an_empty_dataset_is_told():
-    with pytest.raises(ValueError, match="trajectories: there are none"):
+def test_an_empty_dataset_is_reported():
+    with pytest.raises(ValueError, match="trajectories is empty"):
         TrajectoryDataset([], np.random.default_rng(0))
 
 
-def test_a_restored_dataset_goes_on_shuffling():
+def test_a_restored_dataset_continues_the_same_shuffling():
     one, two = dataset(), dataset(seed=5)
     one.sample(3)
     two.load_state_dict(one.state_dict())
@@ -120,7 +120,7 @@ def test_a_mixture_keeps_proportions(weights, shares):
     assert [sum(label < 100 for label in sample), sum(label >= 100 for label in sample)] == shares
 
 
-def test_those_without_a_share_are_asked_too():
+def test_generators_without_a_share_are_sampled_too():
     learner = Learner()
     TrajectoryMixture([dataset(), learner], custom_logger=silent()).sample(1)
     assert learner.sampled in ([0], [1])
@@ -128,7 +128,7 @@ def test_those_without_a_share_are_asked_too():
     assert learner.sampled[1:] == [0]
 
 
-def test_a_mixture_trains_those_that_train():
+def test_a_mixture_trains_its_agents():
     learner = Learner()
     mixture = TrajectoryMixture([dataset(), learner], (9, 1), silent())
     mixture.train(100, log_interval=3)
@@ -150,12 +150,12 @@ def test_a_mixture_passes_its_logger_on():
     assert learner.logger is mixture.logger is logger
 
 
-def test_a_restored_mixture_goes_on():
+def test_a_restored_mixture_continues_the_same_draws():
     one, two = (TrajectoryMixture([dataset(), dataset(seed=1)], None, silent()) for _ in range(2))
     one.sample(40)
     two.load_state_dict(one.state_dict())
     assert labels(one.sample(40)) == labels(two.sample(40))
-    with pytest.raises(ValueError, match="state is of 2 generators, but there are 1"):
+    with pytest.raises(ValueError, match="state is of 2 generators, not 1"):
         TrajectoryMixture([dataset()], None, silent()).load_state_dict(one.state_dict())
 
 
@@ -164,11 +164,11 @@ def test_a_restored_mixture_goes_on():
     [((1,), "weights: 1 for 2"), ((1, 0), "positive"), ((1, -1), "positive"),
      ((1, np.inf), "positive"), ((1, np.nan), "positive")],
 )  # fmt: skip
-def test_unusable_weights_are_told(weights, message):
+def test_unusable_weights_are_reported(weights, message):
     with pytest.raises(ValueError, match=message):
         TrajectoryMixture([dataset(), dataset()], weights)
 
 
-def test_a_mixture_of_nothing_is_told():
-    with pytest.raises(ValueError, match="generators: there are none"):
+def test_an_empty_mixture_is_reported():
+    with pytest.raises(ValueError, match="generators is empty"):
         TrajectoryMixture([])

@@ -55,7 +55,7 @@ def set_up(demos_of):
 
 @pytest.fixture
 def train():
-    """Trains for environment steps; gives those spent, and the curve."""
+    """Trains for environment steps; returns those spent, and the curve."""
 
     def run(learner, amount):
         points = []

@@ -1,4 +1,4 @@
-"""GAIL and AIRL in the harness: budget, curve, the choice of PPO, and the learnt reward."""
+"""GAIL and AIRL in the harness: budget, curve, the choice of PPO, and the learned reward."""
 
 import dataclasses
 from functools import partial
@@ -34,7 +34,7 @@ def test_rounds_fill_the_budget_and_never_exceed_it(set_up, train, name):
     assert [step for step, _ in points] == [200, 400, 600, 800, 1000]
 
 
-def test_a_budget_without_a_round_is_told(set_up, train, name):
+def test_a_budget_below_one_round_is_reported(set_up, train, name):
     with pytest.raises(ValueError, match=r"199 environment steps is less than .* 200"):
         train(set_up(name), 199)
 
@@ -54,7 +54,7 @@ def test_the_curve_shows_policy_and_discriminator(set_up, train, name):
 
 
 @pytest.mark.parametrize(("lean", "due"), [("true", True), ("false", False)])
-def test_ppo_is_a_matter_of_choice(set_up, train, name, lean, due):
+def test_the_lean_ppo_can_be_switched_off(set_up, train, name, lean, due):
     learner = set_up(name, lean_ppo=lean)
     assert learner.ppo.lean is due
     assert train(learner, 200)[0] == 200
@@ -67,13 +67,13 @@ def test_few_demonstrations_make_smaller_batches(set_up, train, demos, name):
 
 
 @pytest.mark.parametrize(("decay", "last"), [("linear", 0.001 / 4), ("none", 0.001)])
-def test_the_step_size_may_shrink_over_the_whole_budget(set_up, train, decay, last):
+def test_the_learning_rate_can_decay_over_the_whole_budget(set_up, train, decay, last):
     learner = set_up("gail", learning_rate="0.001", learning_rate_decay=decay)
     train(learner, 800)
     assert learner.ppo.policy.optimizer.param_groups[0]["lr"] == pytest.approx(last)
 
 
-def test_the_learnt_reward_can_be_kept(set_up, train, demos, name, tmp_path):
+def test_the_learned_reward_can_be_saved(set_up, train, demos, name, tmp_path):
     learner = set_up(name)
     train(learner, 200)
     reward = learner.reward()
@@ -88,7 +88,7 @@ def test_the_learnt_reward_can_be_kept(set_up, train, demos, name, tmp_path):
         assert not isinstance(reward, ShapedRewardNet)
 
 
-def test_rewards_are_not_peeked_at(set_up, train, demos, name):
+def test_rewards_of_demonstrations_are_not_used(set_up, train, demos, name):
     """Rewards in demonstrations change nothing."""
     blind = [dataclasses.replace(demo, rews=np.full_like(demo.rews, np.nan)) for demo in demos]
     results = []
@@ -111,7 +111,7 @@ def test_rewards_are_not_peeked_at(set_up, train, demos, name):
         ("airl", {"reward_scaling": "returns"}, False),
     ],
 )
-def test_rewards_are_scaled_in_one_way_at_most(set_up, train, name, options, due):
+def test_at_most_one_reward_scaling_applies(set_up, train, name, options, due):
     learner = set_up(name, **options)
     train(learner, 200)
     assert isinstance(learner.trainer.reward_train, NormalizedRewardNet) is due
@@ -119,9 +119,7 @@ def test_rewards_are_scaled_in_one_way_at_most(set_up, train, name, options, due
     assert not isinstance(learner.reward(), NormalizedRewardNet)
 
 
-def test_what_the_discriminator_does_not_see_changes_no_reward(
-    demos_of, set_up, train, name, tmp_path
-):
+def test_hidden_entries_do_not_change_the_reward(demos_of, set_up, train, name, tmp_path):
     """Here the entry is the first of Pendulum's; the saved network takes whole observations."""
     learner = set_up(name, disc_absolute_positions="hide", hidden=[0])
     train(learner, 400)
@@ -138,7 +136,7 @@ def test_what_the_discriminator_does_not_see_changes_no_reward(
 
 
 @pytest.mark.parametrize("option", ["log_std_init", "target_kl"])
-def test_ppo_is_given_its_options(set_up, name, option):
+def test_ppo_gets_its_options(set_up, name, option):
     learner = set_up(name, **{option: "-1.5" if option == "log_std_init" else "0.02"})
     if option == "target_kl":
         assert learner.ppo.target_kl == 0.02

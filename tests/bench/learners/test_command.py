@@ -1,4 +1,4 @@
-"""Programs of other stacks train, and their policies are evaluated as any other."""
+"""External programs train, and their policies are evaluated like any other."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_kinds_of_policy_agree(subject):
         np.testing.assert_allclose(other, actions[0], rtol=1e-5)
 
 
-def test_samples_follow_the_spread_that_the_program_states(tmp_path):
+def test_samples_have_the_standard_deviation_of_the_description(tmp_path):
     from gymnasium import spaces
     from safetensors.numpy import save_file
 
@@ -111,7 +111,7 @@ def test_samples_follow_the_spread_that_the_program_states(tmp_path):
 
 @SLOW
 @pytest.mark.parametrize("checkpoints", ["false", "true"])
-def test_an_interrupted_program_ends_the_same(checkpoints, subject):
+def test_an_interrupted_program_gives_the_same_result(checkpoints, subject):
     arena = practice_arena("discrete")
     method = subject(checkpoints=checkpoints)
     whole, resumed = method.train(arena).learner, method.train_interrupted(arena)
@@ -124,7 +124,7 @@ def test_a_program_that_fails_is_quoted(subject):
         subject(overrides={"fail": "true"}).train(practice_arena("box"))
 
 
-def test_a_program_that_takes_too_long_is_ended(subject):
+def test_a_program_beyond_its_time_limit_is_killed(subject):
     method = subject(overrides={"sleep": "5"}, further=", timeout_minutes: 0.05")
     started = time.monotonic()
     with pytest.raises(ChildFailedError, match="longer than 3 s"):
@@ -132,7 +132,7 @@ def test_a_program_that_takes_too_long_is_ended(subject):
     assert time.monotonic() - started < 60
 
 
-def test_absent_programs_and_commands_are_told(subject, tmp_path):
+def test_absent_programs_and_commands_are_reported(subject, tmp_path):
     method = subject()
     path = tmp_path / "method" / "card.yaml"
     text = path.read_text()
@@ -159,7 +159,7 @@ def reread(method, path):
         ({"file": "policy.json"}, "not layers that can be read"),
     ],
 )
-def test_wrong_descriptions_are_told_in_one_line(change, message, tmp_path):
+def test_wrong_descriptions_are_reported_in_one_line(change, message, tmp_path):
     from gymnasium import spaces
 
     document = {"format": "imitbench-foreign-policy", "kind": "layers", "file": "x",
@@ -173,8 +173,8 @@ def test_wrong_descriptions_are_told_in_one_line(change, message, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux sees to it")
-def test_the_program_dies_with_its_worker(tmp_path):
-    """Killed without warning, a worker cannot end anything itself."""
+def test_the_program_ends_with_its_worker(tmp_path):
+    """A killed worker cannot stop the program itself."""
     worker = (
         "import sys, time, pathlib\n"
         "from imitbench.bench.child_process import ChildProcess\n"

@@ -1,4 +1,4 @@
-"""Controls: they see no teaching, only how long episodes last."""
+"""Controls: their reward is constant, so only the length of episodes matters."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SMALL = {"n_envs": "4", "n_steps": "50", "hidden_size": "8", "learning_rate": "0
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_they_need_nothing_and_are_taught_nothing(name):
+def test_controls_need_neither_demonstrations_nor_expert_nor_reward(name):
     card = load_algorithm(name)
     assert card.role == "control"
     assert not (card.needs.demos or card.needs.expert or card.needs.true_reward)
@@ -20,7 +20,7 @@ def test_they_need_nothing_and_are_taught_nothing(name):
 
 @pytest.mark.parametrize("lean", ["true", "false"])
 @pytest.mark.parametrize("name", CONTROLS)
-def test_rollouts_fill_the_budget_and_the_curve_tells_how_episodes_end(set_up, train, name, lean):
+def test_rollouts_fill_the_budget_and_the_curve_shows_terminations(set_up, train, name, lean):
     spent, points = train(set_up(name, demos=[], lean_ppo=lean, **SMALL), 899)
     assert spent == 800
     assert [step for step, _ in points] == [200, 400, 600, 800]
@@ -35,7 +35,7 @@ def test_rollouts_fill_the_budget_and_the_curve_tells_how_episodes_end(set_up, t
         ("constant_minus", "seals/EarlyTermPos-v0", 2),
     ],
 )
-def test_they_survive_or_leave_whatever_the_true_reward(set_up, train, name, env, steps):
+def test_constant_rewards_teach_survival_or_termination(set_up, train, name, env, steps):
     learner = set_up(name, env=env, demos=[], **SMALL)
     train(learner, 1600)
     with Evaluator(find_environment(env), 10) as evaluator:
@@ -43,7 +43,7 @@ def test_they_survive_or_leave_whatever_the_true_reward(set_up, train, name, env
     assert abs(np.mean(found.lengths) - steps) < 1
 
 
-def test_the_same_reward_is_given_everywhere(set_up):
+def test_the_reward_is_constant(set_up):
     learner = set_up("constant_minus", demos=[], **SMALL)
     obs, acts = np.zeros((5, 3)), np.zeros((5, 1))
     np.testing.assert_array_equal(learner._rewards(obs, acts, obs, np.zeros(5)), -np.ones(5))

@@ -65,7 +65,7 @@ def test_it_reaches_the_expert():
 @pytest.mark.parametrize(
     ("amount", "spent"), [(1200, 1200), (1199, 800), (800, 800), (799, 400), (1, 400)]
 )
-def test_rounds_that_would_exceed_the_budget_are_not_begun_save_the_first(amount, spent):
+def test_rounds_that_would_exceed_the_budget_are_not_started_except_the_first(amount, spent):
     """A round takes 400 steps: an episode of 200 in each of two environments."""
     learner = set_up(rollout_round_min_episodes="2", max_rounds="50")
     assert train(learner, amount)[0] == spent
@@ -76,7 +76,7 @@ def test_a_large_budget_has_few_rounds():
     assert (spent, len(points)) == (3600, 3)
 
 
-def test_the_curve_tells_of_returns_losses_and_beta():
+def test_the_curve_has_returns_losses_and_beta():
     learner = set_up(beta_rampdown_rounds="2", rollout_round_min_episodes="2")
     _, points = train(learner, 1200)
     assert [step for step, _ in points] == [400, 800, 1200]
@@ -88,7 +88,7 @@ def test_the_curve_tells_of_returns_losses_and_beta():
         assert np.isfinite(metrics["bc/loss"]) and np.isfinite(metrics["bc/neglogp"])
 
 
-def test_steps_of_environments_that_wait_for_others_are_counted():
+def test_steps_of_environments_that_finish_later_are_counted():
     """Episodes of CartPole-v1 end when the pole falls, here soon."""
     env = gym.make("CartPole-v1")
     expert = ZeroPolicy(env.observation_space, env.action_space)
@@ -101,7 +101,7 @@ def test_steps_of_environments_that_wait_for_others_are_counted():
     assert points[-1][1]["rollout/termination_rate"] == 1.0
 
 
-def test_a_resumed_learner_goes_on_as_if_never_stopped(tmp_path):
+def test_a_resumed_learner_equals_an_uninterrupted_one(tmp_path):
     whole = set_up()
     spent, points = train(whole, 2400)
     first = set_up()
@@ -119,7 +119,7 @@ def test_a_resumed_learner_goes_on_as_if_never_stopped(tmp_path):
     np.testing.assert_equal(begun + rest, points)
 
 
-def test_experts_of_another_version_of_the_environment_are_asked_too():
+def test_experts_with_other_bounds_of_spaces_are_accepted():
     env = gym.make("Pendulum-v1")
     wider = spaces.Box(-10, 10, env.observation_space.shape, np.float32)
     expert = RandomPolicy(wider, env.action_space)

@@ -19,7 +19,7 @@ def test_rollouts_fill_the_budget_and_never_exceed_it(set_up, train, density_typ
     assert all(np.isfinite(metrics["rollout/log_density_mean"]) for metrics in ended)
 
 
-def test_a_budget_without_a_rollout_is_told(set_up, train):
+def test_a_budget_below_one_rollout_is_reported(set_up, train):
     with pytest.raises(ValueError, match=r"199 environment steps is less than .* 200"):
         train(set_up("density", **SMALL), 199)
 

@@ -1,4 +1,4 @@
-"""Every learner builds on the device that it is given, and nowhere else."""
+"""Every learner uses only the given device."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def set_up(name, device):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_everything_happens_on_the_device_that_is_given(name):
+def test_all_computation_is_on_the_given_device(name):
     with other_device() as device:
         learner, budget = set_up(name, device)
         learner.train(budget, lambda *_: None)
@@ -84,8 +84,8 @@ def test_everything_happens_on_the_device_that_is_given(name):
 
 @pytest.mark.skipif(th.version.cuda is not None, reason="this torch knows CUDA")
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_gpu_that_torch_cannot_use_is_no_reason_to_use_the_cpu(name, monkeypatch):
-    # Stable-Baselines3 asks, and would take the CPU; the worker makes sure beforehand.
+def test_an_unusable_gpu_is_an_error_instead_of_a_fallback(name, monkeypatch):
+    # Stable-Baselines3 would fall back to the CPU; the worker checks before.
     monkeypatch.setattr(th.cuda, "is_available", lambda: True)
     with pytest.raises((AssertionError, ValueError), match="not compiled with CUDA"):
         set_up(name, "cuda")

@@ -1,4 +1,4 @@
-"""Every method that trains makes a policy that is better than chance, beyond luck."""
+"""Every method that trains gives a policy that is significantly better than random."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def returns_of(policy, evaluator):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_training_beats_chance(set_up, demos_of, name):
+def test_training_improves_on_random_actions(set_up, demos_of, name):
     card = load_algorithm(name)
     learner = set_up(
         name,

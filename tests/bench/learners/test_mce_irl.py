@@ -1,4 +1,4 @@
-"""MCE IRL in the harness: what it learns, what it records, and that others cannot ask for it."""
+"""MCE IRL in the harness: its policy, its curve, and its errors."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def set_up(spec=None, **settings):
 
 
 @pytest.mark.parametrize("tabular_reward", [True, False])
-def test_learns_to_do_as_well_as_the_expert(tabular_reward):
+def test_learns_a_policy_as_good_as_the_expert(tabular_reward):
     learner, env = set_up(tabular_reward=tabular_reward, learning_rate=0.02)
     points = []
     budget = Budget(name="quick", unit="batches", amount=600)
@@ -43,14 +43,14 @@ def test_learns_to_do_as_well_as_the_expert(tabular_reward):
     assert len(regrets) == CURVE_POINTS
     assert points[-1][1]["mce_irl/visit_distance"] < 0.05
     assert points[-1][1]["mce_irl/reward_rank_correlation"] > 0.3
-    # What is evaluated is what was learnt, on observations.
+    # The evaluated policy is the learned one, on observations.
     assert policy_value_regret(env, learner.policy().pi) == pytest.approx(regrets[-1])
 
 
-def test_the_reward_is_a_table_if_asked():
+def test_the_reward_can_be_a_table():
     assert isinstance(set_up(tabular_reward=True)[0]._irl.reward_net, TabularRewardNet)
 
 
-def test_an_environment_without_a_model_is_told():
+def test_an_environment_without_a_model_is_reported():
     with pytest.raises(ValueError, match=r"task: CartPole.* is no tabular environment"):
         set_up(EnvironmentSpec(id="CartPole-v1"))

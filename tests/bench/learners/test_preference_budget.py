@@ -1,4 +1,4 @@
-"""Sampling and training share the environment steps, and never take more than there are."""
+"""Sampling and training share the environment steps and never exceed them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,13 +13,13 @@ def test_sampling_takes_whole_episodes_in_every_environment():
     assert sampling.most_steps(801, 0) == 1600
 
 
-def test_what_training_left_is_used_first_but_for_unfinished_episodes():
+def test_finished_episodes_of_training_are_used_first():
     sampling = Sampling(n_envs=2, episode_length=100, exploration_frac=0.0)
     assert sampling.most_steps(400, 600) == 0
     assert sampling.most_steps(401, 600) == 200
 
 
-def test_exploration_is_always_sampled_anew():
+def test_exploration_is_always_sampled():
     sampling = Sampling(n_envs=2, episode_length=100, exploration_frac=0.25)
     assert sampling.most_steps(400, 10_000) == 200
     assert sampling.most_steps(400, 0) == 200 + 400
@@ -32,7 +32,7 @@ def test_a_share_is_the_largest_that_fits():
     assert share_of_agent(2199, [400, 200, 200], 100, sampling) == 500
 
 
-def test_nothing_fits_into_a_budget_that_is_too_small():
+def test_a_budget_that_is_too_small_has_no_plan():
     sampling = Sampling(n_envs=2, episode_length=100, exploration_frac=0.0)
     assert share_of_agent(599, [400], 200, sampling) is None
     assert share_of_agent(600, [400], 200, sampling) == 200
@@ -44,7 +44,7 @@ def test_nothing_fits_into_a_budget_that_is_too_small():
     rollout=st.integers(1, 500),
     exploration=st.floats(0, 1),
 )
-def test_no_plan_spends_more_than_there_is(total, transitions, rollout, exploration):
+def test_no_plan_exceeds_the_budget(total, transitions, rollout, exploration):
     sampling = Sampling(n_envs=2, episode_length=50, exploration_frac=exploration)
     share = share_of_agent(total, transitions, rollout, sampling)
     if share is None:

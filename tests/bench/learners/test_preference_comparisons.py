@@ -39,7 +39,7 @@ def test_all_steps_count_and_never_exceed_the_budget(set_up, train, amount):
     assert len(learner._algorithm.dataset) == 30
 
 
-def test_a_small_budget_makes_fewer_rounds_but_asks_as_often(set_up, train):
+def test_a_small_budget_has_fewer_rounds_with_all_comparisons(set_up, train):
     learner = set_up()
     spent, points = train(learner, 1700)
     assert spent <= 1700
@@ -47,7 +47,7 @@ def test_a_small_budget_makes_fewer_rounds_but_asks_as_often(set_up, train):
     assert len(learner._algorithm.dataset) == 30
 
 
-def test_a_budget_without_a_round_is_told(set_up, train):
+def test_a_budget_below_one_round_is_reported(set_up, train):
     with pytest.raises(ValueError, match=r"500 environment steps is too small .* 30 pairs"):
         train(set_up(), 500)
 
@@ -61,7 +61,7 @@ def test_the_curve_shows_policy_and_reward(set_up, train):
         assert 0 <= metrics["reward/held_out_accuracy"] <= 1
 
 
-def test_the_reward_is_measured_and_the_measurement_changes_nothing(set_up, train):
+def test_measuring_the_reward_does_not_change_the_training(set_up, train):
     learner = set_up()
     train(learner, 2400)
     before = {key: value.clone() for key, value in learner.reward().state_dict().items()}
@@ -72,7 +72,7 @@ def test_the_reward_is_measured_and_the_measurement_changes_nothing(set_up, trai
         assert th.equal(value, before[key])
 
 
-def test_a_new_agent_learns_from_the_final_reward_alone(set_up, train):
+def test_a_new_agent_is_trained_on_the_final_reward(set_up, train):
     learner = set_up()
     train(learner, 2400)
     before = {key: value.clone() for key, value in learner.reward().state_dict().items()}
@@ -85,14 +85,14 @@ def test_a_new_agent_learns_from_the_final_reward_alone(set_up, train):
     assert set_up(transfer_steps="0").transfer_policy() is None
 
 
-def test_an_ensemble_asks_where_its_members_disagree(set_up, train):
+def test_an_ensemble_selects_pairs_by_disagreement(set_up, train):
     learner = set_up(ensemble_size="2", active_selection_factor="3.0")
     train(learner, 2400)
     assert isinstance(learner.reward(), AddSTDRewardWrapper)
     assert len(learner._algorithm.dataset) == 30
 
 
-def test_the_learnt_reward_can_be_kept(set_up, train, demos_of, tmp_path):
+def test_the_learned_reward_can_be_saved(set_up, train, demos_of, tmp_path):
     learner = set_up()
     train(learner, 2400)
     save_reward(learner.reward(), tmp_path)

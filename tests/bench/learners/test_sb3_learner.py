@@ -1,4 +1,4 @@
-"""Algorithms of Stable-Baselines3 train on a learnt reward, within the budget, and resume."""
+"""Algorithms of Stable-Baselines3 train on a learned reward, within the budget, and resume."""
 
 import numpy as np
 import pytest
@@ -88,18 +88,18 @@ def test_a_budget_below_one_rollout_is_refused(subject):
         method.train(arena)
 
 
-def test_wrong_names_are_told():
+def test_wrong_names_are_reported():
     with pytest.raises(InputError, match="no such algorithm; use PPO"):
         find_rl_algorithm("PPOO")
     with pytest.raises(InputError, match="install the package"):
         find_rl_algorithm("no_such_package:TRPO")
 
 
-def test_arguments_that_an_algorithm_has_not_are_told(subject):
+def test_unknown_arguments_of_an_algorithm_are_reported(subject):
     method, arena = subject("A2C", "discrete", {"rl_clip_range": 1})
     with pytest.raises(InputError, match="clip_range"):
         method.train(arena)
 
 
-def test_the_class_is_a_base(subject):
+def test_the_class_is_abstract(subject):
     assert "make_reward" in SB3Learner.__abstractmethods__
