@@ -52,5 +52,5 @@ def test_the_reward_is_a_table_if_asked():
 
 
 def test_an_environment_without_a_model_is_told():
-    with pytest.raises(ValueError, match=r"task: CartPole.* is no tabular environment"):
+    with pytest.raises(ValueError, match=r"task: CartPole.* is not a tabular environment"):
         set_up(EnvironmentSpec(id="CartPole-v1"))
