@@ -40,7 +40,7 @@ class TrajectoryAccumulator:
         Args:
             step_dict: Values of any of the fields of `TrajectoryWithRew`. The first step of a
                 trajectory has an observation only.
-            key: Which trajectory; None will do for a single one.
+            key: Identifies the trajectory; a single trajectory needs none.
         """
         fields = self.partial_trajectories.setdefault(key, {})
         for name, value in step_dict.items():
@@ -50,12 +50,12 @@ class TrajectoryAccumulator:
         """Removes a trajectory and returns it.
 
         Args:
-            key: Which trajectory.
+            key: As for `add_step`.
             terminal: Whether it includes the end of its episode.
 
         Raises:
             KeyError: No step was recorded under `key`.
-            ValueError: What was recorded is no trajectory.
+            ValueError: A field is missing, or lengths do not match.
         """
         fields = self.partial_trajectories.pop(key)
         missing = {"obs", "acts", "rews"} - fields.keys()
@@ -79,9 +79,9 @@ class TrajectoryAccumulator:
     ) -> list[TrajectoryWithRew]:
         """Records one step of every environment of a `VecEnv`; keys are their indices.
 
-        The first observation of each environment has to be there already: call
+        Before the first call, record the first observation of each environment: call
         `add_step({"obs": obs[i]}, key=i)` after `venv.reset()`. When an episode ends, the
-        observation that `step` returned opens the next one.
+        observation that `step` returned starts the next one.
 
         Args:
             acts: What was passed to `VecEnv.step`, shape `(n_envs, *action_shape)`.
@@ -117,7 +117,7 @@ def _object_array(values: list[Any]) -> Array:
 
 
 def _like(terminal: Observation | Mapping[str, Array], batch: Observation) -> Observation:
-    """Gives a raw terminal observation the data types that the vector environment uses."""
+    """Converts a raw terminal observation to the data types of the vector environment."""
     raw = maybe_wrap_in_dictobs(terminal)
     if isinstance(raw, DictObs) and isinstance(batch, DictObs):
         return DictObs({key: np.asarray(v, batch.get(key).dtype) for key, v in raw.items()})

@@ -1,4 +1,4 @@
-"""Folders that `datasets.Dataset.save_to_disk` wrote, read without importing `datasets`."""
+"""Reads folders of `datasets.Dataset.save_to_disk` without importing `datasets`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from imitbench.util.text_line import one_line
 STATE_FILE = "state.json"
 _INFO_FILE = "dataset_info.json"
 _FILE_MAGIC = b"ARROW1"
-_END_OF_STREAM = (b"\xff\xff\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00")  # since 0.15; before
+_END_OF_STREAM = (b"\xff\xff\xff\xff\x00\x00\x00\x00", b"\x00\x00\x00\x00")  # Arrow >= 0.15; older
 
 
 class ArrowSource(TableSource):
     """A folder with `state.json` and Arrow files, or one `.arrow` file.
 
     Args:
-        place: Folder or file.
+        place: Folder written by `save_to_disk`, or a `.arrow` file.
         trust: See `TrajectorySource`.
 
     Raises:
-        InputError: The folder's JSON files are damaged, name files elsewhere, or an Arrow file
-            is damaged.
+        InputError: A JSON or Arrow file is damaged, or the JSON names files elsewhere.
     """
 
     form = "datasets folder"
@@ -56,10 +55,10 @@ class ArrowSource(TableSource):
 
 
 def arrow_files(folder: Path) -> list[Path]:
-    """The Arrow files of a folder, all of them within it.
+    """Lists the Arrow files of a folder.
 
     Args:
-        folder: As `datasets.Dataset.save_to_disk` writes it.
+        folder: Written by `datasets.Dataset.save_to_disk`.
 
     Raises:
         InputError: Its JSON files are damaged, or name files that are elsewhere or missing.
@@ -70,8 +69,8 @@ def arrow_files(folder: Path) -> list[Path]:
     state = _read_json(path)
     if state.get("_indices_files") or state.get("_indices_data_files"):
         raise InputError(
-            f"{path}: the rows were selected or shuffled after writing, by files of indices: "
-            "save the set again with a present version of datasets"
+            f"{path}: the rows were selected or shuffled through index files: "
+            "save the data set again with a current version of datasets"
         )
     entries = state.get("_data_files")
     if not isinstance(entries, list) or not entries:
@@ -80,13 +79,13 @@ def arrow_files(folder: Path) -> list[Path]:
 
 
 def validate_folder(folder: Path) -> None:
-    """Checks every number that says where in a file something lies.
+    """Checks every offset and length in the Arrow files of a folder.
 
-    Arrow believes these numbers, so a file that lies would be read beyond its end. Without this
-    check no folder that may be anybody's should be opened, with whatever library.
+    Arrow trusts these numbers, so a malformed file would be read beyond its end. Call this
+    before any library opens a folder from an untrusted source.
 
     Raises:
-        InputError: A file is damaged, truncated or no set of trajectories.
+        InputError: A file is damaged, truncated or not a table of trajectories.
     """
     for file in arrow_files(folder):
         for batch in _batches(file):
@@ -98,7 +97,7 @@ def _within(folder: Path, entry: Any) -> Path:
     if not isinstance(name, str) or not name or Path(name).name != name or "\\" in name:
         raise InputError(
             f"{folder / STATE_FILE}: damaged data set (_data_files holds {one_line(entry, 60)}, "
-            "no name of a file in this folder): fetch it again"
+            "not a file name in this folder): fetch it again"
         )
     if not (folder / name).is_file():
         raise InputError(
@@ -112,10 +111,10 @@ def _read_json(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
-            f"{path}: damaged data set (no JSON: {one_line(error, 80)}): fetch it again"
+            f"{path}: damaged data set (not JSON: {one_line(error, 80)}): fetch it again"
         ) from error
     if not isinstance(document, dict):
-        raise InputError(f"{path}: damaged data set (no JSON object): fetch it again")
+        raise InputError(f"{path}: damaged data set (not a JSON object): fetch it again")
     return document
 
 
@@ -130,7 +129,7 @@ def _damage_of(file: Path) -> Iterator[None]:
 
 
 def _batches(file: Path) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file, mapped into memory and unchecked."""
+    """The record batches of a file, memory-mapped and not validated."""
     with _damage_of(file), pa.memory_map(str(file)) as mapped:
         if mapped.size() >= len(_FILE_MAGIC) and mapped.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
             reader = pa.ipc.open_file(mapped)
@@ -145,7 +144,7 @@ def _batches(file: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _check_end(file: Path) -> None:
-    """A stream that was cut between two batches reads well, and only lacks its end."""
+    """Refuses a stream truncated between two batches, which only lacks its end mark."""
     with file.open("rb") as raw:
         raw.seek(-min(8, file.stat().st_size), 2)
         if not raw.read().endswith(_END_OF_STREAM):
@@ -158,7 +157,7 @@ def _validate(batch: pa.RecordBatch, file: Path) -> None:
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.Table]:
-    """Parts of about `CHUNK_BYTES`; a batch of `datasets` may be the whole set."""
+    """Parts of about `CHUNK_BYTES`; a batch of `datasets` may hold the whole data set."""
     if not len(batch):
         return
     step = max(len(batch) * trajectory_source.CHUNK_BYTES // max(batch.nbytes, 1), 1)

@@ -1,6 +1,6 @@
-"""Numbers from Arrow to NumPy and back by their memory.
+"""Converts numbers between Arrow and NumPy by sharing memory.
 
-Arrow's own conversions import pandas, which takes most of a second and twenty megabytes.
+Arrow's own conversions import pandas, which takes most of a second and 20 MB.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def numpy_view(numbers: pa.Array) -> Array:
     """A read-only view of an Arrow array.
 
     Args:
-        numbers: Integers or floats, of any width, or booleans, which are copied; none missing.
+        numbers: Integers or floats of any width, or booleans, which are copied; no nulls.
 
     Returns:
-        Shape `(len(numbers),)`, the data type of the same width.
+        Shape `(len(numbers),)`, the same type and width.
     """
     if pa.types.is_boolean(numbers.type):
         return numpy_view(pc.cast(numbers, pa.uint8())).view(np.bool_)
@@ -45,7 +45,7 @@ def numpy_view(numbers: pa.Array) -> Array:
 
 
 def arrow_view(numbers: Array) -> pa.Array:
-    """An Arrow array of NumPy's memory, where that is laid out in order.
+    """An Arrow array that shares NumPy's memory if that is contiguous.
 
     Args:
         numbers: Shape `(n,)`; integers, floats or booleans, which are copied.

@@ -1,8 +1,8 @@
-"""Trajectories as Arrow tables, a row each, in the layout that the hub's data sets have.
+"""Arrow tables with one trajectory per row, in the layout of the data sets on the hub.
 
 Columns: `obs` list of T + 1 observations, `acts` list of T actions, `infos` list of T JSON
-texts, `terminal` bool, and `rews` list of T numbers. Arrays go to nested lists and back by
-their offsets; no element becomes a Python object.
+texts, `terminal` bool, and `rews` list of T numbers. Arrays are converted to nested lists and
+back through their offsets, without a Python object per element.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from imitbench.util.text_line import one_line
 Array = npt.NDArray[Any]
 
 COLUMNS = ("obs", "acts", "infos", "terminal", "rews")
-"""Of a table of trajectories; the reference library and the hub name them so."""
+"""Columns of a table of trajectories, named as in the reference library and on the hub."""
 
 _LONGEST_LIST = 2**31 - 1  # Arrow's `list` has 32-bit offsets
-_LARGEST_ENTRY = 2**28  # numbers in one observation; a type that declares more is a trap
+_LARGEST_ENTRY = 2**28  # numbers in one observation; a larger declared size is refused
 
 
 class Row(NamedTuple):
-    """A row of a table as it stands there, whether or not it makes a trajectory.
+    """A table row as read, not yet validated.
 
     Attributes:
-        obs: Observations, one array.
-        acts: Actions.
+        obs: Observations; a valid row has shape `(T + 1, *observation_shape)`.
+        acts: Actions; a valid row has shape `(T, *action_shape)`.
         terminal: Whether the episode ended.
-        rews: Rewards; None where the table has none.
+        rews: Rewards; a valid row has shape `(T,)`. None if the table has no rewards.
     """
 
     obs: Array
@@ -49,18 +49,18 @@ class Row(NamedTuple):
     rews: Array | None
 
     def trajectory(self, *, infos: Array | None, where: str, number: int) -> Trajectory:
-        """Makes the trajectory.
+        """Converts the row to a trajectory.
 
         Args:
             infos: One dictionary per step, or None.
-            where: What to call the table in errors.
-            number: Of the row, for errors.
+            where: Name of the table in errors.
+            number: Row number in errors.
 
         Returns:
             A `TrajectoryWithRew` if there are rewards; integer rewards become float64.
 
         Raises:
-            InputError: The parts do not fit together.
+            InputError: Lengths or data types do not match.
         """
         try:
             if self.rews is None:
@@ -74,18 +74,18 @@ class Row(NamedTuple):
 def trajectories_to_table(
     trajectories: Sequence[Trajectory], *, compact: bool = False, infos: pa.Array | None = None
 ) -> pa.Table:
-    """Lays trajectories out as a table.
+    """Converts trajectories to a table.
 
     Args:
-        trajectories: At least one; all with rewards or all without; plain array observations
-            of one shape.
-        compact: Whether to store float64 observations and actions as float32 where that loses
-            nothing, and integer actions as int64. Otherwise data types stay as they are.
-        infos: Texts to store as they are in place of the trajectories' infos, as `infos_texts`
-            gives them.
+        trajectories: At least one; all with rewards or all without; array observations of
+            one shape.
+        compact: Whether to store float64 observations and actions as float32 where that is
+            exact, and integer actions as int64. Otherwise data types are kept.
+        infos: Texts to store in place of the trajectories' infos, as returned by
+            `infos_texts`.
 
     Returns:
-        The table. Its metadata tell Hugging Face `datasets` the features.
+        The table. Its metadata declare the features for Hugging Face `datasets`.
 
     Raises:
         InputError: The trajectories do not fit into one table.
@@ -95,8 +95,8 @@ def trajectories_to_table(
     with_rewards = [isinstance(trajectory, TrajectoryWithRew) for trajectory in trajectories]
     if len(set(with_rewards)) > 1:
         raise InputError(
-            f"trajectory {with_rewards.index(not with_rewards[0])} differs from the first in "
-            "having rewards or not: write one kind at a time"
+            f"trajectory {with_rewards.index(not with_rewards[0])} and the first differ in "
+            "whether they have rewards: write one kind at a time"
         )
     for row, trajectory in enumerate(trajectories):
         if isinstance(trajectory.obs, DictObs):
@@ -131,17 +131,17 @@ def table_to_trajectories(
     """Reads a table that `trajectories_to_table` or the reference library wrote.
 
     Args:
-        table: Columns `obs`, `acts`, `terminal`, maybe `infos` and `rews`; others are ignored.
-        where: What to call the table in errors, such as a path.
+        table: Columns `obs`, `acts`, `terminal`, optionally `infos`, `rews`; others are ignored.
+        where: Name of the table in errors, such as a path.
         first_row: Number of the table's first row in errors.
-        with_infos: Whether to decode the infos; None stands for them otherwise.
+        with_infos: Whether to decode the infos; otherwise they are None.
 
     Returns:
         A `TrajectoryWithRew` per row if there are rewards, else a `Trajectory`. The arrays are
-        writable copies; all of one column share one block of memory.
+        writable copies; those of a column share one block of memory.
 
     Raises:
-        InputError: The table is not of that layout.
+        InputError: The table does not have this layout.
     """
     rows = table_rows(table, where=where, first_row=first_row)
     infos: Iterator[Array | None] = (None for _ in rows)
@@ -155,18 +155,18 @@ def table_to_trajectories(
 
 
 def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Row]:
-    """Reads the numbers of a table, without asking whether its rows make trajectories.
+    """Reads a table without checking that its rows are valid trajectories.
 
     Args:
         table: As for `table_to_trajectories`.
-        where: What to call the table in errors.
+        where: Name of the table in errors.
         first_row: Number of the table's first row in errors.
 
     Returns:
-        A row each. The arrays are writable copies; all of one column share one block of memory.
+        One `Row` per row. The arrays are as for `table_to_trajectories`.
 
     Raises:
-        InputError: A column is missing or of another kind, or its lists are ragged.
+        InputError: A column is missing or has another type, or its lists are ragged.
     """
     check_columns(table.schema, where=where)
     place: dict[str, Any] = {"where": where, "first_row": first_row}
@@ -188,18 +188,18 @@ def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Row]:
 
 
 def infos_texts(table: pa.Table, *, where: str, first_row: int = 0) -> pa.Array | None:
-    """The infos of a table as the texts they are, none of them decoded.
+    """The infos of a table as JSON texts, not decoded.
 
     Args:
         table: As for `table_to_trajectories`.
-        where: What to call the table in errors.
+        where: Name of the table in errors.
         first_row: Number of the table's first row in errors.
 
     Returns:
-        An array of type `list<string>` with a row each, or None if the table has no infos.
+        One row of type `list<string>` per trajectory, or None if the table has no infos.
 
     Raises:
-        InputError: The column holds something else, or texts are missing.
+        InputError: The column has another type, or texts are missing.
     """
     if "infos" not in table.column_names:
         return None
@@ -213,10 +213,10 @@ def infos_texts(table: pa.Table, *, where: str, first_row: int = 0) -> pa.Array 
         )
     texts = column.combine_chunks()
     try:
-        texts.validate(full=True)  # text that is no UTF-8 would fail later, without a row
+        texts.validate(full=True)  # later, the row of invalid UTF-8 would be unknown
     except pa.ArrowInvalid as error:
         row = first_row + _first_invalid(texts)
-        raise InputError(f"{where}, row {row}: infos are no text: remove the row") from error
+        raise InputError(f"{where}, row {row}: infos are not text: remove the row") from error
     for missing, row_of in ((texts, None), (texts.flatten(), pc.list_parent_indices(texts))):
         if missing.null_count:
             entry = _first_null(missing)
@@ -229,12 +229,12 @@ def check_columns(schema: pa.Schema, *, where: str, rewards: bool = False) -> No
     """Checks that a schema names the columns of trajectories.
 
     Args:
-        schema: To be checked.
-        where: What to call the table in errors.
-        rewards: Whether there have to be rewards.
+        schema: Schema of a table or file.
+        where: Name of the table in errors.
+        rewards: Whether rewards are required.
 
     Raises:
-        InputError: A column is missing or there twice, or its type declares entries larger
+        InputError: A column is missing or duplicated, or its type declares entries larger
             than any observation.
     """
     needed = ["obs", "acts", "terminal"] + ["rews"] * rewards
@@ -247,13 +247,13 @@ def check_columns(schema: pa.Schema, *, where: str, rewards: bool = False) -> No
         )
     for name in COLUMNS:
         if schema.names.count(name) > 1:
-            raise InputError(f"{where}: column '{name}' is there twice: write it again")
+            raise InputError(f"{where}: column '{name}' appears twice: write it again")
         if name in schema.names:
             _check_entry_size(schema.field(name).type, name, where)
 
 
 def _check_entry_size(kind: pa.DataType, name: str, where: str) -> None:
-    """Refuses fixed-size lists that would take gigabytes for a single missing entry."""
+    """Refuses fixed-size lists that would take gigabytes for a single null entry."""
     size = 1
     while _is_list(kind := _storage_type(kind)):
         size *= kind.list_size if pa.types.is_fixed_size_list(kind) else 1
@@ -261,19 +261,19 @@ def _check_entry_size(kind: pa.DataType, name: str, where: str) -> None:
     if size > _LARGEST_ENTRY:
         raise InputError(
             f"{where}: column '{name}' declares entries of {size} numbers, more than "
-            f"{_LARGEST_ENTRY}: the file is damaged or a trap; fetch it again"
+            f"{_LARGEST_ENTRY}: the file is damaged or malicious; fetch it again"
         )
 
 
 def nested_lists(name: str, arrays: Sequence[Array]) -> pa.Array:
-    """Makes a column with one list per array, nested as deep as the arrays have dimensions.
+    """Makes a column with one list per array, nested once per dimension.
 
     Args:
-        name: Of the column, for errors.
+        name: Column name in errors.
         arrays: Shapes `(n_i, *rest)` with a common `rest`, one data type.
 
     Raises:
-        InputError: More numbers than an Arrow list can hold.
+        InputError: There are more numbers than an Arrow list can hold.
     """
     joined = np.concatenate(arrays)
     if joined.size > _LONGEST_LIST:
@@ -292,20 +292,20 @@ def nested_lists(name: str, arrays: Sequence[Array]) -> pa.Array:
 def lists_to_arrays(
     column: pa.ChunkedArray, name: str, *, where: str, first_row: int = 0
 ) -> list[Array]:
-    """Undoes `nested_lists`.
+    """Inverts `nested_lists`.
 
     Args:
         column: Lists of numbers, or of equally long lists of numbers, and so on.
-        name: Of the column, for errors.
-        where: Of what file, for errors.
+        name: Column name in errors.
+        where: File name in errors.
         first_row: Number of the column's first row in errors.
 
     Returns:
-        One array per row, shape `(n_i, *rest)`, in the column's data type, all of a chunk in
-        one block of memory.
+        One array per row, shape `(n_i, *rest)`, in the column's data type; those of a chunk
+        share one block of memory.
 
     Raises:
-        InputError: The column is not of that kind, has gaps, or its lists are ragged.
+        InputError: The column has another type or nulls, or its lists are ragged.
     """
     arrays: list[Array] = []
     for chunk in column.chunks:
@@ -326,7 +326,7 @@ def _chunk_to_arrays(chunk: pa.Array, name: str, where: str, first_row: int) -> 
     rest: list[int] = []
 
     def row_of(entry: int) -> int:
-        """Row of an entry of the present level."""
+        """Row that holds an entry of the current level."""
         step = entry // max(math.prod(rest), 1)
         return first_row + int(np.searchsorted(ends, step, side="right"))
 
@@ -362,7 +362,7 @@ def _first_null(values: pa.Array | pa.ChunkedArray) -> int:
 
 
 def _first_invalid(texts: pa.Array) -> int:
-    """First row whose texts are damaged; rows are told apart only once something is wrong."""
+    """First row whose texts are damaged; rows are tried one by one only after an error."""
     for row in range(len(texts)):
         try:
             texts.slice(row, 1).to_pylist()
@@ -376,7 +376,7 @@ def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _storage(array: pa.Array) -> pa.Array:
-    """What lies under an extension type, such as the fixed-shape arrays of `datasets`."""
+    """The array inside an extension type, such as the fixed-shape arrays of `datasets`."""
     return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
 
 
@@ -391,15 +391,15 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _one_kind(name: str, arrays: list[Array]) -> list[Array]:
-    """Checks that the arrays differ in length alone, and gives them a common data type."""
+    """Checks that the arrays differ only in length, and gives them a common data type."""
     for row, array in enumerate(arrays):
         if array.shape[1:] != arrays[0].shape[1:]:
             raise InputError(
-                f"trajectory {row}: {name} have shape {array.shape[1:]} each, those before have "
+                f"trajectory {row}: {name} have shape {array.shape[1:]} each, the first has "
                 f"{arrays[0].shape[1:]}: write trajectories of one environment"
             )
         if array.dtype.kind not in "fiub":
-            raise InputError(f"trajectory {row}: {name} have data type {array.dtype}, no numbers")
+            raise InputError(f"trajectory {row}: {name} have data type {array.dtype}, not numbers")
     common = np.result_type(*{array.dtype for array in arrays})
     return [array.astype(common, copy=False) for array in arrays]
 
@@ -432,7 +432,7 @@ def _infos_column(trajectories: Sequence[Trajectory]) -> pa.Array:
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """A column type as old and new versions of `datasets` both read it."""
+    """A column type in the form that both old and new versions of `datasets` read."""
     if _is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "Sequence"}
     names = {pa.float64(): "float64", pa.float32(): "float32", pa.float16(): "float16"}

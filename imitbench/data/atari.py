@@ -1,4 +1,4 @@
-"""Atari games for learning from observations: episodes of fixed length, scores hidden."""
+"""Atari games with episodes of fixed length and hidden scores."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SCORE_REGIONS: dict[str, list[BoxRegion]] = {
     "Asteroids": [BoxRegion(x=(5, 15), y=(0, 96))],
     "Seaquest": [BoxRegion(x=(7, 19), y=(48, 112))],  # room for scores of more digits
 }
-"""Where games show the score, in pixels of the screen, by name: rows `x`, columns `y`."""
+"""Screen regions that show the score, in pixels, by game: rows `x`, columns `y`."""
 
 
 def register_atari() -> bool:
-    """Makes Atari games known to Gymnasium, which does not look for them by itself.
+    """Registers the Atari games of `ale_py` with Gymnasium.
 
     Returns:
-        Whether they are installed.
+        Whether `ale_py` is installed.
     """
     try:
         gym.register_envs(importlib.import_module("ale_py"))
@@ -34,20 +34,20 @@ def register_atari() -> bool:
 
 
 def score_regions(env_id: str) -> list[BoxRegion]:
-    """Where a game shows its score.
+    """Screen regions that show the score of a game.
 
     Args:
         env_id: Gymnasium id, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`.
 
     Raises:
-        InputError: That is not known.
+        InputError: They are not known for this game.
     """
     game = env_id.rpartition("/")[2].partition("-")[0].removesuffix("NoFrameskip")
     if game not in SCORE_REGIONS:
         raise InputError(
-            f"{env_id}: nobody wrote down where it shows the score; known: "
+            f"{env_id}: the screen region of its score is not known; known games: "
             f"{', '.join(sorted(SCORE_REGIONS))}; or wrap it in seals.util.MaskScoreWrapper with "
-            "regions of your own"
+            "your regions"
         )
     return SCORE_REGIONS[game]
 
@@ -57,20 +57,20 @@ def make_fixed_length_atari(
 ) -> gym.Env[Any, Any]:
     """Makes an Atari game whose episodes all have the same length.
 
-    It is preprocessed in the usual way (`stable_baselines3.common.atari_wrappers.AtariWrapper`):
-    of every four screens one grey image of 84 by 84 pixels is seen, and rewards are reduced to
-    their sign. When the player loses a life the game simply goes on, and when it is over another
-    begins, so that nothing about the reward shows in the length of an episode.
+    `stable_baselines3.common.atari_wrappers.AtariWrapper` preprocesses it: one grey image of 84
+    by 84 pixels per four screens, and rewards reduced to their sign. Losing a life does not end
+    an episode, and a finished game restarts, so the length of an episode tells nothing about
+    the reward.
 
     Args:
-        env_id: Gymnasium id of a variant that repeats no frames by itself, such as
+        env_id: Gymnasium id of a variant without frame skipping, such as
             `BreakoutNoFrameskip-v4`.
-        num_steps: Steps of an episode.
-        mask_score: Whether to black the score out, which a reward network would read otherwise.
-        **kwargs: For `gymnasium.make`.
+        num_steps: Length of an episode, in steps.
+        mask_score: Whether to black out the score, which a reward network could otherwise read.
+        **kwargs: Passed to `gymnasium.make`.
 
     Raises:
-        InputError: Atari is not installed, or it is not known where the game shows its score.
+        InputError: Atari is not installed, or the region of the score is not known.
     """
     for module in ("ale_py", "cv2"):
         import_extra(module, "atari", "an Atari game")
@@ -78,7 +78,7 @@ def make_fixed_length_atari(
     from stable_baselines3.common.atari_wrappers import AtariWrapper
 
     env: gym.Env[Any, Any] = gym.make(env_id, **kwargs)
-    if mask_score:  # on the whole screen, before it is made smaller
+    if mask_score:  # on the full screen, before it is scaled down
         env = MaskScoreWrapper(env, score_regions(env_id))
     endless: gym.Env[Any, Any] = AutoResetWrapper(AtariWrapper(env))  # type: ignore[no-untyped-call]
     return gym.wrappers.TimeLimit(endless, max_episode_steps=num_steps)

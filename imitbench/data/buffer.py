@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def num_samples(data: Mapping[Any, Array]) -> int:
-    """Length that all arrays share.
+    """Common length of all arrays.
 
     Args:
         data: At least one array.
@@ -70,9 +70,9 @@ class Buffer:
 
         Args:
             data: Arrays of one length.
-            capacity: Samples it can hold; as many as there are when `None`.
-            truncate_ok: Whether only the last `capacity` samples are kept, instead of an error,
-                when there are more.
+            capacity: Samples it can hold; `None` for the length of `data`.
+            truncate_ok: Whether to keep only the last `capacity` samples if there are more,
+                instead of raising an error.
 
         Raises:
             ValueError: `data` is empty, its lengths differ, or it exceeds the capacity.
@@ -87,12 +87,12 @@ class Buffer:
         return buffer
 
     def store(self, data: Mapping[str, Array], truncate_ok: bool = False) -> None:
-        """Adds samples, in place of the oldest where there is no room.
+        """Adds samples; in a full buffer they replace the oldest.
 
         Args:
             data: Arrays of shape (n_samples, *sample_shape) under the buffer's names.
-            truncate_ok: Whether only the last `capacity` samples are kept, instead of an error,
-                when there are more.
+            truncate_ok: Whether to keep only the last `capacity` samples if there are more,
+                instead of raising an error.
 
         Raises:
             ValueError: Names or shapes differ from the buffer's, `data` is empty, or it exceeds
@@ -126,8 +126,8 @@ class Buffer:
         """Draws samples uniformly, with replacement.
 
         Args:
-            n_samples: How many.
-            rng: Source of the draw; NumPy's global generator when `None`.
+            n_samples: Number to draw.
+            rng: Generator of the draw; `None` for NumPy's global one.
 
         Returns:
             Arrays of shape (n_samples, *sample_shape).
@@ -148,12 +148,12 @@ class Buffer:
         return self._stored
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later samples depend on."""
+        """All state that later samples depend on."""
         arrays = {name: array[: self._stored].copy() for name, array in self._arrays.items()}
         return {"arrays": arrays, "next": self._next}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` of a buffer of the same shape gave."""
+        """Restores the `state_dict` of a buffer with the same capacity and shapes."""
         self._stored = self._next = 0
         if num_samples(state["arrays"]):
             self.store(state["arrays"])
@@ -165,7 +165,7 @@ class ReplayBuffer:
 
     Args:
         capacity: Transitions it can hold.
-        venv: Environment whose spaces give shapes and data types; or give these themselves.
+        venv: Environment whose spaces define shapes and data types, unless these are given.
         obs_shape: Shape of an observation.
         act_shape: Shape of an action.
         obs_dtype: Data type of observations.
@@ -216,9 +216,9 @@ class ReplayBuffer:
 
         Args:
             transitions: Transitions with array observations.
-            capacity: Transitions it can hold; as many as there are when `None`.
-            truncate_ok: Whether only the last `capacity` are kept, instead of an error, when
-                there are more.
+            capacity: Transitions it can hold; `None` for their number.
+            truncate_ok: Whether to keep only the last `capacity` if there are more, instead of
+                raising an error.
 
         Raises:
             ValueError: There are none, or more than the capacity.
@@ -235,15 +235,15 @@ class ReplayBuffer:
         return buffer
 
     def store(self, transitions: Transitions, truncate_ok: bool = True) -> None:
-        """Adds transitions, in place of the oldest where there is no room.
+        """Adds transitions; in a full buffer they replace the oldest.
 
         Args:
             transitions: Transitions with array observations.
-            truncate_ok: Whether only the last `capacity` are kept, instead of an error, when
-                there are more.
+            truncate_ok: Whether to keep only the last `capacity` if there are more, instead of
+                raising an error.
 
         Raises:
-            ValueError: They are of another shape, none, or more than the capacity.
+            ValueError: Their shapes differ, there are none, or more than the capacity.
         """
         data = {
             "obs": assert_not_dictobs(transitions.obs),
@@ -258,8 +258,8 @@ class ReplayBuffer:
         """Draws transitions uniformly, with replacement.
 
         Args:
-            n_samples: How many.
-            rng: Source of the draw; NumPy's global generator when `None`.
+            n_samples: Number to draw.
+            rng: Generator of the draw; `None` for NumPy's global one.
 
         Raises:
             ValueError: The buffer is empty.

@@ -1,4 +1,4 @@
-"""Writes trajectories of any format in the layout of the hub, a few megabytes at a time."""
+"""Converts trajectories of any format to the hub layout, a few megabytes at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from imitbench.util.files import digest_files, fsync_directory
 Array = npt.NDArray[Any]
 
 SHARD_BYTES = 512 * 2**20
-"""About how many bytes of numbers, before compression, go into one file."""
+"""Approximate bytes of numbers per file, before compression."""
 
 _FLOAT32_ERROR = 1e-6
 _OWN_ENTRIES = {"data", "README.md", ".gitattributes"}
@@ -34,23 +34,23 @@ _OWN_ENTRIES = {"data", "README.md", ".gitattributes"}
 
 @dataclass
 class ConversionSummary:
-    """What was written.
+    """Describes a converted data set.
 
     Attributes:
-        source: Name of what was read.
-        form: Its format.
-        environment: Gymnasium id, if it was named.
-        rows: Trajectories.
-        steps: Actions in all of them.
+        source: Name of the source.
+        form: Format of the source.
+        environment: Gymnasium id, if given.
+        rows: Number of trajectories.
+        steps: Number of actions in all trajectories.
         unfinished: Trajectories that are not marked as the end of an episode.
-        lengths: Shortest and longest.
-        returns: Return of each trajectory; empty where there are no rewards.
+        lengths: Actions in the shortest and the longest trajectory.
+        returns: Undiscounted return of each trajectory; empty without rewards.
         observation: Data type and shape of one observation, such as `float32[4]`.
-        action: Of one action.
-        files: Number of files.
-        bytes: Their size.
-        digest: SHA-256 of the files, as runs record it.
-        notes: What the user should know.
+        action: Data type and shape of one action.
+        files: Number of data files.
+        bytes: Total size of the data files.
+        digest: SHA-256 of the data files, as runs record it.
+        notes: Remarks for the user.
     """
 
     source: str
@@ -69,7 +69,7 @@ class ConversionSummary:
     notes: list[str] = field(default_factory=list)
 
     def add(self, row: Row) -> None:
-        """Counts a row that was checked."""
+        """Adds a validated row to the totals."""
         length = len(row.acts)
         shortest, longest = self.lengths if self.rows else (length, length)
         self.lengths = (min(shortest, length), max(longest, length))
@@ -80,7 +80,7 @@ class ConversionSummary:
             self.returns.append(float(row.rews.sum()))
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as plain values, the returns as their mean and spread."""
+        """The summary as JSON values, with mean and standard deviation of the returns."""
         values = {key: value for key, value in vars(self).items() if key != "returns"}
         returns = np.array(self.returns or [np.nan])
         return values | {
@@ -103,30 +103,30 @@ def convert_demonstrations(
     shard_bytes: int = SHARD_BYTES,
     progress: Callable[[int, int], None] | None = None,
 ) -> ConversionSummary:
-    """Writes a set in the layout of the hub: `data/train-….parquet` and a card `README.md`.
+    """Writes a data set in the hub layout: `data/train-….parquet` and a card `README.md`.
 
-    The folder is whole or absent. The same trajectories give the same bytes. Numbers are
-    checked on the way; infos are carried as the texts they are. Actions that are integers are
-    stored as int64, as the hub has them; other data types stay as they are.
+    The folder appears only once it is complete. The same trajectories give the same bytes.
+    Rows are validated; infos are copied as texts. Integer actions are stored as int64, as on
+    the hub; other data types are kept.
 
     Args:
-        source: What to read.
-        directory: Folder to make.
-        environment: To check the spaces against; None checks lengths and finite numbers only.
+        source: Data set to read.
+        directory: Folder to create.
+        environment: Its spaces are checked; None checks only lengths and finite numbers.
         environment_id: Gymnasium id for the card.
-        limit: Trajectories after so many are left out.
-        float32: Store float64 observations and actions as float32, each of the two if that
-            moves no number by more than 1e-6. The set is read twice for it.
+        limit: Maximum number of trajectories; None for all.
+        float32: Whether to store float64 observations or actions as float32 if that changes no
+            number by more than 1e-6. This reads the source twice.
         with_infos: Whether to keep the infos.
-        replace: Whether a data set folder that is there is replaced.
-        shard_bytes: About how many bytes of numbers to put into one file.
-        progress: Called with the numbers of trajectories done and to do.
+        replace: Whether to replace an existing data set folder.
+        shard_bytes: Approximate bytes of numbers per file.
+        progress: Called with the numbers of trajectories done and in total.
 
     Returns:
-        What was written.
+        A summary for the card and the user.
 
     Raises:
-        InputError: The folder is in the way, a row is wrong, or the set is damaged.
+        InputError: The folder exists, a row is invalid, or the source is damaged.
         OSError: The folder cannot be written.
     """
     _refuse_target(directory, replace=replace)
@@ -164,7 +164,7 @@ def convert_demonstrations(
 
 @dataclass(frozen=True)
 class _Kind:
-    """What all rows have in common, as the first one has it."""
+    """Format of the first row, which all rows must share."""
 
     obs: str
     acts: str
@@ -182,8 +182,8 @@ class _Kind:
         ):
             if found != expected:
                 raise InputError(
-                    f"{where}: {name} are {found}, those before are {expected}: "
-                    "convert sets of one environment and one data type at a time"
+                    f"{where}: {name} are {found}, those of the first row are {expected}: "
+                    "convert data of one environment and one data type at a time"
                 )
         if other.rewards != self.rewards:
             raise InputError(
@@ -220,7 +220,7 @@ def _narrowed(row: Row, narrow: set[str]) -> Row:
 def _narrow_columns(
     source: TrajectorySource, limit: int | None, summary: ConversionSummary
 ) -> set[str]:
-    """Which of the two columns fit into float32."""
+    """Names of the columns that fit into float32."""
     narrow = {"obs", "acts"}
     for chunk in source.chunks(with_infos=False, limit=limit):
         for number, row in enumerate(chunk.rows, chunk.first_row):
@@ -233,7 +233,7 @@ def _narrow_columns(
                 elif error > _FLOAT32_ERROR:
                     narrow.discard(name)
                     summary.notes.append(
-                        f"{name} stay float64: float32 would move a number of row {number} by "
+                        f"{name} stay float64: float32 would change a number of row {number} by "
                         f"{error:.1e}"
                     )
         if not narrow:
@@ -242,7 +242,7 @@ def _narrow_columns(
 
 
 def _float32_error(values: Array) -> float | None:
-    """Most that a number would move; None where there is nothing to narrow."""
+    """Largest change of a number; None if the values are not float64."""
     if values.dtype != np.float64:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
@@ -256,14 +256,14 @@ def _describe(values: Array) -> str:
 
 def _finish(summary: ConversionSummary, kind: _Kind | None, folder: Path) -> None:
     if kind is None:
-        raise InputError(f"{summary.source}: no trajectories to convert: ask for at least one")
+        raise InputError(f"{summary.source}: no trajectories to convert: request at least one")
     files = sorted((folder / "data").iterdir())
     summary.observation, summary.action = kind.obs, kind.acts
     summary.files = len(files)
     summary.bytes = sum(file.stat().st_size for file in files)
     summary.digest = digest_files(folder, files)
     if not kind.rewards:
-        summary.notes.append("there are no rewards, which `imitbench run` asks for")
+        summary.notes.append("there are no rewards, which `imitbench run` requires")
     if summary.unfinished:
         summary.notes.append(
             f"{summary.unfinished} of {summary.rows} trajectories are not marked as the end of "
@@ -273,34 +273,34 @@ def _finish(summary: ConversionSummary, kind: _Kind | None, folder: Path) -> Non
 
 
 def _refuse_target(directory: Path, *, replace: bool) -> None:
-    """Nothing but a data set folder is ever replaced."""
+    """Refuses to replace anything but a data set folder."""
     if not directory.exists():
         return
     if not directory.is_dir():
-        raise InputError(f"{directory}: a file is in the way: name a folder to make")
+        raise InputError(f"{directory}: is a file: name another folder")
     entries = {path.name for path in directory.iterdir()}
     if entries and not replace:
-        raise InputError(f"{directory}: is there already: name another folder, or pass --force")
+        raise InputError(f"{directory}: exists already: name another folder, or pass --force")
     if entries - _OWN_ENTRIES:
         odd = sorted(entries - _OWN_ENTRIES)[0]
         raise InputError(
-            f"{directory}: holds {odd!r}, so it is no data set folder to replace: name another"
+            f"{directory}: holds {odd!r}, so it is not a data set folder: name another folder"
         )
 
 
 def _put(scratch: Path, directory: Path) -> None:
-    """Gives the new folder its name, unless another process has done so meanwhile."""
+    """Renames the new folder, unless another process created it meanwhile."""
     try:
         scratch.rename(directory)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
-        raise InputError(f"{directory}: another process has made it meanwhile") from error
+        raise InputError(f"{directory}: another process created it meanwhile") from error
     fsync_directory(directory.parent)
 
 
 def _exchange(scratch: Path, directory: Path) -> None:
-    """Puts the new folder where the old one was; the old one comes back if that fails."""
+    """Replaces the old folder with the new one; restores the old one if that fails."""
     old = Path(tempfile.mkdtemp(prefix=f".{directory.name}.old.", dir=directory.parent))
     kept = old / directory.name
     try:

@@ -1,4 +1,4 @@
-"""The card of a converted set of demonstrations: what the hub and people read first."""
+"""The card (`README.md`) of a converted data set, as the hub displays it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ def dataset_card(summary: dict[str, Any]) -> str:
     """Writes a card.
 
     Args:
-        summary: As `imitbench.data.conversion.ConversionSummary.to_json` gives it.
+        summary: From `imitbench.data.conversion.ConversionSummary.to_json`.
 
     Returns:
-        Markdown with the hub's metadata. No licence is claimed: whoever made the set knows it.
+        Markdown with the hub's metadata. No licence is stated: only the data set's author
+        knows it.
     """
     metadata = {
         "tags": ["imitation-learning", "reinforcement-learning", "imitbench"],

@@ -1,4 +1,4 @@
-"""The schema of a set of demonstrations as the hub's cards state it."""
+"""The schema of a data set in the form of the hub's cards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES = {"double": "float64", "float": "float32", "halffloat": "float16", "larg
 
 
 def dataset_info(files: Sequence[Path]) -> dict[str, Any]:
-    """What a card says under `dataset_info`: columns, rows and bytes.
+    """Columns, rows and bytes for the section `dataset_info` of a card.
 
     Args:
         files: Parquet files of the split `train`.
@@ -46,10 +46,10 @@ def dataset_info(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def feature(kind: pa.DataType) -> dict[str, Any]:
-    """A column's type in the words of `datasets`, in which every version understands it.
+    """A column type in the notation that every version of `datasets` reads.
 
     Args:
-        kind: Type in the file.
+        kind: Arrow type of the column.
 
     Returns:
         `{"dtype": …}`, or `{"sequence": …}` for lists.

@@ -1,4 +1,4 @@
-"""Do demonstrations fit an environment? Told per row, before anything trains on them."""
+"""Checks that demonstrations fit an environment, row by row, before training on them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def validate_demonstrations(
 ) -> None:
     """Checks demonstrations against the spaces of an environment.
 
-    Lengths, finite numbers, shapes, kinds of data type, and the range of discrete values are
-    checked. Values of a box may leave its bounds: recorded observations do, by rounding, and
-    experts' actions may be recorded before clipping.
+    Lengths, finite numbers, shapes, data types and the range of discrete values are checked.
+    Values may exceed the bounds of a box: recorded observations do so by rounding, and expert
+    actions may be recorded before clipping.
 
     Args:
-        trajectories: To be checked.
-        observation_space: Of the environment; Box, Discrete, MultiDiscrete or MultiBinary.
-        action_space: Of the environment; of the same kinds.
-        where: Where the trajectories are from, such as a path.
+        trajectories: At least one.
+        observation_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        action_space: One of the same types.
+        where: Origin of the trajectories in errors, such as a path.
 
     Raises:
-        InputError: The first thing that does not fit, with its row.
+        InputError: A row does not fit; the message names the first one and its problem.
     """
     if not trajectories:
         raise InputError(f"{where}: no trajectories: record or fetch demonstrations first")
@@ -53,15 +53,15 @@ def row_problem(
     observation_space: gym.Space[Any] | None = None,
     action_space: gym.Space[Any] | None = None,
 ) -> str | None:
-    """Says what is wrong with one row.
+    """Finds what is wrong with one row.
 
     Args:
-        row: To be checked; rewards of None are right.
-        observation_space: As for `validate_demonstrations`; None leaves shape and kind open.
-        action_space: Likewise.
+        row: A row or trajectory; its rewards may be None.
+        observation_space: As for `validate_demonstrations`; None allows any shape and type.
+        action_space: The same for actions.
 
     Returns:
-        The first problem and how to mend it; None if there is none.
+        The first problem and how to fix it; None if there is none.
     """
     return (
         _length_problem(row)
@@ -72,18 +72,18 @@ def row_problem(
 
 
 def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | None:
-    """Says where values leave the bounds of a box by more than rounding.
+    """Finds values outside the bounds of a box, beyond rounding errors.
 
-    That alone makes no demonstration wrong, see `validate_demonstrations`; but many such rows
-    speak for another version of the environment, or for actions that were rescaled.
+    A single one does not invalidate a demonstration, see `validate_demonstrations`; many
+    suggest another version of the environment, or rescaled actions.
 
     Args:
-        name: Of the values, for the message.
+        name: Name of the values in the message.
         values: Shape `(n, *space.shape)`.
-        space: Only boxes are looked at.
+        space: Spaces other than boxes are not checked.
 
     Returns:
-        The first value outside; None if there is none.
+        A message about the first value outside; None if there is none.
     """
     if not isinstance(space, spaces.Box) or values.shape[1:] != space.shape:
         return None
@@ -105,12 +105,12 @@ def _length_problem(row: Row | TrajectoryWithRew) -> str | None:
         return "no steps: remove the row"
     if len(row.obs) != steps + 1:
         return (
-            f"{len(row.obs)} observations for {steps} actions: there has to be one more "
+            f"{len(row.obs)} observations for {steps} actions: there must be one more "
             "than actions; record it again or remove the row"
         )
     if row.rews is not None and row.rews.shape != (steps,):
         return (
-            f"rewards of shape {row.rews.shape} for {steps} actions: there has to be one "
+            f"rewards of shape {row.rews.shape} for {steps} actions: there must be one "
             "each; record it again or remove the row"
         )
     return None
@@ -130,7 +130,7 @@ def _space_problem(name: str, values: Array | DictObs, space: gym.Space[Any]) ->
     if values.shape[1:] != space.shape:
         return (
             f"{name} have shape {values.shape[1:]} each, the environment has {space.shape}: "
-            "take demonstrations of this very environment and version"
+            "use demonstrations of this environment and version"
         )
     if isinstance(space, spaces.Box) and space.dtype.kind == "f":
         if values.dtype.kind not in "fiu":
@@ -155,7 +155,7 @@ def _finite_problem(name: str, values: Array) -> str | None:
 
 
 def _range_problem(name: str, values: Array, space: gym.Space[Any]) -> str | None:
-    """Discrete values out of range; those of an integer box may leave its bounds."""
+    """Finds discrete values out of range; an integer box may be exceeded."""
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         low: Any = space.start
         high = low + (space.n if isinstance(space, spaces.Discrete) else space.nvec) - 1
@@ -170,5 +170,5 @@ def _range_problem(name: str, values: Array, space: gym.Space[Any]) -> str | Non
     low, high = (np.broadcast_to(bound, values.shape)[place] for bound in (low, high))
     return (
         f"{name} hold {values[place]} at step {place[0]}, the environment has {low} to {high}: "
-        "take demonstrations of this very environment"
+        "use demonstrations of this environment"
     )

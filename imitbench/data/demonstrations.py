@@ -1,4 +1,4 @@
-"""Demonstrations on disk in the layout of the hub: fast, checked, and free of torch."""
+"""Reads and writes demonstrations in the hub layout, with checks and without torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARQUET_OPTIONS: dict[str, Any] = {
     "use_dictionary": ["infos.list.element"],
     "write_page_checksum": True,
 }
-"""How files of demonstrations are written; every byte follows from the numbers in them."""
+"""How Parquet files are written; their bytes depend only on the trajectories."""
 
 _NUMBERS = ["obs", "acts", "terminal", "rews"]
 
@@ -42,19 +42,19 @@ def write_demonstrations(
 ) -> Path:
     """Writes a shard that `read_demonstrations` and `datasets.load_dataset` read.
 
-    The file is whole or absent, and the same trajectories give the same bytes.
+    The file appears only once it is complete. The same trajectories give the same bytes.
 
     Args:
-        directory: Folder of the data set; the shard goes into its folder `data`.
-        trajectories: At least one, with rewards. Observations and actions are stored as
-            float32 where that loses nothing.
+        directory: Folder of the data set; the shard is written to its folder `data`.
+        trajectories: At least one, with rewards. Float64 observations and actions are stored
+            as float32 where that is exact.
         shard: File name without `.parquet`.
 
     Returns:
-        The file.
+        Path of the shard.
 
     Raises:
-        InputError: The trajectories do not fit into one table.
+        InputError: Rewards are missing, or the trajectories do not fit into one table.
     """
     for row, trajectory in enumerate(trajectories):
         if not isinstance(trajectory, TrajectoryWithRew):
@@ -74,15 +74,15 @@ def read_demonstrations(
 
     Args:
         directory_or_file: A folder with `data/train-*.parquet`, or one `.parquet` file.
-        rows: Which trajectories to read, in increasing order, counted from 0 over all shards;
-            None for all. What is not wanted is not read, as far as the files' row groups allow.
+        rows: Increasing row numbers, counted from 0 over all shards; None for all. Other rows
+            are read only if they share a row group.
 
     Returns:
-        A trajectory per row, in the data types of the file, `infos` None.
+        One trajectory per row, in the data types of the file, with `infos` None.
 
     Raises:
-        InputError: Nothing there, files missing or damaged, or not demonstrations; or there
-            are no such rows.
+        InputError: Files or rows are missing or damaged, or the files hold no demonstrations.
+        ValueError: The row numbers are not increasing from 0.
     """
     if rows is not None:
         trajectories = _read_rows(directory_or_file, rows)
@@ -98,11 +98,11 @@ def read_trajectories(
 
     Args:
         directory_or_file: As for `read_demonstrations`.
-        with_infos: Whether to decode the infos; None stands for them otherwise.
-        rewards: Whether there have to be rewards.
+        with_infos: Whether to decode the infos; otherwise they are None.
+        rewards: Whether rewards are required.
 
     Returns:
-        At least one trajectory, with rewards where the file has them.
+        At least one trajectory, with rewards if the file has them.
 
     Raises:
         InputError: As for `read_demonstrations`.
@@ -120,10 +120,10 @@ def read_trajectories(
 def _read_rows(place: Path, rows: Sequence[int]) -> list[Trajectory]:
     source = ParquetSource(place, rewards=True)
     if any(b <= a for a, b in pairwise(rows)) or (rows and not 0 <= rows[0] <= rows[-1]):
-        raise ValueError("rows: have to be increasing numbers from 0")
+        raise ValueError("rows must be increasing numbers from 0")
     if rows and rows[-1] >= len(source):
         raise InputError(
-            f"{place}: has {len(source)} trajectories, so there is no row {rows[-1]}: ask for fewer"
+            f"{place}: has {len(source)} trajectories, so no row {rows[-1]}: request fewer"
         )
     trajectories: list[Trajectory] = []
     for table in source.read_rows(rows, _NUMBERS):

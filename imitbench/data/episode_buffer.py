@@ -1,4 +1,4 @@
-"""Turns the steps of a vector environment into episodes with one array write per step."""
+"""Splits the steps of a vector environment into episodes, with one array write per step."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _FIRST_ROWS = 64
 
 
 class EpisodeBuffer:
-    """Records every environment of a `VecEnv` side by side and cuts out finished episodes.
+    """Records all environments of a `VecEnv` in shared arrays and copies out finished episodes.
 
     Row `t` of the arrays, shape `(rows, n_envs, ...)`, holds step `t` of all environments.
-    When the rows are used up, those before the oldest running episode are dropped, and the
-    arrays double when that frees less than half of them: memory follows the longest episode.
+    When the arrays are full, rows before the oldest running episode are dropped; if that frees
+    less than half of them, the arrays double. So memory is proportional to the longest episode.
 
     Args:
-        obs: First observations, as `VecEnv.reset` returns them.
-        acts_like: A batch of actions, for shape and data type alone.
+        obs: First observations, as returned by `VecEnv.reset`.
+        acts_like: A batch of actions that gives their shape and data type.
     """
 
     def __init__(self, obs: Observation | Mapping[str, Array], acts_like: Array) -> None:
@@ -46,7 +46,7 @@ class EpisodeBuffer:
 
     @property
     def running_steps(self) -> Array:
-        """Steps of the running episodes that were not cut out yet, shape `(n_envs,)`, int64."""
+        """Steps of the running episodes not yet returned, shape `(n_envs,)`, int64."""
         return self._row - self._start
 
     @property
@@ -55,10 +55,10 @@ class EpisodeBuffer:
         return bool(self._active.any())
 
     def stop(self, ended: Array) -> None:
-        """Ends the recording of environments.
+        """Stops recording some environments and drops their running episodes.
 
         Args:
-            ended: Which ones, shape `(n_envs,)`, bool. Their running episodes are dropped.
+            ended: True where to stop, shape `(n_envs,)`, bool.
         """
         self._active &= ~ended
 
@@ -80,9 +80,9 @@ class EpisodeBuffer:
             infos: Info dictionaries; those of ended episodes hold `terminal_observation`.
 
         Returns:
-            Episodes that this step ended in environments that are still recorded, in order of
-            environment. Their data types are those of the vector environment, the last
-            observation included.
+            Episodes that this step ended in environments still being recorded, in order of
+            environment. All observations, the last included, have the vector environment's
+            data types.
         """
         if self._rewards_kind is None:
             self._rewards_kind = rews.dtype if rews.dtype.kind == "f" else np.dtype(float)
@@ -104,17 +104,17 @@ class EpisodeBuffer:
         return finished
 
     def cut_running(self, env: int) -> TrajectoryWithRew:
-        """Cuts out what is there of a running episode; the next trajectory goes on from there.
+        """Returns the steps of a running episode so far; the next trajectory continues there.
 
         Args:
-            env: Whose episode; at least one step of it is there.
+            env: Index of the environment, with at least one step recorded.
         """
         part = self._slice(env, terminal=None)
         self._start[env] = self._row
         return part
 
     def _cut(self, env: int) -> TrajectoryWithRew:
-        """Copies out the episode that ends with the newest step of `env`."""
+        """Copies out the episode that ends with the latest step of `env`."""
         terminal = _by_key(maybe_unwrap_dictobs(self._infos[-1][env]["terminal_observation"]))
         return self._slice(env, terminal)
 
@@ -122,9 +122,9 @@ class EpisodeBuffer:
         """Copies out the running steps of `env`.
 
         Args:
-            env: Which environment.
-            terminal: Last observation of the episode, by key, whose place the first one of the
-                next episode has taken already; `None` for an episode that goes on.
+            env: Index of the environment.
+            terminal: Last observation of the episode, by key; its row already holds the first
+                one of the next episode. `None` for an unfinished episode.
         """
         start, end = int(self._start[env]), self._row
         infos = np.empty(end - start, dtype=object)
@@ -158,7 +158,7 @@ class EpisodeBuffer:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EpisodeBuffer:
-        """A buffer that goes on where `state_dict` was taken; earlier infos are empty."""
+        """A buffer that continues from a `state_dict`; earlier infos are empty."""
         obs, acts, rews = state["obs"], state["acts"], state["rews"]
         first = {key: rows[0] for key, rows in obs.items()}
         buffer = cls(first if state["keyed"] else first[""], np.zeros(acts.shape[1:], acts.dtype))
@@ -176,7 +176,7 @@ class EpisodeBuffer:
         return buffer
 
     def _fit_actions(self, acts: Array) -> None:
-        """Makes the rows of actions hold another kind, without loss for those that are there."""
+        """Converts recorded actions to a data type that also holds the new ones, losslessly."""
         if self._row == 0:
             self._acts = np.empty((len(self._acts), *acts.shape), dtype=acts.dtype)
             return
@@ -202,7 +202,7 @@ class EpisodeBuffer:
 
 
 def _by_key(obs: Any) -> Mapping[str, Any]:
-    """One shape for both kinds of observation: a plain array goes under the empty key."""
+    """Observations as a dictionary; an array gets the empty key."""
     return obs if isinstance(obs, Mapping) else {"": obs}
 
 
@@ -211,7 +211,7 @@ def _rows_like(batch: Array) -> Array:
 
 
 def _moved(rows: Array, used: slice, size: int) -> Array:
-    """The used rows at the front of an array of `size` rows."""
+    """Copies the used rows to the front of an array of `size` rows."""
     fresh = np.empty((size, *rows.shape[1:]), dtype=rows.dtype)
     fresh[: used.stop - used.start] = rows[used]
     return fresh

@@ -1,4 +1,4 @@
-"""Trajectories as data sets of Hugging Face's `datasets`, which is imported when needed."""
+"""Trajectories as data sets of Hugging Face `datasets`, which is imported only when needed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class TrajectoryDatasetSequence(Sequence[Trajectory]):
     """Presents a data set as a sequence of trajectories, read on demand.
 
     An integer index gives a `TrajectoryWithRew` if the data set has rewards, else a
-    `Trajectory`; a slice gives a sequence of this class. Infos are decoded from plain JSON;
-    other text stays under the key `__opaque__`.
+    `Trajectory`; a slice gives a sequence of this class. Infos in JSON are decoded; other text
+    is kept under the key `__opaque__`.
 
     Args:
-        dataset: Columns `obs`, `acts`, `terminal`, and maybe `infos` and `rews`.
+        dataset: Columns `obs`, `acts`, `terminal`, and optionally `infos` and `rews`.
 
     Raises:
         ValueError: A column is missing.
@@ -54,23 +54,23 @@ class TrajectoryDatasetSequence(Sequence[Trajectory]):
 
     @property
     def dataset(self) -> datasets.Dataset:
-        """The data set underneath."""
+        """The underlying data set."""
         return self._dataset
 
 
 def trajectories_to_dict(trajectories: Sequence[Trajectory]) -> dict[str, Sequence[Any]]:
-    """Lays trajectories out by column.
+    """Converts trajectories to columns.
 
     Args:
-        trajectories: All with rewards or all without; plain array observations.
+        trajectories: All with rewards or all without; array observations.
 
     Returns:
         `obs`, `acts` and, if there are rewards, `rews`: lists with an array per trajectory.
         `infos`: lists of JSON texts, `{}` where there were none. `terminal`: booleans.
 
     Raises:
-        ValueError: Kinds of trajectories are mixed, observations are dictionaries, or an info
-            cannot be written as JSON.
+        ValueError: Only some trajectories have rewards, observations are dictionaries, or an
+            info cannot be written as JSON.
     """
     columns: dict[str, Sequence[Any]] = {
         "obs": [assert_not_dictobs(t.obs) for t in trajectories],
@@ -91,19 +91,19 @@ def trajectories_to_dict(trajectories: Sequence[Trajectory]) -> dict[str, Sequen
 def trajectories_to_dataset(
     trajectories: Sequence[Trajectory], info: datasets.DatasetInfo | None = None
 ) -> datasets.Dataset:
-    """Makes a data set with a row per trajectory.
+    """Makes a data set with one row per trajectory.
 
     Args:
         trajectories: At least one; all with rewards or all without. The data set of a
-            `TrajectoryDatasetSequence` is returned as it is.
-        info: Description, licence and the like.
+            `TrajectoryDatasetSequence` is returned unchanged.
+        info: Metadata such as description and licence.
 
     Raises:
         ValueError: The trajectories do not fit into one table.
     """
     if isinstance(trajectories, TrajectoryDatasetSequence):
         return trajectories.dataset
-    package = import_extra("datasets", "datasets", "writing a data set of Hugging Face")
+    package = import_extra("datasets", "datasets", "writing a Hugging Face data set")
     table = package.table.InMemoryTable(trajectories_to_table(trajectories))
     made: datasets.Dataset = package.Dataset(table, info=info)
     return made

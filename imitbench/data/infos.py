@@ -1,4 +1,4 @@
-"""Info dictionaries as JSON text, and back, without ever building an object from a file."""
+"""Converts info dictionaries to JSON text and back, without building objects from files."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy.typing as npt
 from imitbench.data.observations import DictObs
 
 OPAQUE = "__opaque__"
-"""Key under which text that is not plain JSON is carried unread."""
+"""Key of text that is not plain JSON and is kept undecoded."""
 
 _EMPTY = "{}"
-_OBJECT_TAG = '"py/'  # how jsonpickle marks what it would turn into an object
+_OBJECT_TAG = '"py/'  # marks values that jsonpickle would decode to objects
 
 
 def encode_infos(infos: Sequence[Mapping[str, Any]] | npt.NDArray[Any]) -> list[str]:
     """Writes info dictionaries as JSON, NumPy scalars and arrays as numbers and lists.
 
     Args:
-        infos: One dictionary per step. A dictionary `{"__opaque__": text}`, as `decode_infos`
-            makes them, gives that very text.
+        infos: One dictionary per step. A dictionary `{"__opaque__": text}` from
+            `decode_infos` becomes that text again.
 
     Returns:
         One JSON object per step. NaN and infinities are written as Python's `json` does.
@@ -38,11 +38,11 @@ def decode_infos(texts: Iterable[str]) -> npt.NDArray[Any]:
     """Reads what `encode_infos` wrote.
 
     Args:
-        texts: One text per step, from a file that may be anybody's.
+        texts: One text per step; the source may be untrusted.
 
     Returns:
-        Dictionaries, shape `(T,)`. Text that is no JSON object, or that jsonpickle would turn
-        into objects, becomes `{"__opaque__": text}`.
+        Dictionaries, shape `(T,)`. Text that is not a JSON object, or that jsonpickle would
+        decode to objects, becomes `{"__opaque__": text}`.
     """
     decoded = [{} if text == _EMPTY else _decode(text) for text in texts]
     infos = np.empty(len(decoded), dtype=object)

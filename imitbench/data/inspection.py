@@ -1,4 +1,4 @@
-"""Everything that is wrong with a set of demonstrations, row by row."""
+"""Finds all problems of a data set of demonstrations, row by row."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from imitbench.errors import InputError
 
 @dataclass
 class Inspection:
-    """What was found in a set.
+    """Findings about a data set.
 
     Attributes:
-        where: Name of the set.
-        form: Its format.
-        rows: Trajectories that were looked at.
-        steps: Actions in them.
+        where: Name of the data set.
+        form: Format of the data set.
+        rows: Number of trajectories inspected.
+        steps: Number of actions in them.
         unfinished: Trajectories that are not marked as the end of an episode.
-        problems: Why the set cannot be used, each with the row.
-        notes: What makes it suspicious.
+        problems: Why the data set cannot be used, each with the row.
+        notes: Suspicious findings.
     """
 
     where: str
@@ -36,7 +36,7 @@ class Inspection:
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """All fields as JSON values."""
         return asdict(self)
 
 
@@ -46,18 +46,18 @@ def inspect_demonstrations(
     environment: gym.Env[Any, Any] | None = None,
     limit: int | None = None,
 ) -> Inspection:
-    """Looks at every row, without stopping at the first that is wrong.
+    """Checks every row, without stopping at the first problem.
 
-    Lengths, finite numbers, rewards, one shape and data type for all; and with an environment
-    its spaces, and the marks of ends against its time limit.
+    Checks lengths, finite numbers, rewards, and that all rows share shapes and data types;
+    with an environment also its spaces, and the ends of episodes against its time limit.
 
     Args:
-        source: The set.
-        environment: The one that the set should be of.
-        limit: Rows after so many are not looked at.
+        source: Data set to inspect.
+        environment: Environment that the demonstrations should fit.
+        limit: Maximum number of rows; None for all.
 
     Returns:
-        What was found. A set that is damaged beyond reading on has that as its last problem.
+        The findings. If damage stops the reading, that is the last problem.
     """
     found = Inspection(source.where, source.form)
     first: Row | None = None
@@ -115,7 +115,7 @@ def _difference(row: Row, first: Row) -> str | None:
         if (values.dtype, values.shape[1:]) != (others.dtype, others.shape[1:]):
             return (
                 f"{name} are {values.dtype}{list(values.shape[1:])}, those of the first row are "
-                f"{others.dtype}{list(others.shape[1:])}: keep sets apart"
+                f"{others.dtype}{list(others.shape[1:])}: store them separately"
             )
     return None
 
@@ -125,7 +125,7 @@ def _flag_problem(row: Row, horizon: int | None) -> str | None:
         return None
     if len(row.acts) > horizon:
         return (
-            f"{len(row.acts)} steps, and episodes of the environment end after {horizon}: "
+            f"{len(row.acts)} steps, but episodes of the environment end after {horizon}: "
             "episodes were joined, or it is another environment"
         )
     if not row.terminal:

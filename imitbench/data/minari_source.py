@@ -1,8 +1,8 @@
-"""Sets of Minari, the Farama Foundation's collection of offline data, as demonstrations.
+"""Reads data sets of Minari, the Farama Foundation's offline data, as demonstrations.
 
-Minari is an optional extra. Nothing is downloaded unless that is asked for. A set's metadata may
-name a Python function as the maker of its environment, which Minari would import and call when
-the spaces are not written down beside it; such sets are refused.
+Minari is an optional extra. Nothing is downloaded unless requested. The metadata may name a
+Python function that creates the environment, which Minari would import and call if the metadata
+lack the spaces; such data sets are refused.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 PREFIX = "minari:"
-"""How a set of Minari is named where other sources could stand."""
+"""Prefix of the name of a Minari data set where other sources are possible."""
 
 _PART = r"[A-Za-z0-9][A-Za-z0-9_.\-]*"
 _NAME = re.compile(rf"{_PART}(/{_PART})*")
 
 
 class MinariSource(TrajectorySource):
-    """A set of Minari on this machine.
+    """A Minari data set on this machine.
 
     Args:
         name: Such as `mujoco/hopper/expert-v0`.
-        download: Whether to download the set if it is not there.
+        download: Whether to download the data set if it is missing.
 
     Raises:
-        InputError: Minari or the set is missing, or the set is damaged or of a kind that
-            demonstrations cannot hold.
+        InputError: Minari or the data set is missing, or the data set is damaged or has
+            unsupported spaces.
     """
 
     form = "Minari"
@@ -65,7 +65,7 @@ class MinariSource(TrajectorySource):
             if space.shape is None or space.dtype is None:
                 raise InputError(
                     f"{self.where}: {what} are of a {type(space).__name__} space, which "
-                    "demonstrations cannot hold: take a set with plain arrays"
+                    "demonstrations cannot hold: use a data set with array spaces"
                 )
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class MinariSource(TrajectorySource):
         return int(self._dataset.total_episodes)
 
     def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
-        """See `TrajectorySource.chunks`; infos are left out, Minari keeps arrays in their place."""
+        """See `TrajectorySource.chunks`; without infos, which Minari does not store per step."""
         return chunks_of(self._trajectories(False, limit), with_infos=with_infos, where=self.where)
 
     def _trajectories(self, with_infos: bool, limit: int | None) -> Iterator[Trajectory]:
@@ -92,11 +92,11 @@ class MinariSource(TrajectorySource):
 
 
 class MinariCopy(NamedTuple):
-    """A converted set in the cache.
+    """A converted data set in the cache.
 
     Attributes:
-        folder: In the layout of the hub.
-        environment_id: Gymnasium id of the environment that it was recorded on, if it says so.
+        folder: Folder in the hub layout.
+        environment_id: Gymnasium id of the recorded environment, if stated.
     """
 
     folder: Path
@@ -104,18 +104,18 @@ class MinariCopy(NamedTuple):
 
 
 def find_minari(name: str, *, download: bool = False) -> Path:
-    """The folder of a set of Minari, which `MINARI_DATASETS_PATH` says where to look for.
+    """Finds the folder of a data set in `MINARI_DATASETS_PATH` or `~/.minari/datasets`.
 
     Args:
         name: Such as `mujoco/hopper/expert-v0`.
-        download: Whether to download the set if it is not there.
+        download: Whether to download the data set if it is missing.
 
     Raises:
-        InputError: Minari or the set is missing, or it is no name.
+        InputError: Minari or the data set is missing, or the name is invalid.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{PREFIX}{one_line(name, 60)}: no name of a Minari set, such as "
+            f"{PREFIX}{one_line(name, 60)}: not the name of a Minari data set, such as "
             "minari:D4RL/door/human-v2"
         )
     root = Path(os.environ.get("MINARI_DATASETS_PATH", Path.home() / ".minari" / "datasets"))
@@ -130,20 +130,20 @@ def find_minari(name: str, *, download: bool = False) -> Path:
 
 
 def copy_minari(name: str, cache: Path | None = None) -> MinariCopy:
-    """Converts a set of Minari into the cache, once for each content.
+    """Converts a Minari data set into the cache, once for each content.
 
-    Several processes may do so at once. Nothing is downloaded.
+    Several processes may do so at the same time. Nothing is downloaded.
 
     Args:
         name: Such as `mujoco/hopper/expert-v0`.
         cache: Folder of the cache; by default `imitbench` in `XDG_CACHE_HOME` or `~/.cache`.
 
     Returns:
-        A folder whose name follows from the content of the set, so that it never changes.
+        The copy, in a folder named after the digest of the content, so that it never changes.
 
     Raises:
-        InputError: Minari or the set is missing, or the set is damaged or of a kind that
-            demonstrations cannot hold.
+        InputError: Minari or the data set is missing, or the data set is damaged or has
+            unsupported spaces.
     """
     from imitbench.data.conversion import convert_demonstrations
 
@@ -184,7 +184,7 @@ def _metadata(file: Path, name: str) -> dict[str, Any]:
         document = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(document, dict):
             return document
-        reason = "no object"
+        reason = "not an object"
     except (OSError, ValueError, RecursionError) as error:
         reason = one_line(error, 80)
     raise InputError(f"{PREFIX}{name}: {file} is damaged ({reason}): fetch it again")
@@ -195,8 +195,8 @@ def _refuse_code(file: Path, name: str) -> None:
     for space in ("observation_space", "action_space"):
         if not isinstance(document.get(space), str):
             raise InputError(
-                f"{PREFIX}{name}: its metadata lack the {space.replace('_', ' ')}, and to ask its "
-                "environment could run any program: write the set again with a present Minari"
+                f"{PREFIX}{name}: its metadata lack the {space.replace('_', ' ')}, and creating "
+                "its environment could run any code: write it again with a current Minari"
             )
 
 
@@ -210,7 +210,7 @@ def _environment_id(folder: Path) -> str | None:
 
 
 def _digest(folder: Path) -> str:
-    """SHA-256 over the files of a set, read in pieces because they may be large."""
+    """SHA-256 over the files of a data set, read in pieces because they may be large."""
     total = hashlib.sha256()
     for path in sorted(path for path in (folder / "data").rglob("*") if path.is_file()):
         total.update(path.relative_to(folder).as_posix().encode() + b"\0")
@@ -223,7 +223,7 @@ def _digest(folder: Path) -> str:
 
 @contextmanager
 def _damage_of(where: str) -> Iterator[None]:
-    """Whatever Minari raises on a damaged set, as one line."""
+    """Turns any exception of Minari into an `InputError` of one line."""
     try:
         yield
     except InputError:

@@ -1,8 +1,8 @@
-"""`.npz` archives of older versions of the reference library, read as plain numbers.
+"""Reads `.npz` archives of older versions of the reference library without unpickling.
 
-Two layouts are known. Of a set: `obs`, `acts`, maybe `rews`, of all trajectories end to end,
-`terminal` of each, and `indices`, the steps at which all but the first begin. Of one trajectory:
-the same without `indices`, and `terminal` a single flag. Infos are pickled in both.
+There are two layouts. Several trajectories: `obs`, `acts` and optionally `rews` concatenated,
+`terminal` of each, and `indices`, the first steps of all but the first trajectory. One
+trajectory: no `indices`, and `terminal` is a single flag. Infos are pickled in both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from imitbench.util.text_line import one_line
 Array = npt.NDArray[Any]
 
 _NAMES = ("obs", "acts", "rews", "terminal", "indices")
-# Deflate packs equal bytes about a thousandfold; real observations hardly twofold.
+# Deflate compresses equal bytes about a thousandfold, but real observations hardly twofold.
 _SUSPICIOUS_BYTES = 2**30
 _SUSPICIOUS_PACKING = 200
 
@@ -39,12 +39,12 @@ class NpzSource(TrajectorySource):
     """An `.npz` archive.
 
     Args:
-        path: The file.
-        trust: Whether to unpickle infos, which executes whatever code they hold. Otherwise
-            they are left out, with a warning.
+        path: An `.npz` file.
+        trust: Whether to unpickle infos, which can execute any code. Otherwise they are
+            skipped, with a warning.
 
     Raises:
-        InputError: The file is damaged or no archive of trajectories.
+        InputError: The file is damaged or does not hold trajectories.
     """
 
     form = "npz"
@@ -93,7 +93,7 @@ class NpzSource(TrajectorySource):
             start += len(row.acts)
 
     def _rows(self) -> Iterator[Row]:
-        """Reads the arrays side by side, a trajectory at a time."""
+        """Reads one trajectory at a time from all arrays."""
         with self._opened() as archive:
             obs, acts = _Member(archive, "obs"), _Member(archive, "acts")
             rews = _Member(archive, "rews") if self._has_rewards else None
@@ -106,14 +106,14 @@ class NpzSource(TrajectorySource):
                 )
 
     def _check_cuts(self, cuts: Array, steps: int, sizes: dict[str, int]) -> list[int]:
-        """Lengths of the trajectories."""
+        """Checks the cuts and returns the lengths of the trajectories."""
         if cuts.ndim != 1 or (len(cuts) and cuts.dtype.kind not in "iu"):
-            raise InputError(f"{self.where}: 'indices' is no list of steps: fetch it again")
+            raise InputError(f"{self.where}: 'indices' is not a list of steps: fetch it again")
         lengths = np.diff(cuts.astype(np.int64), prepend=0, append=steps)
         wrong = np.flatnonzero(lengths <= 0)
         if len(wrong):
             raise InputError(
-                f"{self.where}, row {wrong[0]}: length {lengths[wrong[0]]} by 'indices', and a "
+                f"{self.where}, row {wrong[0]}: length {lengths[wrong[0]]} by 'indices', but a "
                 "trajectory needs at least one action: fetch it again"
             )
         if len(lengths) != len(self._terminal):
@@ -134,7 +134,7 @@ class NpzSource(TrajectorySource):
     def _open_infos(self, trust: bool) -> Array | None:
         if not trust:
             warnings.warn(
-                f"{self.where}: infos are pickled in this old format and are left out",
+                f"{self.where}: infos are pickled in this old format and are skipped",
                 stacklevel=4,
             )
             return None
@@ -160,7 +160,7 @@ class NpzSource(TrajectorySource):
 
 
 def _refuse_bomb(archive: zipfile.ZipFile) -> None:
-    """What a member declares is also the most that is ever unpacked of it."""
+    """Refuses zip bombs by declared size, beyond which a member is never unpacked."""
     for info in archive.infolist():
         packing = info.file_size / max(info.compress_size, 1)
         if info.file_size > _SUSPICIOUS_BYTES and packing > _SUSPICIOUS_PACKING:
@@ -171,7 +171,7 @@ def _refuse_bomb(archive: zipfile.ZipFile) -> None:
 
 
 class _Member:
-    """An array in an archive, read from its start onwards."""
+    """An array in an archive, read sequentially."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
         self._name = name
@@ -183,7 +183,7 @@ class _Member:
             (2, 0): np.lib.format.read_array_header_2_0,
         }
         if version not in read:
-            raise ValueError(f"array '{name}' is of an unknown version of the format")
+            raise ValueError(f"array '{name}' has an unknown format version")
         self.shape, fortran, self.dtype = read[version](self._stream)
         if self.dtype.kind not in "fiub":
             raise ValueError(f"array '{name}' holds {one_line(self.dtype)}, not numbers")
@@ -194,16 +194,16 @@ class _Member:
         declared = self.dtype.itemsize * math.prod(self.shape)
         if min(self.shape, default=1) < 0 or declared > info.file_size:
             raise ValueError(
-                f"array '{name}' declares {declared} bytes and has {info.file_size} at most"
+                f"array '{name}' declares {declared} bytes but has at most {info.file_size}"
             )
 
     def take(self, count: int) -> Array:
-        """The next `count` entries, a writable array."""
+        """The next `count` entries as a writable array."""
         shape = (count, *self.shape[1:])
         return self._read(shape)
 
     def take_all(self) -> Array:
-        """The whole array; nothing of it may have been read."""
+        """The whole array; none of it may have been read before."""
         return self._read(self.shape)
 
     def _read(self, shape: tuple[int, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""Dictionary observations that index, stack and compare as one array would."""
+"""Dictionary observations that index, stack and compare like one array."""
 
 from __future__ import annotations
 
@@ -94,8 +94,7 @@ class DictObs:
         """First dimension shared by all arrays.
 
         Raises:
-            RuntimeError: There is none, because there are no arrays, an array has no
-                dimension, or the arrays disagree.
+            RuntimeError: There are no arrays, an array has no dimension, or lengths differ.
         """
         lengths = {value.shape[0] if value.ndim else None for value in self._d.values()}
         if len(lengths) == 1 and (length := lengths.pop()) is not None:
@@ -144,15 +143,15 @@ class DictObs:
         return self._d.items()
 
     def get(self, key: str) -> Array:
-        """The array called `key`.
+        """The array under `key`.
 
         Raises:
-            KeyError: There is none.
+            KeyError: The key is missing.
         """
         return self._d[key]
 
     def unwrap(self) -> dict[str, Array]:
-        """The plain dictionary, which is what gymnasium and Stable-Baselines3 use."""
+        """The dictionary in the form that gymnasium and Stable-Baselines3 use."""
         return dict(self._d)
 
     def map_arrays(self, fn: Callable[[Array], Array]) -> DictObs:
@@ -176,24 +175,24 @@ def assert_not_dictobs(x: Observation) -> Array:
 
 
 def maybe_unwrap_dictobs(maybe_dictobs: Any) -> Any:
-    """Turns a `DictObs` into its plain dictionary and leaves anything else alone."""
+    """Converts a `DictObs` to a dictionary and returns anything else unchanged."""
     return maybe_dictobs.unwrap() if isinstance(maybe_dictobs, DictObs) else maybe_dictobs
 
 
 def maybe_wrap_in_dictobs(obs: Mapping[str, Array] | Observation) -> Observation:
-    """Turns a plain dictionary into a `DictObs` and leaves anything else alone."""
+    """Converts a dictionary to a `DictObs` and returns anything else unchanged."""
     return DictObs(dict(obs)) if isinstance(obs, Mapping) else obs
 
 
 def map_maybe_dict(fn: Callable[[In], Out], maybe_dict: Mapping[str, In] | In) -> Any:
-    """Applies `fn` to each value of a dictionary, or to the thing itself if it is none."""
+    """Applies `fn` to each value of a dictionary, or to anything else directly."""
     if isinstance(maybe_dict, Mapping):
         return {key: fn(value) for key, value in maybe_dict.items()}
     return fn(maybe_dict)
 
 
 def stack_maybe_dictobs(arrs: Sequence[ObsVar]) -> ObsVar:
-    """Stacks observations along a new first dimension, whatever their kind.
+    """Stacks array or dictionary observations along a new first dimension.
 
     Raises:
         ValueError: Nothing to stack, or a mixture of arrays and `DictObs`.
@@ -202,7 +201,7 @@ def stack_maybe_dictobs(arrs: Sequence[ObsVar]) -> ObsVar:
 
 
 def concatenate_maybe_dictobs(arrs: Sequence[ObsVar]) -> ObsVar:
-    """Concatenates observations along the first dimension, whatever their kind.
+    """Concatenates array or dictionary observations along the first dimension.
 
     Raises:
         ValueError: Nothing to concatenate, or a mixture of arrays and `DictObs`.
@@ -222,9 +221,9 @@ def _join_observations(
 
 
 def values_equal(a: Any, b: Any) -> bool:
-    """Compares what trajectories hold: arrays, dictionary observations, arrays of infos.
+    """Compares fields of trajectories: arrays, dictionary observations, arrays of infos.
 
-    Unlike `==` it always gives one truth value, also for dictionaries that hold arrays.
+    Unlike `==` it always returns a single bool, also for dictionaries of arrays.
     """
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.shape != b.shape:

@@ -1,4 +1,4 @@
-"""Sets of trajectories as the hub has them: `data/train-*.parquet`, a row per trajectory."""
+"""Reads data sets in the hub layout: `data/train-*.parquet`, one row per trajectory."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
 _SHARD = re.compile(r"-(\d+)-of-(\d+)")
-# Runs of equal numbers pack so well that a file of kilobytes can unpack to terabytes. Real sets
-# are far from both limits at once: they have random observations, or few million steps.
+# Runs of equal numbers compress so well that kilobytes can unpack to terabytes. No real data set
+# exceeds both limits: its observations are random, or it has only some million steps.
 _SUSPICIOUS_COUNT = 2**28
 _SUSPICIOUS_PACKING = 1000
 _BUFFER_BYTES = 2**18
@@ -29,12 +29,12 @@ class ParquetSource(TableSource):
     """A folder with `data/train-*.parquet`, or one file.
 
     Args:
-        place: Folder or file.
-        rewards: Whether there have to be rewards.
+        place: Folder of the data set, or a Parquet file.
+        rewards: Whether rewards are required.
         trust: See `TrajectorySource`.
 
     Raises:
-        InputError: Nothing there, shards missing, a file damaged, or no trajectories.
+        InputError: Files, shards or columns are missing, or a file is damaged.
     """
 
     form = "Parquet"
@@ -54,14 +54,14 @@ class ParquetSource(TableSource):
             yield from _stream(file, columns)
 
     def read_rows(self, rows: Sequence[int], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Reads some rows, and of the others only those that are packed with them.
+        """Reads selected rows; others only if they share a row group with them.
 
         Args:
-            rows: Numbers in increasing order, each below the length of the set.
-            columns: Which to read, where the set has them.
+            rows: Increasing row numbers, each below `len(self)`.
+            columns: Columns to read, where they exist.
 
         Returns:
-            A table of the wanted rows for every file that has any.
+            One table of the selected rows per file that has any.
         """
         start = 0
         for file, count in zip(self.files, self._counts, strict=True):
@@ -72,13 +72,13 @@ class ParquetSource(TableSource):
 
 
 def parquet_files(place: Path) -> list[Path]:
-    """The files of a set, in order.
+    """Lists the files of a data set, in order.
 
     Args:
         place: Folder with `data/train-*.parquet`, or a file.
 
     Raises:
-        InputError: Nothing there, or the shards are not one whole set.
+        InputError: There are no files, or shards are missing or mixed.
     """
     if place.is_file():
         return [place]
@@ -94,22 +94,22 @@ def parquet_files(place: Path) -> list[Path]:
     ):
         names = one_line(", ".join(file.name for file in files))
         raise InputError(
-            f"{place / 'data'}: the shards are not one whole set ({names}): fetch the missing ones "
-            "or remove those of another set"
+            f"{place / 'data'}: the shards are not one complete data set ({names}): "
+            "fetch the missing ones or remove those of another data set"
         )
     return files
 
 
 def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table:
-    """Reads a file at once, with all processors.
+    """Reads a file in one go, on all processors.
 
     Args:
         file: A Parquet file.
-        columns: Which to read, where the file has them.
-        rewards: Whether there have to be rewards.
+        columns: Columns to read, where they exist.
+        rewards: Whether rewards are required.
 
     Raises:
-        InputError: The file is damaged or no set of trajectories.
+        InputError: The file is damaged or does not hold trajectories.
     """
     with _opened(file) as parquet:
         _check(parquet, file, rewards=rewards)
@@ -122,11 +122,11 @@ def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table
 
 @contextmanager
 def _opened(file: Path, *, whole: bool = True) -> Iterator[pq.ParquetFile]:
-    """A file, whose damage comes out as an `InputError` wherever it is met.
+    """Opens a file and turns errors from its damage into an `InputError`.
 
     Args:
         file: A Parquet file.
-        whole: Whether to read ahead all that is asked for, or little by little.
+        whole: Whether to prefetch the requested columns, or to read in small pieces.
     """
     reading: dict[str, Any] = {} if whole else {"pre_buffer": False, "buffer_size": _BUFFER_BYTES}
     try:
@@ -150,7 +150,7 @@ def _check(parquet: pq.ParquetFile, file: Path, *, rewards: bool) -> None:
     declared = sum(parquet.metadata.row_group(group).num_rows for group in groups)
     if parquet.metadata.num_rows != declared:
         raise pa.ArrowInvalid(
-            f"declares {parquet.metadata.num_rows} rows, and {declared} in its row groups"
+            f"declares {parquet.metadata.num_rows} rows, but {declared} in its row groups"
         )
     for group in groups:
         for column in _columns(parquet, group):
@@ -159,7 +159,7 @@ def _check(parquet: pq.ParquetFile, file: Path, *, rewards: bool) -> None:
             if count > _SUSPICIOUS_COUNT and count / packed > _SUSPICIOUS_PACKING:
                 raise InputError(
                     f"{file}: column '{one_line(column.path_in_schema)}' declares {count} numbers "
-                    f"in {packed} bytes: the file is damaged or a trap; fetch it again"
+                    f"in {packed} bytes: the file is damaged or malicious; fetch it again"
                 )
 
 
@@ -193,7 +193,7 @@ def _stream_group(parquet: pq.ParquetFile, group: int, names: list[str]) -> Iter
 
 
 def _take(file: Path, wanted: list[int], columns: Sequence[str]) -> pa.Table:
-    """Picks rows of a file; row groups without any, and what follows the last, stay unread."""
+    """Selects rows of a file; reads only row groups that hold any, up to the last row."""
     parts: list[pa.Table] = []
     with _opened(file, whole=False) as parquet:
         names = _present(parquet, columns)

@@ -1,4 +1,4 @@
-"""One calling convention for everything that can choose actions."""
+"""A common calling convention for everything that chooses actions."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ PolicyCallable = Callable[
     [Array | dict[str, Array], States, Array | None],
     tuple[Array, States],
 ]
-"""Maps observations, states and starts of episodes, all batched, to actions and new states.
+"""Maps batches of observations, states and episode starts to actions and new states.
 
-The state is None at the beginning and otherwise what the previous call returned. The starts
-are True, shape `(n_envs,)`, where an episode begins with this very observation, so that a
-recurrent policy forgets the previous one.
+The state is None at first and otherwise what the previous call returned. The starts, shape
+`(n_envs,)`, bool, are True where an episode begins with this observation, so that a recurrent
+policy resets its state.
 """
 
 _PLAIN_LAYERS = (nn.Linear, nn.Tanh, nn.ReLU)
@@ -53,20 +53,20 @@ def policy_to_callable(
     """Makes any kind of policy callable on batches of observations.
 
     Args:
-        policy: A Stable-Baselines3 policy or algorithm, a function of the same signature as the
-            result, or None for actions drawn at random from the action space.
-        venv: Where the policy will act.
+        policy: A Stable-Baselines3 policy or algorithm, a function with the signature of the
+            result, or None for actions sampled from the action space.
+        venv: Environments that the policy will act in.
         deterministic_policy: Whether a Stable-Baselines3 policy takes its most likely action.
-        rng: Seeds the random actions when `policy` is None; left out, the generator of
+        rng: Seeds the random actions when `policy` is None; by default the generator of
             `venv.action_space` does.
 
     Returns:
-        The function.
+        The policy as a `PolicyCallable`.
 
     Raises:
-        ValueError: The policy is for other spaces than those of `venv`, or
-            `deterministic_policy` was asked of a policy that cannot know about it.
-        TypeError: `policy` is nothing of the above.
+        ValueError: The spaces of the policy differ from those of `venv`, or
+            `deterministic_policy` is set for a function.
+        TypeError: `policy` is of another type.
     """
     if policy is None:
         return _random_policy(venv, rng)
@@ -89,17 +89,17 @@ def policy_to_callable(
             "Stable-Baselines3, a function, or None"
         )
     if deterministic_policy:
-        raise ValueError("deterministic_policy cannot be asked of a function: let it decide")
+        raise ValueError("deterministic_policy does not apply to a function: leave it False")
     return policy
 
 
 def batch_actor(
     policy: BasePolicy, deterministic: bool
 ) -> Callable[[Array | dict[str, Array]], Array]:
-    """The shortest way from a batch of observations to a policy's actions.
+    """A fast function from a batch of observations to a policy's actions.
 
     Args:
-        policy: A policy without memory.
+        policy: A policy without recurrent state.
         deterministic: Whether it takes its most likely action.
 
     Returns:
@@ -113,14 +113,14 @@ def batch_actor(
 
 @contextmanager
 def seeded_sampling(policy: AnyPolicy, rng: np.random.Generator) -> Iterator[None]:
-    """Makes sampled actions depend on `rng` alone.
+    """Makes sampled actions depend only on `rng`.
 
-    Generators are as before afterwards, so that collecting does not disturb training: torch's,
-    and for an algorithm, which may explore by them, NumPy's global one and its action space's.
+    Generators are restored afterwards, so that collecting does not affect training: torch's,
+    and for an algorithm, which may explore with them, NumPy's global one and its action space's.
 
     Args:
-        policy: Which policy samples; a function is taken to sample on the CPU.
-        rng: Where the seed is drawn from.
+        policy: Policy that samples; a function is assumed to sample on the CPU.
+        rng: Generator that the seed is drawn from.
     """
     seed = int(rng.integers(2**63))
     on_cuda = isinstance(policy, BaseAlgorithm | BasePolicy) and policy.device.type == "cuda"
@@ -140,7 +140,7 @@ def _seeded_exploration(policy: AnyPolicy, seed: int) -> Iterator[None]:
     if not isinstance(policy, BaseAlgorithm):
         yield
         return
-    numpy_state = np.random.get_state()  # noqa: NPY002 (of Stable-Baselines3's choosing)
+    numpy_state = np.random.get_state()  # noqa: NPY002 (Stable-Baselines3 uses it)
     source = policy.action_space.np_random.bit_generator
     own_state = source.state
     np.random.seed(seed % 2**32)  # noqa: NPY002
@@ -168,7 +168,7 @@ def _random_policy(venv: VecEnv, rng: np.random.Generator | None) -> PolicyCalla
 
 
 def _predicts_plainly(policy: BaseAlgorithm | BasePolicy) -> bool:
-    """Whether `predict` is Stable-Baselines3's own, on flat observations."""
+    """Whether `predict` is the unmodified one of Stable-Baselines3, on flat observations."""
     if isinstance(policy, BaseAlgorithm):
         return (
             type(policy).predict is BaseAlgorithm.predict
@@ -187,9 +187,9 @@ def _predicts_plainly(policy: BaseAlgorithm | BasePolicy) -> bool:
 def _plain_policy(source: BaseAlgorithm | BasePolicy, deterministic: bool) -> PolicyCallable:
     """`BasePolicy.predict` without the work that is the same in every call.
 
-    It decides per call whether the observation is batched or an image, finds the device by
-    walking the parameters and switches every module to evaluation mode: about half the time of
-    a small policy.
+    Each call checks whether the observation is batched or an image, finds the device by
+    iterating over the parameters and switches every module to evaluation mode: about half the
+    time for a small policy.
     """
     policy = source.policy if isinstance(source, BaseAlgorithm) else source
     choose = _chooser(policy, deterministic)
@@ -218,9 +218,9 @@ def _plain_policy(source: BaseAlgorithm | BasePolicy, deterministic: bool) -> Po
 
 
 def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], th.Tensor]:
-    """`policy._predict`, made straight for the two usual heads of actor-critic policies.
+    """`policy._predict`, with a short cut for the two usual heads of actor-critic policies.
 
-    The draws are those of the distribution objects, from the same random numbers.
+    It gives the same samples from the same random numbers.
     """
     cls: Any = type(policy)
     if not (
@@ -239,8 +239,8 @@ def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], t
         if discrete:
             if deterministic:
                 return head.argmax(dim=1)
-            # The race of exponential clocks that torch.multinomial runs for a single draw,
-            # with a quicker check.
+            # The exponential race that torch.multinomial uses for a single draw, with a
+            # faster check.
             probs = head.softmax(dim=1)
             if not math.isfinite(probs.sum().item()):
                 raise ValueError("the policy chose an action that is not finite")
@@ -253,7 +253,7 @@ def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], t
 
 
 def _actor(policy: ActorCriticPolicy) -> Callable[[th.Tensor], th.Tensor]:
-    """Maps observations to logits or means, layer by layer where the layers are plain."""
+    """Maps observations to logits or means, layer by layer where all types are known."""
     extractor, mlp = policy.pi_features_extractor, policy.mlp_extractor
     if type(extractor) is FlattenExtractor and type(mlp) is MlpExtractor:
         layers = [*mlp.policy_net, policy.action_net]
@@ -276,5 +276,5 @@ def _actor(policy: ActorCriticPolicy) -> Callable[[th.Tensor], th.Tensor]:
 
 
 def _hooked(policy: ActorCriticPolicy) -> bool:
-    """Whether somebody listens to the policy's layers, which calls of `forward` would bypass."""
+    """Whether layers have hooks, which calls of `forward` would bypass."""
     return any(each._forward_hooks or each._forward_pre_hooks for each in policy.modules())

@@ -1,8 +1,8 @@
 """Registers a family of random tabular environments, `imitbench/RandomMDP-<i>-v0`.
 
-Each has 16 states and 3 actions, of which each leads to at most 4 states, 20 steps, and
-observations of 8 random numbers per state that the reward is linear in. Members differ by nothing
-but the seed that made them.
+Each has 16 states, 3 actions with at most 4 successor states each, episodes of 20 steps, and
+observations of 8 random numbers per state. The reward is linear in the observation. Members
+differ only in the seed of their generator.
 """
 
 from __future__ import annotations

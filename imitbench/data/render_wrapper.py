@@ -1,4 +1,4 @@
-"""Keeps what an environment renders with the steps, so that people can see them later."""
+"""Stores rendered frames with the steps of an environment, so that people can see them later."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class RenderImageInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
     Args:
         env: Environment with `render_mode="rgb_array"`.
         scale_factor: Sides of the stored frame relative to the rendered one, in (0, 1].
-        directory: Where frames go as PNG files; the info holds the absolute path then, and
-            memory stays small. Several environments, also of several processes or runs, may
-            share it: each makes a folder of its own there. Nothing deletes the files; the
-            folder may go when all comparisons are made. `None` puts the frame itself, shape
-            `(height, width, 3)`, uint8, into the info: some hundred kilobytes each step.
+        directory: Folder for PNG files; the info then holds the absolute path, which saves
+            memory. Environments, processes and runs may share it: each creates a subfolder.
+            The files are never deleted; keep them until all comparisons are made. `None`
+            stores the frame itself in the info, shape `(height, width, 3)`, uint8: some
+            hundred kilobytes per step.
 
     Raises:
         ValueError: The environment does not render arrays, or `scale_factor` is out of range.
-        InputError: Pillow is needed and not installed.
+        InputError: Pillow is needed but not installed.
     """
 
     def __init__(
@@ -70,8 +70,7 @@ class RenderImageInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
             What the environment returned, with `info["rendered_img"]` added.
 
         Raises:
-            ValueError: The info has such an entry already, or what was rendered is no image of
-                3 channels.
+            ValueError: The info already has such an entry, or the frame is not an RGB image.
         """
         obs, reward, terminated, truncated, info = self.env.step(action)
         if RENDERED_KEY in info:
@@ -94,14 +93,14 @@ class RenderImageInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
             return np.array(image)
         path = self.directory / f"{self._count:08d}.png"
         self._count += 1
-        # Rendered frames are mostly of one colour: the lowest level compresses nearly as well as
-        # the highest and takes a fraction of the time.
+        # Rendered frames are mostly uniform: the lowest level compresses nearly as well as the
+        # highest in a fraction of the time.
         image.save(path, compress_level=1)
         return str(path)
 
 
 def load_frame(entry: Any) -> Frame:
-    """The frame that an info's `rendered_img` stands for.
+    """Loads the frame of an info's `rendered_img`.
 
     Args:
         entry: A frame, or the path of its file.
@@ -110,8 +109,8 @@ def load_frame(entry: Any) -> Frame:
         Shape `(height, width, 3)`, uint8.
 
     Raises:
-        InputError: The file is missing or no image.
-        ValueError: Neither a frame nor a path.
+        InputError: The file is missing or not an image.
+        ValueError: `entry` is neither a frame nor a path.
     """
     if isinstance(entry, str):
         try:
@@ -128,10 +127,12 @@ def load_frame(entry: Any) -> Frame:
 def _as_frame(value: Any, what: str) -> Frame:
     frame = np.asarray(value)
     if frame.ndim != 3 or frame.shape[-1] != 3 or frame.dtype != np.uint8:
-        raise ValueError(f"{what} an array of shape {frame.shape} and {frame.dtype}, no RGB image")
+        raise ValueError(
+            f"{what} an array of shape {frame.shape} and {frame.dtype}, not an RGB image"
+        )
     return frame
 
 
 def _import_pillow() -> Any:
-    # It takes a while to load, and only those who keep frames need it.
+    # Imported late: it loads slowly, and only stored frames need it.
     return import_extra("PIL.Image", "video", "storing frames")

@@ -1,4 +1,4 @@
-"""Environments that can be taken back to where an episode stood, whatever simulates them."""
+"""Saves and restores the running episode of an environment with any simulator."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ State = dict[str, Any]
 
 
 class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Remembers how the running episode began and which actions it took.
+    """Records how the running episode began and its actions.
 
-    That is all it takes to be there again: the generator's state at the reset, and the actions
-    once more. It works for any environment that draws its randomness from `np_random`, without
-    knowing what a simulator keeps inside, at the price of at most one episode of steps.
+    The episode is restored by replay: the generator's state at the reset, then the same actions.
+    This works for any environment that draws its randomness from `np_random`, without access to
+    the simulator's state, and costs at most one episode of steps.
 
     Args:
-        env: Environment to wrap; put this wrapper outermost, so that those inside take part.
+        env: Environment to wrap; put this wrapper outermost, so that the others are replayed.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -48,7 +48,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def episode_state(self) -> State:
-        """How to get back here.
+        """State from which `restore_episode` replays the running episode.
 
         Returns:
             Numbers, arrays and dictionaries of them; `start` is `None` before the first reset.
@@ -60,11 +60,11 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         }
 
     def restore_episode(self, state: Mapping[str, Any]) -> None:
-        """Goes back to where `episode_state` was taken, in this environment or one made alike.
+        """Replays an episode up to `episode_state`, in this environment or an equal one.
 
         Raises:
-            ValueError: The same actions led elsewhere: the environment has randomness of its
-                own, beside `np_random`.
+            ValueError: The replay ended in another observation: the environment draws
+                randomness from elsewhere than `np_random`.
         """
         if state["start"] is None:
             return
@@ -77,26 +77,26 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         if not _same(self._obs, state["obs"]):
             name = self.spec.id if self.spec is not None else type(self.unwrapped).__name__
             raise ValueError(
-                f"environment {name}: the same actions from the same seed led elsewhere, so its "
+                f"environment {name}: the same seed and actions gave another observation, so the "
                 "episode cannot be resumed; it must draw all randomness from np_random"
             )
 
 
 def episode_states(venv: VecEnv) -> list[State]:
-    """Where the running episode of each environment stands.
+    """`ResumableEnv.episode_state` of each environment.
 
     Args:
-        venv: Environments that were wrapped in `ResumableEnv` before they were put together.
+        venv: Vector environment whose members are each wrapped in `ResumableEnv`.
     """
     return venv.env_method("episode_state")
 
 
 def restore_episodes(venv: VecEnv, states: Sequence[Mapping[str, Any]]) -> None:
-    """Takes each environment back to where `episode_states` found it.
+    """Restores the running episode of each environment.
 
     Args:
-        venv: As many environments, made alike.
-        states: One per environment.
+        venv: As many environments, created the same way.
+        states: From `episode_states`, one per environment.
 
     Raises:
         ValueError: Their number differs, or an environment cannot be resumed.

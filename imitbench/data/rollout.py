@@ -1,4 +1,4 @@
-"""Collecting trajectories, flattening them into transitions and summing them up."""
+"""Collects trajectories, flattens them into transitions and summarises them."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 GenTrajTerminationFn = Callable[[Sequence[TrajectoryWithRew]], bool]
-"""Says of the trajectories finished so far whether they are enough."""
+"""Whether the trajectories finished so far are enough."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
 class _AtLeast:
-    """Enough episodes and enough steps; zero asks for nothing.
+    """Minimum numbers of steps and episodes; zero for none.
 
-    `generate_trajectories` keeps the totals itself for conditions of this class, because
-    summing over all trajectories after each episode takes quadratic time.
+    `generate_trajectories` keeps running totals for this class, because summing over all
+    trajectories after each episode takes quadratic time.
     """
 
     timesteps: int = 0
@@ -74,7 +74,7 @@ class _AtLeast:
 
 
 def make_min_episodes(n: int) -> GenTrajTerminationFn:
-    """Collect until there are `n` episodes; several may end in one step, so there may be more.
+    """Collects at least `n` episodes; more if several end in the same step.
 
     Raises:
         ValueError: `n` is not positive.
@@ -83,7 +83,7 @@ def make_min_episodes(n: int) -> GenTrajTerminationFn:
 
 
 def make_min_timesteps(n: int) -> GenTrajTerminationFn:
-    """Collect until whole episodes make up `n` steps; there may be more.
+    """Collects whole episodes of at least `n` steps in total.
 
     Raises:
         ValueError: `n` is not positive.
@@ -94,11 +94,11 @@ def make_min_timesteps(n: int) -> GenTrajTerminationFn:
 def make_sample_until(
     min_timesteps: int | None = None, min_episodes: int | None = None
 ) -> GenTrajTerminationFn:
-    """Collect until both minima are reached.
+    """Collects until both minima are reached.
 
     Args:
-        min_timesteps: Least number of steps in finished episodes.
-        min_episodes: Least number of finished episodes.
+        min_timesteps: Minimum number of steps in finished episodes.
+        min_episodes: Minimum number of finished episodes.
 
     Raises:
         ValueError: Neither is given, or one is not positive.
@@ -121,17 +121,16 @@ def generate_trajectories(
 ) -> Sequence[TrajectoryWithRew]:
     """Collects whole episodes.
 
-    Once there are enough, every environment still finishes the episode it is in, and that
-    episode counts: dropping it would favour short episodes, which are the likelier to be
-    finished at any given moment.
+    Once there are enough, every environment finishes its current episode, which is included:
+    dropping it would favour short episodes, which are more likely to have finished.
 
     Args:
         policy: See `policy_to_callable`.
-        venv: Environments; reset first, and seeded before that by whoever wants to.
-        sample_until: Says when there are enough; a function of the trajectories alone, asked
-            whenever an episode has ended.
-        rng: Shuffles the trajectories, for otherwise short ones would come first; also seeds
-            random actions and what torch samples.
+        venv: Environments; they are reset first, but not seeded.
+        sample_until: Whether the trajectories so far are enough; called whenever an episode
+            ends, and must depend only on them.
+        rng: Shuffles the trajectories, because short ones finish first; also seeds random
+            actions and torch's sampling.
         deterministic_policy: Whether a Stable-Baselines3 policy takes its most likely action.
 
     Returns:
@@ -183,10 +182,11 @@ def generate_transitions(
 
     Args:
         policy: See `policy_to_callable`.
-        venv: Environments; reset first.
-        n_timesteps: Least number of transitions.
+        venv: Environments; they are reset first.
+        n_timesteps: Minimum number of transitions.
         rng: See `generate_trajectories`.
-        truncate: Whether to drop what exceeds `n_timesteps`. Otherwise all episodes are whole.
+        truncate: Whether to drop transitions beyond `n_timesteps`, instead of keeping whole
+            episodes.
         **kwargs: Passed to `generate_trajectories`.
 
     Raises:
@@ -210,16 +210,16 @@ def rollout(
     verbose: bool = True,
     **kwargs: Any,
 ) -> Sequence[TrajectoryWithRew]:
-    """Collects whole episodes and tidies them up.
+    """Collects whole episodes, unwraps them and logs statistics.
 
     Args:
         policy: See `policy_to_callable`.
-        venv: Environments; reset first.
+        venv: Environments; they are reset first.
         sample_until: See `generate_trajectories`.
         rng: See `generate_trajectories`.
-        unwrap: Whether to bring back the observations and rewards that `RolloutInfoWrapper`
-            saw, with `unwrap_traj`.
-        exclude_infos: Whether to replace the infos by None, which saves much memory.
+        unwrap: Whether to restore the observations and rewards that `RolloutInfoWrapper`
+            recorded, with `unwrap_traj`.
+        exclude_infos: Whether to replace the infos with None, which saves much memory.
         verbose: Whether to log `rollout_stats` at level INFO.
         **kwargs: Passed to `generate_trajectories`.
 
@@ -240,7 +240,7 @@ def rollout(
 
 
 def unwrap_traj(traj: TrajectoryWithRew) -> TrajectoryWithRew:
-    """Brings back the observations and rewards from before any wrapper changed them.
+    """Restores the observations and rewards from before outer wrappers changed them.
 
     Args:
         traj: A whole episode of an environment with a `RolloutInfoWrapper`, with its infos.
@@ -249,7 +249,7 @@ def unwrap_traj(traj: TrajectoryWithRew) -> TrajectoryWithRew:
         A copy with `obs` and `rews` replaced.
 
     Raises:
-        ValueError: No infos, or none that `RolloutInfoWrapper` left.
+        ValueError: There are no infos, or none from `RolloutInfoWrapper`.
     """
     if traj.infos is None:
         raise ValueError("the trajectory has no infos to take observations and rewards from")
@@ -259,7 +259,7 @@ def unwrap_traj(traj: TrajectoryWithRew) -> TrajectoryWithRew:
             "the last info has no entry 'rollout': wrap the environment in RolloutInfoWrapper, "
             "or pass unwrap=False"
         )
-    # Infos that went through a file are plain JSON: lists in place of arrays.
+    # Infos read from a file are plain JSON, with lists in place of arrays.
     obs = original["obs"]
     if isinstance(obs, dict):
         obs = {key: np.asarray(values) for key, values in obs.items()}
@@ -270,7 +270,7 @@ def unwrap_traj(traj: TrajectoryWithRew) -> TrajectoryWithRew:
 
 
 def rollout_stats(trajectories: Sequence[TrajectoryWithRew]) -> Mapping[str, float]:
-    """Sums up returns and lengths.
+    """Summarises returns and lengths.
 
     Args:
         trajectories: At least one.
@@ -285,7 +285,7 @@ def rollout_stats(trajectories: Sequence[TrajectoryWithRew]) -> Mapping[str, flo
         ValueError: There are no trajectories.
     """
     if not trajectories:
-        raise ValueError("there are no trajectories to sum up")
+        raise ValueError("there are no trajectories to summarise")
     returns = [float(np.sum(t.rews, dtype=np.float64)) for t in trajectories]
     stats: dict[str, float] = {"n_traj": len(trajectories)}
     stats |= _spread("return", returns)
@@ -366,7 +366,7 @@ def _infos(trajectory: Trajectory) -> Array:
 
 
 def discounted_sum(arr: Array, gamma: float) -> Array | float:
-    """Sums over time with weights 1, gamma, gamma², …; of rewards, that is the return.
+    """Sums over time with weights 1, gamma, gamma², …; for rewards, this is the return.
 
     Args:
         arr: Values over time in the last axis, shape `(T,)` or `(batch, T)`.

@@ -1,4 +1,4 @@
-"""Saving trajectories, and loading what this library and the reference library saved."""
+"""Saves trajectories, and loads those of this library and of the reference library."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def save(path: AnyPath, trajectories: Sequence[Trajectory]) -> None:
     """Saves trajectories as a Hugging Face data set folder.
 
     Args:
-        path: Folder to write; files of a data set that is there already are replaced.
-        trajectories: At least one; all with rewards or all without. Infos are written as plain
-            JSON, NumPy arrays in them as lists.
+        path: Folder to write; files of an existing data set are replaced.
+        trajectories: At least one; all with rewards or all without. Infos are written as JSON,
+            with NumPy arrays as lists.
 
     Raises:
         ValueError: The trajectories do not fit into one table, or an info cannot be written.
@@ -38,18 +38,17 @@ def load(path: AnyPath, *, trust: bool = False) -> Sequence[Trajectory]:
 
     Args:
         path: A folder that `save` wrote, or anything else that
-            `imitbench.data.sources.open_trajectories` opens, such as a folder in the layout of
-            the hub, or an `.npz` file of older versions of the reference library, whose infos
-            are pickled and therefore left out.
+            `imitbench.data.sources.open_trajectories` opens, such as a folder in the hub
+            layout, or an `.npz` file of older versions of the reference library.
         trust: Whether to open pickles, and infos that are pickled or written by jsonpickle,
-            which executes whatever code they hold.
+            which can execute any code.
 
     Returns:
-        The trajectories, with rewards where the file has them. Without `trust`, infos that are
-        not plain JSON are carried as text under `__opaque__`.
+        The trajectories, with rewards if the file has them. Without `trust`, pickled infos are
+        skipped, and others that are not plain JSON are kept as text under `__opaque__`.
 
     Raises:
-        InputError: There is nothing of the kind at `path`, or it is damaged.
+        InputError: Nothing at `path` can be loaded, or it is damaged.
     """
     place = Path(os.fsdecode(path))
     if not place.exists():
@@ -61,20 +60,20 @@ def load(path: AnyPath, *, trust: bool = False) -> Sequence[Trajectory]:
 
 
 def load_with_rewards(path: AnyPath, *, trust: bool = False) -> Sequence[TrajectoryWithRew]:
-    """Loads trajectories as `load` does, and insists on rewards.
+    """Loads trajectories like `load`, but requires rewards.
 
     Raises:
-        InputError: As `load`, or there are no rewards.
+        InputError: As for `load`, or there are no rewards.
     """
     trajectories = load(path, trust=trust)
     if not isinstance(trajectories[0], TrajectoryWithRew):
-        raise InputError(f"{os.fsdecode(path)}: no rewards there: use load, or record them")
+        raise InputError(f"{os.fsdecode(path)}: no rewards: use load, or record them")
     return cast("Sequence[TrajectoryWithRew]", trajectories)
 
 
 def _load_dataset_folder(folder: Path) -> TrajectoryDatasetSequence:
     validate_folder(folder)
-    datasets = import_extra("datasets", "datasets", f"{folder}: a data set of Hugging Face")
+    datasets = import_extra("datasets", "datasets", f"{folder}: a Hugging Face data set")
     try:
         dataset = datasets.load_from_disk(str(folder))
     except (OSError, ValueError, KeyError, TypeError) as error:

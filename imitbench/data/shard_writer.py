@@ -1,4 +1,4 @@
-"""Parquet files of a set of demonstrations, written a few megabytes at a time."""
+"""Writes the Parquet files of a data set, a few megabytes at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from imitbench.util.files import fsync_directory
 
 
 class ShardWriter:
-    """Writes tables one after another into as many files as their size asks for.
+    """Writes tables sequentially, with a new file whenever one is full.
 
-    Used as a context manager; the files get their names, `train-00000-of-00002.parquet` and so
-    on, when it ends without an error.
+    Use it as a context manager. On exit without an error the files get their names,
+    `train-00000-of-00002.parquet` and so on.
 
     Args:
-        folder: Folder to make for the files.
-        shard_bytes: About how many bytes of Arrow data to put into one file.
+        folder: Folder to create for the files.
+        shard_bytes: Approximate bytes of Arrow data per file.
     """
 
     def __init__(self, folder: Path, shard_bytes: int) -> None:
@@ -34,7 +34,7 @@ class ShardWriter:
         return self
 
     def write(self, table: pa.Table) -> None:
-        """Adds a table of the schema of the first one, as a row group of its own."""
+        """Adds a table as one row group; all tables must have the same schema."""
         if self._writer is None or self._size + table.nbytes > self._shard_bytes:
             self._close()
             self._writer = pq.ParquetWriter(self._path(None), table.schema, **PARQUET_OPTIONS)
@@ -59,7 +59,7 @@ class ShardWriter:
             self._writer = None
 
     def _name_files(self) -> None:
-        """How many files there are is known last, and stands in every name."""
+        """Renames the files once their number, which is part of each name, is known."""
         for index in range(self._count):
             part = self._path(None, index)
             with part.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""One way in for trajectories of any format: says what a file is, and opens it."""
+"""Detects the format of trajectories on disk and opens them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
 READABLE = "a folder of the hub or of datasets, .parquet, .arrow, .npz, or, with trust, a pickle"
-"""What `open_trajectories` reads, for messages."""
+"""Formats that `open_trajectories` reads, for messages."""
 
 _SUFFIXES = {
     ".parquet": "parquet",
@@ -37,21 +37,21 @@ _SPLITS_FILE = "dataset_dict.json"
 
 
 def open_trajectories(place: Path, *, trust: bool = False) -> TrajectorySource:
-    """Opens a set of trajectories, whatever format it has.
+    """Opens a data set of trajectories in any supported format.
 
     Args:
-        place: A folder in the layout of the hub, with `data/train-*.parquet`; a folder that
-            `datasets` saved, also one of several splits, of which `train` is taken; a
-            `.parquet` or `.arrow` file; an `.npz` archive or a pickle of older versions of the
-            reference library.
+        place: A folder in the hub layout, with `data/train-*.parquet`; a folder that `datasets`
+            saved, or its split `train` if it has several; a `.parquet` or `.arrow` file; an
+            `.npz` archive or a pickle of older versions of the reference library.
         trust: Whether to open pickles, and infos that are pickled or written by jsonpickle,
-            which executes whatever code they hold.
+            which can execute any code.
 
     Returns:
-        The set, which is read when it is iterated over.
+        The data set, which is read on iteration.
 
     Raises:
-        InputError: Nothing there, nothing known, damaged, or a pickle without trust.
+        InputError: The path is missing, its format is unknown, it is damaged, or it is a
+            pickle and `trust` is false.
     """
     if place.is_dir():
         return _open_folder(place, trust)
@@ -65,7 +65,7 @@ def open_trajectories(place: Path, *, trust: bool = False) -> TrajectorySource:
     if kind == "npz":
         return NpzSource(place, trust=trust)
     if kind == "hdf5":
-        raise InputError(f"{place}: an HDF5 file: for sets of Minari, give minari:NAME")
+        raise InputError(f"{place}: an HDF5 file: for a Minari data set, pass minari:NAME")
     return _open_pickle(place, trust)
 
 
@@ -94,7 +94,7 @@ def _open_train_split(folder: Path, trust: bool) -> TrajectorySource:
             "fetch it again"
         ) from error
     if not (folder / "train" / STATE_FILE).is_file():
-        raise InputError(f"{folder}: no split 'train' among {found}: give the folder of a split")
+        raise InputError(f"{folder}: no split 'train' among {found}: pass the folder of a split")
     return _with_rows(ArrowSource(folder / "train", trust=trust))
 
 
@@ -113,8 +113,8 @@ def _open_pickle(file: Path, trust: bool) -> TrajectorySource:
 
     if not trust:
         raise InputError(
-            f"{file}: a pickle, which can run any program when it is opened: pass --trust "
-            "(trust=True) if you trust its author, or convert it with the library that wrote it"
+            f"{file}: a pickle, which can execute any code when it is opened: pass --trust "
+            "(trust=True) if you trust its source, or convert it with the library that wrote it"
         )
     return MemorySource(unpickle_trajectories(file), where=str(file), form="pickle")
 

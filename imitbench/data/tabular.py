@@ -1,4 +1,4 @@
-"""Tabular environments: their model, checked once, and states read from observations."""
+"""Tabular environments: validates their model and decodes states from observations."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class TabularModel:
-    """Everything that there is to know about a tabular environment.
+    """Complete model of a tabular environment.
 
     Attributes:
         transitions: Probability of each next state, shape (states, actions, states), in the
-            environment's own data type. Terminal states lead to themselves.
-        rewards: Rewards, shape (states, actions, states) or a prefix of it, float64; none in
+            environment's data type. Terminal states lead to themselves.
+        rewards: Rewards, shape (states, actions, states) or a prefix of it, float64; zero in
             terminal states.
         initial: Distribution of the first state, shape (states,), float64.
         horizon: Steps of every episode that reaches no terminal state.
-        observations: Observation of each state, shape (states, size); `None` where the
+        observations: Observation of each state, shape (states, size); `None` if the
             observation is the number of the state.
         terminal: Whether an episode ends in a state, shape (states,), bool.
     """
@@ -48,24 +48,23 @@ class TabularModel:
 
     @classmethod
     def of(cls, env: Any, argument: str = "env") -> TabularModel:
-        """Reads the model of an environment, through whatever wraps it.
+        """Reads the model of an environment, ignoring wrappers.
 
-        Where the environment itself has no horizon, it is the time limit that it was registered
-        with.
+        An environment without a horizon gets its registered time limit.
 
         Args:
             env: An environment with the attributes of `seals.base_envs.TabularModelPOMDP`.
-            argument: Name of the argument that it comes from, for messages.
+            argument: Argument name in errors.
 
         Raises:
-            ValueError: It is not tabular, has no finite horizon, its probabilities are none, or
-                it begins where they say that it does not.
+            ValueError: It is not tabular, has no finite horizon, has invalid probabilities, or
+                starts in a state of probability zero.
         """
         inner = getattr(env, "unwrapped", env)
         absent = [name for name in _ATTRIBUTES if not hasattr(inner, name)]
         if absent:
             raise ValueError(
-                f"{argument}: {type(inner).__name__} is no tabular environment (it has no "
+                f"{argument}: {type(inner).__name__} is not a tabular environment (it lacks "
                 f"{', '.join(absent)}); use one like seals.base_envs.TabularModelPOMDP"
             )
         horizon = inner.horizon
@@ -108,7 +107,7 @@ class TabularModel:
         return int(self.transitions.shape[1])
 
     def check_rewards(self, rewards: Array, argument: str) -> None:
-        """Raises a `ValueError` unless rewards have a shape that fits and are finite."""
+        """Raises a `ValueError` unless rewards are finite and have a matching shape."""
         if not rewards.ndim or rewards.shape != self.transitions.shape[: rewards.ndim]:
             raise ValueError(
                 f"{argument}: has shape {rewards.shape}; it needs {self.transitions.shape} or the "
@@ -118,7 +117,7 @@ class TabularModel:
             raise ValueError(f"{argument}: not all rewards are finite")
 
     def check_policy(self, pi: Array, argument: str = "pi") -> None:
-        """Raises a `ValueError` unless an array is a policy for each step of an episode."""
+        """Raises a `ValueError` unless `pi` holds a policy for each step of an episode."""
         expected = (self.horizon, self.states, self.actions)
         if pi.shape != expected:
             raise ValueError(
@@ -127,7 +126,7 @@ class TabularModel:
         _check_distributions(pi, argument)
 
     def rewards_by_action(self, rewards: Array) -> Floats:
-        """Expected rewards of actions.
+        """Expected reward of each action in each state.
 
         Args:
             rewards: Shape (states, actions, states) or a prefix of it.
@@ -143,13 +142,13 @@ class TabularModel:
 
 
 class ObservationDecoder:
-    """Finds out which states observations were made in.
+    """Maps observations to states.
 
     Args:
         n_states: Number of states.
-        observations: Observation of each state, shape (states, size); `None` where the
-            observation is the number of the state. Those are understood in any case, and so are
-            vectors with a one for the state.
+        observations: Observation of each state, shape (states, size); `None` if the
+            observation is the number of the state. State numbers and one-hot vectors are
+            always accepted.
     """
 
     def __init__(self, n_states: int, observations: Array | None) -> None:
@@ -157,7 +156,7 @@ class ObservationDecoder:
         self._table = None if observations is None else np.asarray(observations, np.float64) + 0.0
         if self._table is None:
             return
-        # A generic direction tells all observations apart; what it finds is compared in full.
+        # A random projection separates all observations; matches are then compared in full.
         size = self._table.shape[1]
         self._direction = np.random.default_rng(0).normal(size=size)
         keys = self._table @ self._direction
@@ -168,15 +167,15 @@ class ObservationDecoder:
         """Decodes a batch.
 
         Args:
-            observations: Numbers of states, shape (n,) or (n, 1); vectors with a one for the
-                state, shape (n, states); or observations, shape (n, size).
-            argument: Name of the argument that they come from, for messages.
+            observations: State numbers, shape (n,) or (n, 1); one-hot vectors, shape
+                (n, states); or observations, shape (n, size).
+            argument: Argument name in errors.
 
         Returns:
-            Numbers of states, shape (n,), int64.
+            State numbers, shape (n,), int64.
 
         Raises:
-            ValueError: They are nothing of the above, or observations of no state or of several.
+            ValueError: They have another form, or match no state or several.
         """
         array = np.asarray(observations)
         if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1 and self._width != 1):
@@ -202,7 +201,7 @@ class ObservationDecoder:
         )
         if not whole or (len(array) and not 0 <= array.min() <= array.max() < self.n_states):
             raise ValueError(
-                f"{argument}: holds something else than states, whole numbers from 0 to "
+                f"{argument}: holds values that are not states, whole numbers from 0 to "
                 f"{self.n_states - 1}"
             )
         return array.astype(np.int64)
@@ -230,19 +229,19 @@ class ObservationDecoder:
             place = int(same.argmax())
             first, second = sorted(self._order[place : place + 2].tolist())
             raise ValueError(
-                f"{argument}: states {first} and {second} have the same observation; give "
-                "numbers of states instead"
+                f"{argument}: states {first} and {second} have the same observation; pass "
+                "state numbers instead"
             )
 
 
 def state_space_of(env: Any) -> spaces.Discrete:
-    """Space of the states of a tabular environment."""
+    """State space of a tabular environment, ignoring wrappers."""
     space: spaces.Discrete = getattr(env, "unwrapped", env).state_space
     return space
 
 
 def _terminal_states(inner: Any, count: int) -> npt.NDArray[np.bool_]:
-    """Where an episode ends however few steps it has had."""
+    """States that end an episode at any step, shape (count,), bool."""
     ends = getattr(inner, "terminal", None)
     if not callable(ends):
         return np.zeros(count, dtype=bool)
@@ -250,7 +249,7 @@ def _terminal_states(inner: Any, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _check_start(inner: Any, initial: Floats, argument: str) -> None:
-    """Makes sure that a first state is one of those that have a chance; draws nothing for good."""
+    """Checks that a drawn first state has positive probability; restores the generator."""
     draw, rng = getattr(inner, "initial_state", None), getattr(inner, "np_random", None)
     if not callable(draw) or not isinstance(rng, np.random.Generator):
         return
@@ -259,7 +258,7 @@ def _check_start(inner: Any, initial: Floats, argument: str) -> None:
     rng.bit_generator.state = before
     if not initial[state] > 0:
         raise ValueError(
-            f"{argument}: it begins in state {state}, which initial_state_dist gives no chance"
+            f"{argument}: starts in state {state}, which initial_state_dist gives probability 0"
         )
 
 

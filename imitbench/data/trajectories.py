@@ -1,4 +1,4 @@
-"""Trajectories: what one episode, or a part of one, looked like. Free of torch."""
+"""Trajectories, with or without rewards. Does not import torch."""
 
 from __future__ import annotations
 
@@ -34,18 +34,17 @@ def dataclass_quick_asdict(obj: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A trajectory or a fragment of one, such as an episode of an expert.
+    """A whole episode or a fragment of one.
 
     Attributes:
         obs: Observations, shape `(T + 1, *observation_shape)`.
         acts: Actions, shape `(T, *action_shape)`, `T >= 1`.
-        infos: Info dictionaries, shape `(T,)`, or None where they were not kept.
-        terminal: Whether the last observation is the last of an episode, be it by termination
-            or by a time limit. True for every whole episode; a fragment that misses the start
-            of its episode but has its end is terminal too.
+        infos: Info dictionaries, shape `(T,)`, or None if they were not kept.
+        terminal: Whether the last observation is the last of an episode, by termination or
+            time limit. True for every whole episode, and for a fragment with its episode's end.
 
     Raises:
-        ValueError: Lengths do not fit, or there is no action.
+        ValueError: Lengths do not match, or there is no action.
     """
 
     obs: Observation
@@ -96,7 +95,7 @@ class TrajectoryWithRew(Trajectory):
 
 
 def trajectory_state(trajectory: TrajectoryWithRew) -> dict[str, Any]:
-    """A trajectory as plain arrays, for a checkpoint; without its infos, which hold anything."""
+    """A trajectory as arrays for a checkpoint, without infos, which may hold any object."""
     return {
         "obs": maybe_unwrap_dictobs(trajectory.obs),
         "acts": trajectory.acts,
@@ -106,7 +105,7 @@ def trajectory_state(trajectory: TrajectoryWithRew) -> dict[str, Any]:
 
 
 def trajectory_from_state(state: Mapping[str, Any]) -> TrajectoryWithRew:
-    """Restores what `trajectory_state` gave; `infos` is `None`."""
+    """Restores what `trajectory_state` returned, with `infos` None."""
     return TrajectoryWithRew(
         obs=maybe_wrap_in_dictobs(state["obs"]),
         acts=state["acts"],
@@ -117,10 +116,10 @@ def trajectory_from_state(state: Mapping[str, Any]) -> TrajectoryWithRew:
 
 
 def check_rewards(rews: Array, steps: int) -> None:
-    """Rewards are one floating-point number per step.
+    """Checks that rewards are one floating-point number per step.
 
     Raises:
-        ValueError: They are not.
+        ValueError: The shape is not `(steps,)`, or the data type is not floating-point.
     """
     if rews.shape != (steps,):
         raise ValueError(f"rewards have shape {rews.shape}; {steps} actions need ({steps},)")

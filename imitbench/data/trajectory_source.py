@@ -1,4 +1,4 @@
-"""Trajectories out of files of any format, a few megabytes at a time."""
+"""Streams trajectories from files of any format, a few megabytes at a time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from imitbench.errors import InputError
 Array = npt.NDArray[Any]
 
 CHUNK_BYTES = 16 * 2**20
-"""About how many bytes of numbers are in memory at a time while a set is streamed."""
+"""Approximate bytes of numbers in memory at a time while a data set is streamed."""
 
 
 class Chunk(NamedTuple):
-    """Consecutive rows of a set.
+    """Consecutive rows of a data set.
 
     Attributes:
-        first_row: Number of the first row in the whole set.
-        rows: What stands there, unchecked.
-        infos: Their infos as texts, type `list<string>`; None where there are none.
+        first_row: Number of the first row in the whole data set.
+        rows: The rows, not yet validated.
+        infos: Their infos as texts, type `list<string>`; None if there are none.
     """
 
     first_row: int
@@ -39,16 +39,15 @@ class Chunk(NamedTuple):
 
 
 class TrajectorySource(ABC):
-    """A set of trajectories that is read piece by piece.
+    """A data set of trajectories that is read piece by piece.
 
-    Iterating gives the trajectories with their infos, decoded as
-    `imitbench.data.serialize.load` decodes them.
+    Iterating gives the trajectories with their infos, decoded as by
+    `imitbench.data.serialize.load`.
 
     Attributes:
-        where: What to call the set in messages, such as its path.
+        where: Name of the data set in messages, such as its path.
         form: Name of the format.
-        trust: Whether infos may be turned into the objects they were, which executes whatever
-            code they hold.
+        trust: Whether to decode infos into objects, which can execute any code.
     """
 
     where: str
@@ -61,25 +60,25 @@ class TrajectorySource(ABC):
 
     @abstractmethod
     def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
-        """Reads the set from its start.
+        """Reads the data set from its start.
 
         Args:
             with_infos: Whether to read the infos.
-            limit: Rows after so many are not read; None for all.
+            limit: Maximum number of rows; None for all.
 
         Raises:
-            InputError: The set is damaged, or is no set of trajectories.
+            InputError: The data set is damaged, or does not hold trajectories.
         """
 
     def read(self, *, with_infos: bool = False, limit: int | None = None) -> list[Trajectory]:
         """Reads trajectories into memory.
 
         Args:
-            with_infos: Whether to read and decode the infos; None stands for them otherwise.
-            limit: Rows after so many are not read; None for all.
+            with_infos: Whether to read and decode the infos; otherwise they are None.
+            limit: Maximum number of rows; None for all.
 
         Raises:
-            InputError: As `chunks`, or a row makes no trajectory.
+            InputError: As for `chunks`, or a row is not a valid trajectory.
         """
         return list(self._trajectories(with_infos, limit))
 
@@ -97,15 +96,15 @@ class TrajectorySource(ABC):
 
 
 class TableSource(TrajectorySource):
-    """A set of trajectories whose format gives Arrow tables."""
+    """A data set whose format gives Arrow tables."""
 
     @abstractmethod
     def tables(self, columns: Sequence[str], limit: int | None) -> Iterator[pa.Table]:
-        """Reads the set from its start.
+        """Reads the data set from its start.
 
         Args:
-            columns: Which to read, where the set has them.
-            limit: Rows after so many need not be read; None for all.
+            columns: Columns to read, where they exist.
+            limit: Number of rows that suffices; None for all.
         """
 
     def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
@@ -125,12 +124,12 @@ class TableSource(TrajectorySource):
 def chunks_of(
     trajectories: Iterable[Trajectory], *, with_infos: bool, where: str
 ) -> Iterator[Chunk]:
-    """Groups trajectories of a format that gives one after another.
+    """Groups trajectories of a sequential format into chunks.
 
     Args:
-        trajectories: In order.
-        with_infos: Whether to write their infos as texts.
-        where: What to call the set in errors.
+        trajectories: In the order of the data set.
+        with_infos: Whether to include their infos as texts.
+        where: Name of the data set in errors.
 
     Raises:
         InputError: Observations are dictionaries, or an info cannot be written as JSON.
@@ -150,12 +149,12 @@ def chunks_of(
 
 
 class MemorySource(TrajectorySource):
-    """Trajectories that are in memory already.
+    """Trajectories that are already in memory.
 
     Args:
         trajectories: At least one.
-        where: What to call the set in messages.
-        form: Name of the format they came in.
+        where: Name of the data set in messages.
+        form: Name of their original format.
     """
 
     def __init__(self, trajectories: Sequence[Trajectory], *, where: str, form: str) -> None:

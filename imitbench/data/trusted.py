@@ -1,7 +1,7 @@
-"""What only a pickle or jsonpickle holds, from files whose makers the user trusts.
+"""Decodes pickle and jsonpickle data from files whose source the user trusts.
 
-This is the one module that builds objects from what a file says. Nothing calls it unless the user
-passes `trust=True`.
+Only this module builds objects named by a file. Nothing calls it unless the user passes
+`trust=True`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from imitbench.util.text_line import one_line
 
 
 def decode_objects(trajectory: Trajectory) -> Trajectory:
-    """Turns infos that were carried as opaque text into the objects that jsonpickle wrote.
+    """Decodes infos kept as opaque text into the objects that jsonpickle wrote.
 
     Raises:
         InputError: The package jsonpickle is not installed.
@@ -43,7 +43,7 @@ def decode_objects(trajectory: Trajectory) -> Trajectory:
 
 
 def unpickle_infos(path: Path) -> npt.NDArray[Any]:
-    """The pickled infos of an old `.npz` file, one mapping for each step of all trajectories.
+    """Unpickles the infos of an old `.npz` file: one mapping per step of all trajectories.
 
     Raises:
         InputError: They cannot be unpickled here.
@@ -54,16 +54,16 @@ def unpickle_infos(path: Path) -> npt.NDArray[Any]:
     except (ImportError, AttributeError, ValueError, OSError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: infos cannot be unpickled here ({error})") from error
     if infos.ndim != 1 or not all(isinstance(info, Mapping) for info in infos):
-        raise InputError(f"{path}: infos is no list of dictionaries")
+        raise InputError(f"{path}: infos is not a list of dictionaries")
     return infos
 
 
 class _Holder:
-    """Stands for an object of the reference library: keeps its fields, runs none of its code."""
+    """Stand-in for an object of the reference library: keeps its fields, runs none of its code."""
 
 
 class _Opaque:
-    """Stands for an object of any other class, whatever the pickle does to it."""
+    """Stand-in for an object of any other class; accepts and ignores all its state."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         del args, kwargs
@@ -86,7 +86,7 @@ _HELD = {
     ("imitation.data.types", "TrajectoryWithRew"),
     ("imitation.data.types", "DictObs"),
 }
-# NumPy's own ways to rebuild arrays, under the names that its versions before and after 2 write.
+# NumPy's functions that rebuild arrays, under their names before and since NumPy 2.
 _ARRAY_MAKERS: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
@@ -106,7 +106,7 @@ class _ComparisonsUnpickler(pickle.Unpickler):
     """Builds arrays, and stand-ins for everything else, so that no function is called."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What stands for the class or function of that name."""
+        """Stand-in for the class or function of that name."""
         if (module, name) in _HELD:
             return type(name, (_Holder,), {})
         return _ARRAY_MAKERS.get((module, name), _Opaque)
@@ -115,13 +115,13 @@ class _ComparisonsUnpickler(pickle.Unpickler):
 def unpickle_comparisons(
     path: Path,
 ) -> tuple[list[TrajectoryWithRew], list[TrajectoryWithRew], npt.NDArray[np.float32], int | None]:
-    """A pickled `PreferenceDataset` of the reference library.
+    """Reads a pickled `PreferenceDataset` of the reference library.
 
     Returns:
         First fragments, second fragments (without infos), preferences, and `max_size`.
 
     Raises:
-        InputError: It is no such pickle, or damaged.
+        InputError: It is not such a pickle, or it is damaged.
     """
     try:
         with path.open("rb") as stream:
@@ -132,7 +132,7 @@ def unpickle_comparisons(
         max_size = None if content.max_size is None else int(content.max_size)
     except Exception as error:  # a pickle can make its reader raise anything
         raise InputError(
-            f"{path}: no pickled preference data set of the reference library ({one_line(error)})"
+            f"{path}: not a pickled PreferenceDataset of the reference library ({one_line(error)})"
         ) from error
     return first, second, preferences, max_size
 
@@ -147,10 +147,10 @@ _TRAJECTORY_NAMES = {"Trajectory", "TrajectoryWithRew", "DictObs"}
 
 
 class _TrajectoriesUnpickler(_ComparisonsUnpickler):
-    """As its parent, for trajectories under any module name that they have had."""
+    """Also accepts trajectories under their former module names."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What stands for the class or function of that name."""
+        """Stand-in for the class or function of that name."""
         if module.split(".")[0] == "imitation" and name in _TRAJECTORY_NAMES:
             return type(name, (_Holder,), {})
         if (module, name) == ("_codecs", "encode"):  # bytes, in protocol 2 and before
@@ -165,24 +165,24 @@ def _bytes_of(text: str, encoding: str) -> bytes:
 
 
 def unpickle_trajectories(path: Path) -> list[Trajectory]:
-    """A pickled sequence of trajectories, as old versions of the reference library saved them.
+    """Reads a pickled sequence of trajectories of old versions of the reference library.
 
-    Arrays and dictionaries are rebuilt; whatever else the infos hold is left out.
+    Arrays and dictionaries are rebuilt; other objects in the infos are dropped.
 
     Returns:
-        At least one trajectory, with rewards where they have them.
+        At least one trajectory, with rewards where the pickle has them.
 
     Raises:
-        InputError: It is no such pickle, or damaged.
+        InputError: It is not such a pickle, or it is damaged.
     """
     try:
         with path.open("rb") as stream:
             content = _TrajectoriesUnpickler(stream).load()
         if not isinstance(content, list | tuple):
-            raise TypeError(f"it holds no list of trajectories but a {type(content).__name__}")
+            raise TypeError(f"it holds a {type(content).__name__}, not a list of trajectories")
     except Exception as error:  # a pickle can make its reader raise anything
         raise InputError(
-            f"{path}: no pickled trajectories of the reference library ({one_line(error)})"
+            f"{path}: not pickled trajectories of the reference library ({one_line(error)})"
         ) from error
     if not content:
         raise InputError(f"{path}: no trajectories in it: record or fetch it again")
@@ -190,9 +190,9 @@ def unpickle_trajectories(path: Path) -> list[Trajectory]:
     for row, held in enumerate(content):
         try:
             trajectories.append(_trajectory(held))
-        except Exception as error:  # fields are anything
+        except Exception as error:  # fields may hold anything
             raise InputError(
-                f"{path}, row {row}: no trajectory ({one_line(error)}); remove the row"
+                f"{path}, row {row}: not a trajectory ({one_line(error)}); remove the row"
             ) from error
     return trajectories
 
@@ -206,7 +206,7 @@ def _trajectory(held: Any) -> Trajectory:
         obs = DictObs(vars(obs)["_d"])
     infos = fields.get("infos")
     infos = None if infos is None else _plain_infos(infos)
-    # Before `terminal` was recorded, only whole episodes were.
+    # Files from before `terminal` was recorded hold only whole episodes.
     terminal = bool(fields.get("terminal", True))
     acts = np.asarray(fields["acts"])
     if fields.get("rews") is None:
@@ -216,7 +216,7 @@ def _trajectory(held: Any) -> Trajectory:
 
 
 def _plain_infos(infos: Any) -> npt.NDArray[Any]:
-    """Infos without what would have had to be built by code of the file's."""
+    """Infos without objects that only code named by the file could build."""
     kept = np.empty(len(infos), dtype=object)
     kept[:] = [
         {

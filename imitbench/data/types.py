@@ -1,4 +1,4 @@
-"""Trajectories and transitions, and the names under which other modules import them."""
+"""Batches of transitions; also re-exports the types of trajectories and observations."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TransitionMappingNoNextObs(TypedDict):
 
 
 class TransitionMapping(TransitionMappingNoNextObs, total=False):
-    """A batch of transitions as a dictionary, for example out of a `DataLoader`."""
+    """A batch of transitions as a dictionary, for example from a `DataLoader`."""
 
     next_obs: Observation | th.Tensor
     dones: AnyTensor
@@ -97,12 +97,12 @@ class TransitionsMinimal(Dataset[Mapping[str, Any]], Sequence[Mapping[str, Any]]
     gives a batch of the same class.
 
     Attributes:
-        obs: Observations the actions were chosen on, shape `(N, *observation_shape)`. Entry
-            `i + 1` need not follow entry `i`.
+        obs: Observations before the actions, shape `(N, *observation_shape)`. Entry `i + 1`
+            need not follow entry `i`.
         acts: Actions, shape `(N, *action_shape)`.
         infos: Info dictionaries, shape `(N,)`.
 
-    The fields are read-only views: batches share memory, so no one may write through them.
+    The fields are read-only views, because batches share memory.
 
     Raises:
         ValueError: Lengths differ.
@@ -153,7 +153,7 @@ class Transitions(TransitionsMinimal):
         dones: Whether `next_obs[i]` is the last of its episode, shape `(N,)`, bool.
 
     Raises:
-        ValueError: Shapes, lengths or data types do not fit.
+        ValueError: Shapes, lengths or data types do not match.
     """
 
     next_obs: Observation
@@ -202,12 +202,12 @@ def transitions_collate_fn(batch: Sequence[Mapping[str, Any]]) -> Mapping[str, A
     """Collates entries of `TransitionsMinimal`; the `collate_fn` of a `DataLoader`.
 
     Args:
-        batch: Entries as an integer index into transitions gives them.
+        batch: Entries of transitions, each from an integer index.
 
     Returns:
-        Tensors with the batch in their first dimension, save that `infos` becomes a list of
-        the dictionaries as they are (torch's default would merge them into one) and dictionary
-        observations become one `DictObs`.
+        Tensors with the batch in their first dimension, except that `infos` becomes a list of
+        the dictionaries (torch's default would merge them) and dictionary observations become
+        one `DictObs`.
     """
     return {name: _collate(name, [entry[name] for entry in batch]) for name in batch[0]}
 
@@ -221,7 +221,7 @@ def _collate(name: str, values: list[Any]) -> Any:
 
 
 def _read_only(value: Any) -> Any:
-    """A view that cannot be written to; the caller's own array stays as it was."""
+    """A read-only view; the caller's array stays writable."""
     if isinstance(value, DictObs):
         return value.map_arrays(_read_only)
     if isinstance(value, np.ndarray) and value.flags.writeable:

@@ -1,4 +1,4 @@
-"""Environment wrappers that keep what passes through them."""
+"""Environment wrappers that record what passes through them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ class RolloutInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
     """Reports the whole episode, as this wrapper saw it, in the info of its last step.
 
     When an episode ends, `info["rollout"]` is a dictionary with the keys `obs`, shape
-    `(T + 1, *observation_shape)`, and `rews`, shape `(T,)`, float64. Wrappers further out may
-    change observations and rewards; `imitbench.data.rollout.unwrap_traj` brings the originals
-    back.
+    `(T + 1, *observation_shape)`, and `rews`, shape `(T,)`, float64. Outer wrappers may change
+    observations and rewards; `imitbench.data.rollout.unwrap_traj` restores the originals.
 
     Args:
         env: Environment to wrap; put this wrapper innermost.
@@ -54,7 +53,7 @@ class RolloutInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
             What the environment returned, with `info["rollout"]` added at an episode's end.
 
         Raises:
-            ValueError: The environment's info has a `rollout` entry of its own.
+            ValueError: The environment's info already has a `rollout` entry.
         """
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._obs.append(_keep(obs))
@@ -70,12 +69,11 @@ class RolloutInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class BufferingWrapper(VecEnvWrapper):
-    """Records every step of a vector environment until somebody collects it.
+    """Records every step of a vector environment until it is popped.
 
     Args:
-        venv: Environment to wrap.
-        error_on_premature_reset: Whether a reset is refused while there are steps that nobody
-            has collected.
+        venv: Vector environment to record.
+        error_on_premature_reset: Whether to refuse a reset before recorded steps are popped.
 
     Attributes:
         n_transitions: Steps recorded since the last pop or reset; `None` before the first reset.
@@ -95,10 +93,10 @@ class BufferingWrapper(VecEnvWrapper):
         self._began = np.zeros(self.num_envs, dtype=np.int64)
 
     def reset(self) -> VecEnvObs:
-        """Resets all environments. What is there of running episodes is dropped.
+        """Resets all environments and drops all recorded steps.
 
         Raises:
-            RuntimeError: Steps that nobody has collected would be lost.
+            RuntimeError: Steps not yet popped would be lost.
         """
         if self.error_on_premature_reset and self.n_transitions:
             raise RuntimeError(
@@ -138,11 +136,11 @@ class BufferingWrapper(VecEnvWrapper):
         return obs, rews, dones, infos
 
     def pop_finished_trajectories(self) -> tuple[Sequence[TrajectoryWithRew], Sequence[int]]:
-        """Collects what belongs to episodes that have ended, and lets running ones go on.
+        """Pops the steps of ended episodes; recording of running ones continues.
 
         Returns:
-            Trajectories, whose beginning is missing where an earlier pop collected it, and the
-            lengths of the whole episodes; in the order in which they ended.
+            Trajectories, without steps that an earlier pop returned, and the lengths of the
+            whole episodes; both in the order in which they ended.
         """
         trajectories, lengths = self._finished, self._lengths
         self._finished, self._lengths = [], []
@@ -151,12 +149,11 @@ class BufferingWrapper(VecEnvWrapper):
         return trajectories, lengths
 
     def pop_trajectories(self) -> tuple[Sequence[TrajectoryWithRew], Sequence[int]]:
-        """Collects everything, running episodes included.
+        """Pops all recorded steps, those of running episodes included.
 
         Returns:
-            Trajectories, whose beginning is missing where an earlier pop collected it and whose
-            end is missing (`terminal` is false) where the episode goes on; and the lengths of
-            the episodes that have ended.
+            Trajectories, without steps that an earlier pop returned, and with `terminal` false
+            for running episodes; and the lengths of the episodes that have ended.
         """
         partial = []
         if self._running is not None:
@@ -166,10 +163,10 @@ class BufferingWrapper(VecEnvWrapper):
         return [*trajectories, *partial], lengths
 
     def pop_transitions(self) -> TransitionsWithRew:
-        """Collects everything as transitions.
+        """Pops all recorded steps as transitions.
 
         Raises:
-            RuntimeError: There is nothing to collect.
+            RuntimeError: There are none.
         """
         trajectories, _ = self.pop_trajectories()
         if not trajectories:
@@ -177,10 +174,10 @@ class BufferingWrapper(VecEnvWrapper):
         return flatten_trajectories_with_rew(trajectories)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything recorded and not collected, and where the running episodes stand.
+        """The recorded steps that were not popped, and the state of the running episodes.
 
-        Infos are not part of it: they can hold anything. In trajectories that wait they are
-        `None` after `load_state_dict`, in running ones they are empty up to there.
+        Infos are not included, because they may hold any object. After `load_state_dict` they
+        are `None` in finished trajectories, and empty for earlier steps of running ones.
         """
         return {
             "running": None if self._running is None else self._running.state_dict(),
@@ -191,7 +188,7 @@ class BufferingWrapper(VecEnvWrapper):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; the environments' own state is the caller's."""
+        """Restores a `state_dict`; the caller restores the environments themselves."""
         self._forget()
         running = state["running"]
         self._running = None if running is None else EpisodeBuffer.from_state(running)

@@ -1,1 +1,1 @@
-"""Regularization of networks, with a strength that may follow the validation loss."""
+"""Regularization of networks, with a strength that may depend on the validation loss."""

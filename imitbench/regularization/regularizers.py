@@ -1,4 +1,4 @@
-"""Regularizers of the loss, and of the weights."""
+"""Regularizers of the loss and of the weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Self = TypeVar("Self", bound="Regularizer[Any]")
 
 
 class RegularizerFactory(Protocol[RegularizerT_co]):
-    """Makes a regularizer once optimizer and logger exist; the rest was configured before."""
+    """Makes a regularizer from optimizer and logger; its other arguments were bound before."""
 
     def __call__(
         self, *, optimizer: optim.Optimizer, logger: HierarchicalLogger
@@ -30,15 +30,15 @@ class Regularizer(ABC, Generic[R]):
 
     Args:
         optimizer: Optimizer of the parameters to regularize.
-        initial_lambda: Strength at first.
-        lambda_updater: Changes the strength by the losses; `None` keeps it.
-        logger: Where the strength is logged.
-        val_split: Fraction of the data on which the validation loss is measured, in (0, 1);
-            needed by an updater and by nothing else.
+        initial_lambda: Initial strength.
+        lambda_updater: Adapts the strength to the losses; `None` keeps it constant.
+        logger: Logs the strength as `regularization_lambda`.
+        val_split: Fraction of the data for the validation loss, in (0, 1); given if and only if
+            there is an updater.
 
     Raises:
         ValueError: `val_split` is out of range; only one of `lambda_updater` and `val_split` is
-            given; the strength is negative; or it is 0 and so has no effect.
+            given; the strength is negative; or it is constantly 0.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class Regularizer(ABC, Generic[R]):
         val_split: float | None = None,
         **kwargs: Any,
     ) -> RegularizerFactory[Self]:
-        """Configures a regularizer whose optimizer and logger come later.
+        """Binds all arguments except optimizer and logger.
 
         Args:
-            initial_lambda: Strength at first.
-            lambda_updater: Changes the strength by the losses; `None` keeps it.
-            val_split: Fraction of the data for validation.
+            initial_lambda: Initial strength.
+            lambda_updater: Adapts the strength to the losses; `None` keeps it constant.
+            val_split: Fraction of the data for the validation loss.
             **kwargs: Further arguments of the class.
 
         Raises:
-            ValueError: As the constructor; found now rather than when training starts.
+            ValueError: As for the constructor, but before training starts.
         """
         _check(initial_lambda, lambda_updater, val_split)
 
@@ -99,7 +99,7 @@ class Regularizer(ABC, Generic[R]):
         """
 
     def update_params(self, train_loss: th.Tensor | float, val_loss: th.Tensor | float) -> None:
-        """Lets the updater change the strength, and logs it.
+        """Updates the strength and logs it.
 
         Args:
             train_loss: Loss on training data.
@@ -137,15 +137,15 @@ class WeightRegularizer(Regularizer[None]):
 
     @abstractmethod
     def _weight_penalty(self, weight: th.Tensor, group: dict[str, Any]) -> th.Tensor | float:
-        """What is added to a weight.
+        """The change to add to a weight.
 
         Args:
-            weight: The weight.
-            group: The optimizer's group of parameters that it belongs to.
+            weight: A parameter of the optimizer.
+            group: The optimizer's parameter group of the weight.
         """
 
     def regularize_and_backward(self, loss: th.Tensor) -> None:
-        """Computes gradients of the loss as it is, then changes the weights.
+        """Computes gradients of the unchanged loss, then changes the weights.
 
         Args:
             loss: Scalar loss.
@@ -162,14 +162,14 @@ class LpRegularizer(LossRegularizer):
 
     Args:
         optimizer: Optimizer of the parameters to regularize.
-        initial_lambda: Strength at first.
-        lambda_updater: Changes the strength by the losses; `None` keeps it.
-        logger: Where the strength is logged.
+        initial_lambda: Initial strength.
+        lambda_updater: Adapts the strength to the losses; `None` keeps it constant.
+        logger: Logs the strength and the regularized loss.
         p: Order of the norm, a positive integer.
-        val_split: Fraction of the data for validation.
+        val_split: Fraction of the data for the validation loss.
 
     Raises:
-        ValueError: `p` is no positive integer, or as the base class.
+        ValueError: `p` is not a positive integer, or as for the base class.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class LpRegularizer(LossRegularizer):
 
 
 class WeightDecayRegularizer(WeightRegularizer):
-    """Takes `lambda * learning rate` of each weight away at each step.
+    """Multiplies each weight by `1 - lambda * learning_rate` at each step.
 
     Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization".
     """

@@ -1,4 +1,4 @@
-"""How the strength of a regularizer follows training and validation loss."""
+"""Updates of a regularizer's strength from training and validation loss."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Loss = th.Tensor | float
 
 
 class LambdaUpdater(Protocol):
-    """A function without side effects from strength and losses to a new strength."""
+    """A pure function from strength and losses to the new strength."""
 
     def __call__(self, lambda_: float, train_loss: Loss, val_loss: Loss) -> float:
         """Returns the new strength.
 
         Args:
-            lambda_: Strength so far.
+            lambda_: Current strength.
             train_loss: Loss on training data.
             val_loss: Loss on validation data.
         """
 
 
 class ConstantParamScaler:
-    """Leaves the strength as it is."""
+    """Keeps the strength constant."""
 
     def __call__(self, lambda_: float, train_loss: Loss, val_loss: Loss) -> float:
         """Returns `lambda_`."""
@@ -34,13 +34,12 @@ class ConstantParamScaler:
 
 @dataclass(frozen=True)
 class IntervalParamScaler:
-    """Scales the strength when validation and training loss drift apart, or too close.
+    """Scales the strength if the ratio of validation to training loss leaves an interval.
 
     Attributes:
-        scaling_factor: Part of the strength that is added or taken away, in (0, 1).
-        tolerable_interval: Ratios of validation to training loss, from and to, within which
-            nothing changes. Above, the network overfits and the strength grows; below, it
-            shrinks.
+        scaling_factor: Relative change of the strength, in (0, 1).
+        tolerable_interval: Lowest and highest ratio of validation to training loss without a
+            change. Above, the network overfits and the strength grows; below, it shrinks.
 
     Raises:
         ValueError: A value is out of range.
@@ -57,15 +56,15 @@ class IntervalParamScaler:
         low, high = self.tolerable_interval
         if not 0 <= low < high:
             raise ValueError(
-                f"tolerable_interval must rise from 0 or more, not {self.tolerable_interval}"
+                f"tolerable_interval must be 0 <= low < high, not {self.tolerable_interval}"
             )
 
     def __call__(self, lambda_: float, train_loss: Loss, val_loss: Loss) -> float:
         """Returns the new strength.
 
         Raises:
-            ValueError: A loss is negative or not finite, or the strength is 0, which no factor
-                could ever change.
+            ValueError: A loss is negative or not finite, or the strength is 0, which scaling
+                cannot change.
         """
         train, val = float(train_loss), float(val_loss)
         if not (math.isfinite(train) and math.isfinite(val) and train >= 0 and val >= 0):
@@ -73,7 +72,7 @@ class IntervalParamScaler:
         if lambda_ <= 0:
             raise ValueError(f"lambda_ must be positive to be scaled, not {lambda_}")
         low, high = self.tolerable_interval
-        # As products, because the training loss may be 0.
+        # Compares products instead of ratios, because the training loss may be 0.
         if val > high * train:
             return lambda_ * (1 + self.scaling_factor)
         if val < low * train:

@@ -1,1 +1,1 @@
-"""Reward networks, and wrappers that put a learnt reward in place of the environment's own."""
+"""Reward networks, and wrappers that replace an environment's reward with a learned one."""

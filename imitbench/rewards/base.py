@@ -1,4 +1,4 @@
-"""What every reward network can do: encode transitions, and predict rewards without gradients."""
+"""Base classes of reward networks, which encode transitions and predict their rewards."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ Array = npt.NDArray[Any]
 
 @contextmanager
 def frozen(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients for a while; then every part has its own mode again."""
+    """Evaluation mode without gradients; the mode of every submodule is restored on exit."""
     with evaluating(module), th.no_grad():
         yield
 
 
 class RewardNet(nn.Module, ABC):
-    """A network that gives rewards to transitions.
+    """A network that maps transitions to rewards.
 
-    `forward` gives rewards to learn the network with; `predict_processed` gives rewards to train
-    a policy with, which wrappers may have normalized or otherwise changed. All methods whose name
-    starts with `predict` run in evaluation mode and without gradients, and restore the mode.
+    `forward` computes rewards to train the network; `predict_processed` computes rewards to
+    train a policy, which wrappers may have normalized or otherwise changed. All methods named
+    `predict*` run in evaluation mode without gradients, and restore the mode.
 
     Args:
-        observation_space: Space of observations: Box, Discrete, MultiDiscrete or MultiBinary.
-        action_space: Space of actions, one of the same kinds.
-        normalize_images: Whether images of bytes are scaled from [0, 255] to [0, 1].
+        observation_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        action_space: One of the same types.
+        normalize_images: Whether uint8 images are scaled from [0, 255] to [0, 1].
 
     Raises:
-        ValueError: A space of another kind.
+        ValueError: A space is of another type.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RewardNet(nn.Module, ABC):
     def forward(
         self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
     ) -> th.Tensor:
-        """Computes rewards with gradients, from what `preprocess` gives.
+        """Computes rewards with gradients, from the output of `preprocess`.
 
         Args:
             state: Encoded observations, shape `(n, *encoded_observation_shape)`.
@@ -83,16 +83,16 @@ class RewardNet(nn.Module, ABC):
 
     @property
     def device(self) -> th.device:
-        """Where the first parameter or buffer lies; the CPU if there is none."""
+        """Device of the first parameter or buffer; the CPU if there is none."""
         return self._device_and_dtype()[0]
 
     @property
     def dtype(self) -> th.dtype:
-        """Type of the first floating-point parameter or buffer; torch's default if none."""
+        """Data type of the first floating-point parameter or buffer; torch's default if none."""
         return self._device_and_dtype()[1]
 
     def _device_and_dtype(self) -> tuple[th.device, th.dtype]:
-        """Both at once, because going through parameters takes its time."""
+        """Both in one pass, because iterating over parameters is slow."""
         device = None
         for tensor in itertools.chain(self.parameters(), self.buffers()):
             device = device or tensor.device
@@ -103,24 +103,23 @@ class RewardNet(nn.Module, ABC):
     def preprocess(
         self, state: AnyTensor, action: AnyTensor, next_state: AnyTensor, done: AnyTensor
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor]:
-        """Makes of transitions what `forward` reads: `net(*net.preprocess(…))`.
+        """Encodes transitions for `forward`: `net(*net.preprocess(…))`.
 
-        Choices become vectors with a one for what was chosen, images are scaled, everything
-        becomes a tensor of the network's device and data type. Tensors that are so already are
-        not copied.
+        Discrete values become one-hot vectors, images are scaled, and everything becomes a
+        tensor with the network's device and data type. Tensors that already match are not copied.
 
         Args:
             state: Observations, shape `(n, *observation_shape)`.
-            action: Actions, shape `(n, *action_shape)`; single choices may be columns, `(n, 1)`.
+            action: Actions, shape `(n, *action_shape)`; discrete ones may have shape `(n, 1)`.
             next_state: Observations after the actions, same shape as `state`.
             done: Whether the episode ended, shape `(n,)`.
 
         Returns:
-            Encoded observations, actions, next observations and ends.
+            Encoded observations, actions, next observations and episode ends.
 
         Raises:
-            ValueError: Shapes do not fit the spaces, lengths differ, or an array of choices
-                holds a value that is not in its space.
+            ValueError: Shapes do not match the spaces, lengths differ, or a discrete value on
+                the CPU is not in its space.
         """
         device, dtype = self._device_and_dtype()
         number = len(state)
@@ -147,7 +146,7 @@ class RewardNet(nn.Module, ABC):
         Arguments and errors as in `preprocess`.
 
         Raises:
-            ValueError: `forward` gave another shape than `(n,)`.
+            ValueError: `forward` returned another shape than `(n,)`.
         """
         with frozen(self):
             rewards: th.Tensor = self(*self.preprocess(state, action, next_state, done))
@@ -169,20 +168,16 @@ class RewardNet(nn.Module, ABC):
         done: AnyTensor,
         **kwargs: Any,
     ) -> Array:
-        """Computes rewards to train a policy with, shape `(n,)`; here the same as `predict`.
+        """Computes rewards to train a policy, shape `(n,)`; here the same as `predict`.
 
-        Args:
-            state: As in `preprocess`.
-            action: As in `preprocess`.
-            next_state: As in `preprocess`.
-            done: As in `preprocess`.
-            **kwargs: For wrappers; each takes what it knows and passes the rest on.
+        Arguments as in `preprocess`. Wrappers use the keyword arguments that they know and pass
+        on the others.
         """
         return self.predict(state, action, next_state, done)
 
 
 class RewardNetWithVariance(RewardNet):
-    """A reward network that knows how uncertain it is."""
+    """A reward network that estimates its uncertainty."""
 
     @abstractmethod
     def predict_reward_moments(
@@ -195,12 +190,7 @@ class RewardNetWithVariance(RewardNet):
     ) -> tuple[Array, Array]:
         """Computes mean and variance of the reward of each transition.
 
-        Args:
-            state: As in `preprocess`.
-            action: As in `preprocess`.
-            next_state: As in `preprocess`.
-            done: As in `preprocess`.
-            **kwargs: For subclasses.
+        Arguments as in `preprocess`; keyword arguments are for subclasses.
 
         Returns:
             Means and variances, each of shape `(n,)`.

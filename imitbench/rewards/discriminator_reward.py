@@ -1,4 +1,4 @@
-"""The reward that GAIL's generator gets for not being found out."""
+"""The reward of GAIL's generator, computed from the discriminator."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ RewardForm = Literal["softplus", "logit", "log_d"]
 
 
 class RewardNetFromDiscriminatorLogit(RewardNetWrapper):
-    """The generator's reward, made from the logits of a discriminator.
+    """The generator's reward, computed from the logits of a discriminator.
 
     With D the discriminator's probability that a transition is the expert's and L its logit, the
     reward is, by form:
 
-    - `softplus`: -log(1 - D) = softplus(L), the paper's cost, whose D means the opposite, with the
-      sign of a reward. It is positive everywhere, so that living long pays by itself, and has
-      next to no gradient where the discriminator is sure to see the generator.
+    - `softplus`: -log(1 - D) = softplus(L), the negated cost of the paper, whose D is the
+      probability of the generator. It is always positive, which favours long episodes, and its
+      gradient vanishes where the discriminator is sure that it sees the generator.
     - `logit`: log D - log(1 - D) = L, of either sign (Fu, Luo and Levine 2018, §5; for GAIL, Orsini
       et al. 2021, "What Matters for Adversarial Imitation Learning?").
-    - `log_d`: log D = -softplus(-L), negative everywhere, so that ending soon pays by itself.
+    - `log_d`: log D = -softplus(-L), always negative, which favours short episodes.
 
     Args:
         base: Network whose output is the logit.
-        form: The form.
+        form: One of the above.
 
     Raises:
-        ValueError: There is no such form.
+        ValueError: `form` is unknown.
     """
 
     def __init__(self, base: RewardNet, form: RewardForm = "softplus") -> None:
@@ -51,6 +51,6 @@ class RewardNetFromDiscriminatorLogit(RewardNetWrapper):
         return logits if self.form == "logit" else functional.logsigmoid(logits)
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a network again."""
+        """Constructor arguments that build the same network."""
         form = {} if self.form == "softplus" else {"form": self.form}
         return {"base": self.base, **form}

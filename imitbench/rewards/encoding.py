@@ -1,4 +1,4 @@
-"""Batches of observations and actions as the float tensors that a network reads."""
+"""Encodes batches of observations and actions as float tensors for a network."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from imitbench.data.types import AnyTensor
 from imitbench.util.util import safe_to_tensor
 
 _LARGEST_TABLE = 512
-"""Choices up to which a table of all encodings is kept; it has the square of it entries."""
+"""Largest number n of discrete values with a table of all encodings, of n² entries."""
 
 
 class SpaceEncoder(ABC):
     """Encodes batches of a space's elements.
 
     Args:
-        shape: Shape of one element as it comes.
-        encoded_shape: Shape of one element once encoded.
-        name: Name of the argument that batches come from, for messages.
+        shape: Shape of one element of the space.
+        encoded_shape: Shape of one encoded element.
+        name: Name of batches in errors.
     """
 
     def __init__(self, shape: tuple[int, ...], encoded_shape: tuple[int, ...], name: str) -> None:
@@ -40,11 +40,11 @@ class SpaceEncoder(ABC):
         """Encodes a batch.
 
         Args:
-            batch: Shape `(n, *shape)`. A tensor that is on the device in the data type already
-                is used as it is.
-            device: Where the result goes.
+            batch: Shape `(n, *shape)`. A tensor that already has the device and data type is not
+                copied.
+            device: Device of the result.
             dtype: Floating-point type of the result.
-            name: What messages call the batch, if not by the encoder's own name.
+            name: Name of the batch in errors; by default that of the encoder.
 
         Returns:
             Shape `(n, *encoded_shape)`.
@@ -61,14 +61,14 @@ class SpaceEncoder(ABC):
 
 
 class NumberEncoder(SpaceEncoder):
-    """Encodes numbers as they are, and images divided by 255 if wanted.
+    """Encodes numbers unchanged, and images optionally divided by 255.
 
-    A space of single numbers, without any axis, becomes one of vectors of length one.
+    Elements of shape `()` become vectors of length one.
 
     Args:
         space: Space of the elements.
-        name: Name of the argument that batches come from, for messages.
-        normalize_images: Whether images of bytes are scaled to [0, 1].
+        name: Name of batches in errors.
+        normalize_images: Whether uint8 images are scaled to [0, 1].
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class NumberEncoder(SpaceEncoder):
     def __call__(
         self, batch: AnyTensor, device: th.device, dtype: th.dtype, name: str | None = None
     ) -> th.Tensor:
-        """Encodes a batch, as the base class says."""
+        """See `SpaceEncoder`."""
         if device.type == "cpu":
             tensor = safe_to_tensor(batch, dtype=dtype)
-        else:  # bytes become floats on the device, so that a quarter as much has to travel
+        else:  # converted on the device, because bytes are a quarter of the data to transfer
             tensor = safe_to_tensor(batch).to(device).to(dtype)
         if tensor.shape[1:] != self.shape or not tensor.ndim:
             raise self._wrong_shape(tensor, name)
@@ -93,11 +93,11 @@ class NumberEncoder(SpaceEncoder):
 
 
 class ChoiceEncoder(SpaceEncoder):
-    """Encodes choices, each as a vector with a one for what was chosen, one after the other.
+    """Encodes discrete values as concatenated one-hot vectors.
 
     Args:
         space: Space of the elements.
-        name: Name of the argument that batches come from, for messages.
+        name: Name of batches in errors.
     """
 
     def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete, name: str) -> None:
@@ -111,17 +111,17 @@ class ChoiceEncoder(SpaceEncoder):
         self._starts = th.from_numpy(starts.astype(np.int64))
         self._offsets = self._sizes.cumsum(0) - self._sizes
         self._has_starts = bool(starts.any())
-        # Copying rows of a small table is the fastest way, and it refuses what is out of range.
+        # Copying rows of a small table is fastest, and fails for values out of range.
         is_small = len(sizes) == 1 and sizes[0] <= _LARGEST_TABLE
         self._table = th.eye(int(sizes[0]), device="cpu") if is_small else None
 
     def __call__(
         self, batch: AnyTensor, device: th.device, dtype: th.dtype, name: str | None = None
     ) -> th.Tensor:
-        """Encodes a batch, as the base class says."""
+        """See `SpaceEncoder`."""
         tensor = safe_to_tensor(batch)
         number = len(tensor) if tensor.ndim else 0
-        # Replay buffers hold single choices as columns, shape (n, 1).
+        # Replay buffers hold discrete values as columns, shape (n, 1).
         if not tensor.ndim or tensor.numel() != number * len(self._sizes):
             raise self._wrong_shape(tensor, name)
         chosen = tensor.reshape(number, len(self._sizes)).long()
@@ -130,7 +130,7 @@ class ChoiceEncoder(SpaceEncoder):
         if chosen.device.type == "cpu":
             if self._table is not None:
                 return self._look_up(self._table, chosen, name).to(device).to(dtype)
-            self._check_range(chosen, name)  # elsewhere this would wait for the device
+            self._check_range(chosen, name)  # on other devices this would synchronize
         if len(self._sizes) > 1:
             chosen = chosen + self._offsets.to(chosen.device)
         encoded = th.zeros((number, *self.encoded_shape), device=device, dtype=dtype)
@@ -160,12 +160,12 @@ def make_encoder(
 
     Args:
         space: Box, Discrete, MultiDiscrete or MultiBinary.
-        argument: Name of the argument that the space comes from, for messages.
-        name: Name of the argument that batches come from, for messages.
-        normalize_images: Whether images of bytes are scaled to [0, 1].
+        argument: Name of the space in errors.
+        name: Name of batches in errors.
+        normalize_images: Whether uint8 images are scaled to [0, 1].
 
     Raises:
-        ValueError: Any other kind of space.
+        ValueError: The space is of another type.
     """
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         return NumberEncoder(space, name, normalize_images)
@@ -178,23 +178,23 @@ def make_encoder(
 
 
 def encoded_size(space: gym.Space[Any], argument: str) -> int:
-    """Length of an element once encoded and flattened; arguments and errors as above."""
+    """Length of an encoded, flattened element; arguments and errors as for `make_encoder`."""
     encoder = make_encoder(space, argument=argument, name=argument, normalize_images=False)
     return int(np.prod(encoder.encoded_shape))
 
 
 class Visible:
-    """Flattens encoded observations, and leaves entries out that a network must not see.
+    """Flattens encoded observations and drops entries that a network must not see.
 
     Args:
         size: Length of a flat encoded observation.
-        hidden: Numbers of the entries that are left out, from 0.
+        hidden: Indices of the entries to drop, from 0.
 
     Attributes:
-        size: Length of what is left.
+        size: Number of remaining entries.
 
     Raises:
-        ValueError: An entry does not exist, or stands twice.
+        ValueError: An index is out of range or duplicated.
     """
 
     def __init__(self, size: int, hidden: Sequence[int]) -> None:
@@ -205,12 +205,12 @@ class Visible:
             )
         self.size = size - len(hidden)
         kept = [each for each in range(size) if each not in hidden]
-        # Stored networks are built without memory first, which this must have.
+        # Stored networks are built on the meta device, where this would have no data.
         self._kept = th.tensor(kept, device="cpu")
         self._all = not hidden
 
     def __call__(self, state: th.Tensor) -> th.Tensor:
-        """What is left of a batch, shape `(n, size)`."""
+        """Remaining entries of a batch, shape `(n, size)`."""
         flat = state.flatten(1)
         if self._all:
             return flat

@@ -1,4 +1,4 @@
-"""Several reward networks whose disagreement tells how uncertain they are."""
+"""Ensembles of reward networks, whose disagreement estimates their uncertainty."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from imitbench.rewards.base import Array, RewardNet, RewardNetWithVariance
 class RewardEnsemble(RewardNetWithVariance):
     """The mean of several reward networks.
 
-    What a member says is its `predict_processed`, so each may be normalized on its own.
+    Each member contributes its `predict_processed`, so members may be normalized separately.
 
     Args:
-        observation_space: Space of observations.
-        action_space: Space of actions.
-        members: The networks, at least two.
+        observation_space: That of all members.
+        action_space: That of all members.
+        members: At least two networks.
 
     Raises:
-        ValueError: There are fewer.
+        ValueError: There are fewer than two members.
 
     Attributes:
-        members: The networks.
+        members: The networks as submodules.
     """
 
     members: nn.ModuleList
@@ -49,11 +49,11 @@ class RewardEnsemble(RewardNetWithVariance):
 
     @property
     def num_members(self) -> int:
-        """How many networks there are."""
+        """Number of networks."""
         return len(self.members)
 
     def forward(self, *args: Any) -> th.Tensor:
-        """Not available: members are trained one by one.
+        """Not available: members are trained individually.
 
         Raises:
             NotImplementedError: Always.
@@ -74,7 +74,7 @@ class RewardEnsemble(RewardNetWithVariance):
         done: AnyTensor,
         **kwargs: Any,
     ) -> Array:
-        """Mean of the members, shape `(n,)`, whose normalizers do not learn from it.
+        """Mean of the members, shape `(n,)`, without updating their normalizers.
 
         Arguments as in `predict_processed_all`.
         """
@@ -101,14 +101,10 @@ class RewardEnsemble(RewardNetWithVariance):
         done: AnyTensor,
         **kwargs: Any,
     ) -> Array:
-        """What every member says.
+        """Rewards of every member.
 
-        Args:
-            state: As in `preprocess`.
-            action: As in `preprocess`.
-            next_state: As in `preprocess`.
-            done: As in `preprocess`.
-            **kwargs: Passed on to every member's `predict_processed`.
+        Arguments as in `preprocess`; keyword arguments are passed to each member's
+        `predict_processed`.
 
         Returns:
             Rewards, shape `(n, num_members)`.
@@ -136,7 +132,7 @@ class RewardEnsemble(RewardNetWithVariance):
         return rewards.mean(-1), rewards.var(-1, ddof=1)
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such an ensemble again."""
+        """Constructor arguments that build the same ensemble."""
         return {
             "observation_space": self.observation_space,
             "action_space": self.action_space,

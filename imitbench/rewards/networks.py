@@ -14,26 +14,26 @@ from imitbench.rewards.base import RewardNet
 from imitbench.rewards.encoding import Visible, encoded_size
 from imitbench.util.networks import build_cnn, build_mlp
 
-# Size of a layer's output up to which images are convolved together on a CPU.
+# Bytes of a layer's output up to which images are convolved together on a CPU.
 _CONVOLVED_AT_ONCE = 2**22
 
 
 class BasicRewardNet(RewardNet):
-    """A perceptron of whichever of state, action, next state and end it is told to use.
+    """A perceptron of selected inputs: state, action, next state and done flag.
 
     Args:
-        observation_space: Space of observations.
-        action_space: Space of actions.
-        use_state: Whether it sees the state.
-        use_action: Whether it sees the action.
-        use_next_state: Whether it sees the next state.
-        use_done: Whether it sees if the episode ended.
-        hidden_entries: Entries of flat encoded observations that it does not see, from 0.
-        **kwargs: Passed on to `imitbench.util.networks.build_mlp`; by default two hidden layers
+        observation_space: As for `RewardNet`.
+        action_space: As for `RewardNet`.
+        use_state: Whether the state is an input.
+        use_action: Whether the action is an input.
+        use_next_state: Whether the next state is an input.
+        use_done: Whether the done flag is an input.
+        hidden_entries: Indices of entries of flat encoded observations to drop, from 0.
+        **kwargs: Passed to `imitbench.util.networks.build_mlp`; by default two hidden layers
             of 32 units.
 
     Raises:
-        ValueError: It would see nothing, or an entry to hide does not exist.
+        ValueError: There would be no input, or an entry to drop does not exist.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class BasicRewardNet(RewardNet):
     def forward(
         self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
     ) -> th.Tensor:
-        """Computes rewards with gradients; what is not used may be `None`."""
+        """Computes rewards with gradients; unused inputs may be `None`."""
         inputs = []
         if self.use_state:
             inputs.append(self._visible(state))
@@ -84,7 +84,7 @@ class BasicRewardNet(RewardNet):
         return rewards
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a network again."""
+        """Constructor arguments that build the same network."""
         return {
             "observation_space": self.observation_space,
             "action_space": self.action_space,
@@ -100,23 +100,23 @@ class BasicRewardNet(RewardNet):
 class CnnRewardNet(RewardNet):
     """A convolutional network of the state, the next state or both, stacked as channels.
 
-    It has one output per choice of action if it uses the action, twice as many if it also uses
-    whether the episode ended; the transition selects one of them.
+    It has one output per action if it uses the action, and twice as many if it uses the done
+    flag; the transition selects one of them.
 
     Args:
         observation_space: Space of images, a Box of three dimensions.
-        action_space: Space of actions; Discrete if used.
-        use_state: Whether it sees the state.
+        action_space: Discrete if used.
+        use_state: Whether the state is an input.
         use_action: Whether the action selects the output.
-        use_next_state: Whether it sees the next state.
-        use_done: Whether the end of the episode selects the output.
+        use_next_state: Whether the next state is an input.
+        use_done: Whether the done flag selects the output.
         hwc_format: Whether channels are the last dimension of an image (else the first).
-        **kwargs: Passed on to `imitbench.util.networks.build_cnn`; by default two convolutions
+        **kwargs: Passed to `imitbench.util.networks.build_cnn`; by default two convolutions
             to 32 channels.
 
     Raises:
-        ValueError: Observations are no images, actions are used and not Discrete, or it would
-            see no image.
+        ValueError: Observations are not images, actions are used but not Discrete, or there
+            would be no image.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class CnnRewardNet(RewardNet):
         """Number of channels of the images of a space.
 
         Raises:
-            ValueError: Its elements are no images.
+            ValueError: Its elements are not images.
         """
         return image_channels(space, self.hwc_format)
 
@@ -168,7 +168,7 @@ class CnnRewardNet(RewardNet):
             state: Shape `(n, height, width, channels)`, or `(n, channels, height, width)` unless
                 `hwc_format`; `None` if not used.
             action: One-hot, shape `(n, actions)`; `None` if not used.
-            next_state: As `state`.
+            next_state: Same shape as `state`; `None` if not used.
             done: Shape `(n,)`; `None` if not used.
 
         Returns:
@@ -179,7 +179,7 @@ class CnnRewardNet(RewardNet):
             images.append(next_state)
         image = th.cat(images, dim=-1 if self.hwc_format else 1) if len(images) > 1 else images[0]
         outputs = convolve(self.cnn, cnn_transpose(image) if self.hwc_format else image)
-        # Axes: transition, whether the episode ended, action.
+        # Axes: transition, done flag, action.
         outputs = outputs.reshape(-1, self._ends, self._choices)
         by_end = th.einsum("nea,na->ne", outputs, action) if self.use_action else outputs.squeeze(2)
         if not self.use_done:
@@ -187,7 +187,7 @@ class CnnRewardNet(RewardNet):
         return th.where(done.bool(), by_end[:, 1], by_end[:, 0])
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a network again."""
+        """Constructor arguments that build the same network."""
         return {
             "observation_space": self.observation_space,
             "action_space": self.action_space,
@@ -201,7 +201,7 @@ class CnnRewardNet(RewardNet):
 
 
 def cnn_transpose(tens: th.Tensor) -> th.Tensor:
-    """Puts the channels of images first.
+    """Moves the channels of images to the front.
 
     Args:
         tens: Shape `(n, height, width, channels)`.
@@ -210,7 +210,7 @@ def cnn_transpose(tens: th.Tensor) -> th.Tensor:
         A view of shape `(n, channels, height, width)`.
 
     Raises:
-        ValueError: There are not four dimensions.
+        ValueError: `tens` does not have four dimensions.
     """
     if tens.ndim != 4:
         raise ValueError(f"tens has shape {tuple(tens.shape)}; it needs four dimensions")
@@ -220,15 +220,15 @@ def cnn_transpose(tens: th.Tensor) -> th.Tensor:
 def convolve(cnn: nn.Module, images: th.Tensor) -> th.Tensor:
     """Applies a convolutional network to images.
 
-    On a CPU, they are taken a few at a time, so that what passes between two layers stays in
-    the caches: large batches take a third of the time then.
+    On a CPU, a few images are processed at a time, so that activations stay in the caches: large
+    batches then take a third of the time.
 
     Args:
-        cnn: Takes each image by itself, as those of `imitbench.util.networks.build_cnn` do.
+        cnn: Treats images independently, as those of `imitbench.util.networks.build_cnn` do.
         images: Shape `(n, channels, height, width)`.
 
     Returns:
-        What `cnn` gives.
+        The output of `cnn`.
     """
     number, channels, height, width = images.shape
     widths = [layer.out_channels for layer in cnn.modules() if isinstance(layer, nn.Conv2d)]
@@ -244,11 +244,11 @@ def image_channels(space: gym.Space[Any], hwc_format: bool) -> int:
     """Number of channels of the images of a space.
 
     Args:
-        space: Space of images.
+        space: A Box of three dimensions.
         hwc_format: Whether channels are the last dimension (else the first).
 
     Raises:
-        ValueError: It is no Box of three dimensions.
+        ValueError: `space` is of another type or shape.
     """
     if not isinstance(space, spaces.Box) or len(space.shape) != 3:
         raise ValueError(f"observation_space: needs images, a Box of three dimensions, not {space}")
@@ -256,5 +256,5 @@ def image_channels(space: gym.Space[Any], hwc_format: bool) -> int:
 
 
 def with_sizes(kwargs: dict[str, Any], name: str) -> dict[str, Any]:
-    """Makes a tuple of the sizes among keyword arguments, which may be an iterator."""
+    """Copies keyword arguments with the sizes under `name`, any iterable, as a tuple."""
     return {**kwargs, name: tuple(int(size) for size in kwargs[name])}

@@ -1,4 +1,4 @@
-"""What every reward is to its users: a function of a batch of transitions."""
+"""The interface of rewards: a function of a batch of transitions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class RewardFn(Protocol):
         """Computes rewards.
 
         Args:
-            state: Observations that the actions were chosen on, shape `(n, *observation_shape)`.
+            state: Observations before the actions, shape `(n, *observation_shape)`.
             action: Actions, shape `(n, *action_shape)`.
             next_state: Observations after the actions, same shape as `state`; at the end of an
                 episode its last observation, not the first one of the next.
-            done: Whether the episode ended with the transition, shape `(n,)`.
+            done: Whether the transition ended its episode, shape `(n,)`.
 
         Returns:
             Rewards, shape `(n,)`.
@@ -29,10 +29,10 @@ class RewardFn(Protocol):
 
 
 class ValidateRewardFn:
-    """A reward function that checks that another one gives one reward per transition.
+    """Checks that a reward function returns one reward per transition.
 
     Args:
-        reward_fn: The other one.
+        reward_fn: Function to call and check.
     """
 
     def __init__(self, reward_fn: RewardFn) -> None:
@@ -42,7 +42,7 @@ class ValidateRewardFn:
         """Computes rewards; arguments as in `RewardFn`.
 
         Raises:
-            ValueError: They have another shape than `(n,)`.
+            ValueError: Their shape is not `(n,)`.
         """
         rewards = self.reward_fn(state, action, next_state, done)
         check_reward_shape(np.shape(rewards), len(state))
@@ -54,10 +54,10 @@ def check_reward_shape(shape: tuple[int, ...], number: int) -> None:
 
     Args:
         shape: Shape of the rewards.
-        number: How many transitions there are.
+        number: Number of transitions.
 
     Raises:
-        ValueError: There are more, fewer, or they are no vector.
+        ValueError: The shape is not `(number,)`.
     """
     if shape != (number,):
         raise ValueError(f"rewards have shape {tuple(shape)}; they need ({number},), one each")

@@ -1,4 +1,4 @@
-"""The names under which users import reward networks."""
+"""Public names of all reward networks."""
 
 from imitbench.rewards.base import RewardNet, RewardNetWithVariance
 from imitbench.rewards.ensemble import RewardEnsemble

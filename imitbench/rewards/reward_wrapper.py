@@ -1,4 +1,4 @@
-"""Puts other rewards in place of an environment's own."""
+"""Replaces the rewards of a vector environment."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class WrappedRewardCallback(BaseCallback):
     """Logs the mean return of wrapped episodes, `rollout/ep_rew_wrapped_mean`, per rollout.
 
     Args:
-        episode_rewards: Returns of the last episodes, which somebody else keeps.
-        *args: Passed on to `BaseCallback`.
-        **kwargs: Passed on to `BaseCallback`.
+        episode_rewards: Returns of the last episodes, updated by the environment.
+        *args: Passed to `BaseCallback`.
+        **kwargs: Passed to `BaseCallback`.
     """
 
     def __init__(self, episode_rewards: deque[float], *args: Any, **kwargs: Any) -> None:
@@ -33,26 +33,26 @@ class WrappedRewardCallback(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        # At the end, because that is right before Stable-Baselines3 writes the log.
+        # Stable-Baselines3 writes the log right after the end of a rollout.
         if self.episode_rewards:
             mean = sum(self.episode_rewards) / len(self.episode_rewards)
             self.logger.record("rollout/ep_rew_wrapped_mean", mean)
 
 
 class RewardVecEnvWrapper(VecEnvWrapper):
-    """A vector environment with a given function's rewards.
+    """A vector environment whose rewards come from a function.
 
-    The environment's own reward is in the info of each step, as `original_env_rew`. Building
-    the wrapper resets the environment.
+    The info of each step holds the original reward as `original_env_rew`. The constructor resets
+    the environment.
 
     Args:
-        venv: Environment to wrap.
-        reward_fn: The function; at the end of an episode its `next_state` is the episode's last
-            observation, not the first one of the next.
-        ep_history: How many episodes' returns are kept.
+        venv: Vector environment with array observations.
+        reward_fn: Computes the rewards; at the end of an episode its `next_state` is the
+            episode's last observation, not the first one of the next.
+        ep_history: Number of episodes whose returns are kept.
 
     Attributes:
-        episode_rewards: Sums of the function's rewards over the last episodes.
+        episode_rewards: Undiscounted returns of the last episodes, by `reward_fn`.
 
     Raises:
         ValueError: Observations are dictionaries.
@@ -73,12 +73,12 @@ class RewardVecEnvWrapper(VecEnvWrapper):
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:
-        """The single environments, where they live in this process."""
+        """The individual environments, if they run in this process."""
         envs: list[gym.Env[Any, Any]] = self.venv.envs  # type: ignore[attr-defined]
         return envs
 
     def reset(self) -> VecEnvObs:
-        """Resets all environments; unfinished episodes count for no return."""
+        """Resets all environments and drops the returns of unfinished episodes."""
         obs = self.venv.reset()
         assert isinstance(obs, np.ndarray), "the constructor refused everything else"
         self._obs: Array = obs
@@ -86,7 +86,7 @@ class RewardVecEnvWrapper(VecEnvWrapper):
         return obs
 
     def step_async(self, actions: Array) -> None:
-        """Starts a step; remembers the actions."""
+        """Starts a step and stores the actions."""
         self._actions = actions
         self.venv.step_async(actions)
 
@@ -94,17 +94,17 @@ class RewardVecEnvWrapper(VecEnvWrapper):
         """Finishes the step.
 
         Returns:
-            Observations, the function's rewards, ends and infos.
+            Observations, rewards of `reward_fn`, dones and infos.
 
         Raises:
-            ValueError: The function gave another shape than one reward per environment.
+            ValueError: `reward_fn` did not return one reward per environment.
         """
         obs, own_rewards, dones, infos = self.venv.step_wait()
         assert isinstance(obs, np.ndarray), "the constructor refused everything else"
         ended = np.flatnonzero(dones)
         next_obs = obs
         if len(ended):
-            next_obs = obs.copy()  # the next episode's first observation is the caller's
+            next_obs = obs.copy()  # the caller gets the first observation of the next episode
             for env in ended:
                 next_obs[env] = infos[env]["terminal_observation"]
         rewards = self.reward_fn(self._obs, self._actions, next_obs, dones)
@@ -118,7 +118,7 @@ class RewardVecEnvWrapper(VecEnvWrapper):
         return obs, rewards, dones, infos
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the running episodes stand; the environments' own state is the caller's."""
+        """State of the running episodes; the caller saves that of the environments."""
         return {
             "obs": self._obs.copy(),
             "returns": self._returns.copy(),
@@ -126,7 +126,7 @@ class RewardVecEnvWrapper(VecEnvWrapper):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores a `state_dict`."""
         self._obs = np.array(state["obs"])
         self._returns[:] = state["returns"]
         self.episode_rewards.clear()

@@ -1,4 +1,4 @@
-"""Stored reward networks as reward functions, with or without their wrappers."""
+"""Loads stored reward networks as reward functions, with or without their wrappers."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def load_reward(reward_type: str, reward_path: AnyPath, venv: VecEnv, **kwargs: 
     Args:
         reward_type: A key of `reward_registry`:
 
-            - `RewardNet_normalized`: normalized as during training. Statistics stay as they are
-              unless `update_stats=True` is given.
+            - `RewardNet_normalized`: normalized as during training. Statistics are fixed unless
+              `update_stats=True` is given.
             - `RewardNet_unnormalized`: without normalization.
             - `RewardNet_shaped`: with its potential shaping, not normalized.
             - `RewardNet_unshaped`: without potential shaping, not normalized.
             - `RewardNet_std_added`: plus `alpha` standard deviations; statistics as above.
-            - `zero`: zero always; the path is not read.
+            - `zero`: always zero; the path is not read.
         reward_path: Folder written by `imitbench.rewards.storage.save_reward`.
-        venv: Environment that the function is for.
-        **kwargs: Passed on to the reward function; ignored by the types that take no wrapper
-            into account which could use them.
+        venv: Environment of the transitions, passed to the loader.
+        **kwargs: Passed to `predict_processed`, by the types with normalization or standard
+            deviations.
 
     Returns:
-        The function, which checks that it gives one reward per transition.
+        The function, which checks that it returns one reward per transition.
 
     Raises:
-        InputError: There is no such type, the folder holds no sound reward network, or the
-            network lacks the wrapper that the type asks for.
+        InputError: The type is unknown, the folder holds no valid reward network, or the
+            network lacks the wrapper that the type requires.
     """
     names = list(reward_registry.keys())
     if reward_type not in names:
@@ -57,7 +57,7 @@ def load_reward(reward_type: str, reward_path: AnyPath, venv: VecEnv, **kwargs: 
 
 
 def load_zero(path: AnyPath, venv: VecEnv) -> RewardFn:
-    """A reward function that always gives zero; arguments as in `load_reward`, not used."""
+    """Returns a reward function that is always zero; the arguments are not used."""
     del path, venv
     return _zero
 
@@ -114,7 +114,7 @@ def _read(path: AnyPath) -> RewardNet:
 
 
 def _chain(net: RewardNet) -> list[RewardNet]:
-    """A network and all that it wraps, from the outside in."""
+    """A network and all that it wraps, outermost first."""
     chain = [net]
     while isinstance(net, RewardNetWrapper):
         net = net.base
@@ -131,7 +131,7 @@ def _lacks(path: AnyPath, net: RewardNet, wanted: str) -> InputError:
 
 
 def _processed(net: RewardNet, kwargs: dict[str, Any]) -> RewardFn:
-    # A reward that is loaded is done with learning, so its statistics stand unless asked for.
+    # A loaded reward is usually not trained further, so its statistics are fixed by default.
     kwargs = {"update_stats": False, **kwargs}
     return ValidateRewardFn(functools.partial(net.predict_processed, **kwargs))
 

@@ -1,4 +1,4 @@
-"""Potential-based shaping of rewards, and the potentials.
+"""Potential-based reward shaping, and networks for the potential.
 
 Source: Ng, Harada and Russell 1999, "Policy Invariance Under Reward Transformations: Theory and
 Application to Reward Shaping": adding F(s, s') = γΦ(s') − Φ(s) changes no optimal policy.
@@ -29,16 +29,17 @@ from imitbench.util.networks import build_cnn, build_mlp
 class ShapedRewardNet(ForwardWrapper):
     """Adds γΦ(s') − Φ(s) to another network's rewards, where Φ is 0 after an episode's end.
 
-    Both potentials come from one call, so that a normalizing layer in Φ treats them alike.
+    Both potentials come from one call, so that a normalizing layer in Φ applies the same
+    statistics to them.
 
     Args:
-        base: The other network.
-        potential: Φ: from encoded states, shape `(n, *encoded_observation_shape)`, to numbers,
-            shape `(n,)` or `(n, 1)`. A module becomes a part of this one.
+        base: Network whose rewards are shaped.
+        potential: Φ: maps encoded states, shape `(n, *encoded_observation_shape)`, to numbers,
+            shape `(n,)` or `(n, 1)`. A module becomes a submodule.
         discount_factor: γ, in [0, 1].
 
     Raises:
-        ValueError: γ is out of range, or there is a `PredictProcessedWrapper` inside.
+        ValueError: γ is out of range, or `base` contains a `PredictProcessedWrapper`.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class ShapedRewardNet(ForwardWrapper):
         """Computes shaped rewards with gradients.
 
         Raises:
-            ValueError: The potential gives not one number per state.
+            ValueError: The potential does not return one number per state.
         """
         rewards: th.Tensor = self.base(state, action, next_state, done)
         number = len(state)
@@ -75,7 +76,7 @@ class ShapedRewardNet(ForwardWrapper):
         return shaped
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a network again."""
+        """Constructor arguments that build the same network."""
         return {
             "base": self.base,
             "potential": self.potential,
@@ -87,17 +88,17 @@ class BasicShapedRewardNet(ShapedRewardNet):
     """A perceptron for the reward, shaped by a perceptron for the potential.
 
     Args:
-        observation_space: Space of observations.
-        action_space: Space of actions.
+        observation_space: As for `RewardNet`.
+        action_space: As for `RewardNet`.
         reward_hid_sizes: Widths of the hidden layers of the reward.
         potential_hid_sizes: Widths of the hidden layers of the potential.
-        use_state: Whether the reward sees the state.
-        use_action: Whether the reward sees the action.
-        use_next_state: Whether the reward sees the next state.
-        use_done: Whether the reward sees if the episode ended.
+        use_state: Whether the state is an input of the reward.
+        use_action: Whether the action is an input of the reward.
+        use_next_state: Whether the next state is an input of the reward.
+        use_done: Whether the done flag is an input of the reward.
         discount_factor: γ of the shaping, in [0, 1].
-        hidden_entries: Entries of flat encoded observations that neither sees, from 0.
-        **kwargs: Passed on to both perceptrons.
+        hidden_entries: Indices of entries of flat encoded observations to drop, from 0.
+        **kwargs: Passed to both perceptrons.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class BasicShapedRewardNet(ShapedRewardNet):
         super().__init__(base, potential, discount_factor)
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a network again."""
+        """Constructor arguments that build the same network."""
         base, potential = self.base, self.potential
         assert isinstance(base, BasicRewardNet), "the constructor made it"
         assert isinstance(potential, BasicPotentialMLP), "the constructor made it"
@@ -153,10 +154,10 @@ class BasicPotentialMLP(nn.Module):
     """A perceptron as potential.
 
     Args:
-        observation_space: Space of observations.
+        observation_space: As for `RewardNet`.
         hid_sizes: Widths of the hidden layers.
-        hidden_entries: Entries of flat encoded observations that it does not see, from 0.
-        **kwargs: Passed on to `imitbench.util.networks.build_mlp`.
+        hidden_entries: Indices of entries of flat encoded observations to drop, from 0.
+        **kwargs: Passed to `imitbench.util.networks.build_mlp`.
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class BasicPotentialMLP(nn.Module):
         return potentials
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a potential again."""
+        """Constructor arguments that build the same potential."""
         hidden = {"hidden_entries": self._hidden} if self._hidden else {}
         return {"observation_space": self._observation_space, **hidden, **self._kwargs}
 
@@ -193,10 +194,10 @@ class BasicPotentialCNN(nn.Module):
         observation_space: Space of images, a Box of three dimensions.
         hid_sizes: Channels after each convolution.
         hwc_format: Whether channels are the last dimension of an image (else the first).
-        **kwargs: Passed on to `imitbench.util.networks.build_cnn`.
+        **kwargs: Passed to `imitbench.util.networks.build_cnn`.
 
     Raises:
-        ValueError: Observations are no images.
+        ValueError: Observations are not images.
     """
 
     def __init__(
@@ -221,7 +222,7 @@ class BasicPotentialCNN(nn.Module):
         return convolve(self._potential_net, images)
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a potential again."""
+        """Constructor arguments that build the same potential."""
         return {
             "observation_space": self._observation_space,
             "hwc_format": self._hwc_format,

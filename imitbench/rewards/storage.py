@@ -1,8 +1,8 @@
 """Stores reward networks without pickle: architecture as JSON, weights as safetensors.
 
 A stored network is a folder with `reward.json` and `reward.safetensors`. Wrappers, ensembles and
-potentials are stored with what is inside them. Reading one builds only classes named in this
-module and in `imitbench.util.tensor_storage`; nothing from the file is ever executed.
+potentials are stored with their contents. Reading builds only classes named in this module and
+in `imitbench.util.tensor_storage`; no code from the file is executed.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Description(BaseModel):
 
 
 class _Codec(ArgumentCodec):
-    """Knows spaces and networks, too."""
+    """Also encodes spaces and networks."""
 
     def encode(self, value: Any) -> Any:
         if isinstance(value, gym.Space):
@@ -120,15 +120,14 @@ _CODEC = _Codec("reward network", _TYPES)
 
 
 def save_reward(net: RewardNet, directory: Path) -> None:
-    """Writes a reward network, and everything inside it, to `directory`.
+    """Writes a reward network with its contents to `directory`.
 
     Args:
-        net: A network of classes that this module knows.
-        directory: Created when missing; an older network in it is replaced.
+        net: A network of classes that this module supports.
+        directory: Created if missing; an existing network in it is replaced.
 
     Raises:
-        ValueError: A class, a layer, a space or a potential cannot be stored; the message names
-            it.
+        ValueError: A class, layer, space or potential cannot be stored; the message names it.
     """
     directory = Path(directory)
     weights = weights_to_bytes(net)
@@ -140,11 +139,11 @@ def load_reward_net(directory: Path, device: th.device | str = "cpu") -> RewardN
     """Reads a reward network written by `save_reward`.
 
     Args:
-        directory: Folder of the network.
-        device: Where to put it.
+        directory: Folder with both files.
+        device: Device of the loaded network.
 
     Returns:
-        The network, wrappers included, in evaluation mode and in the data type it was saved in.
+        The network, wrappers included, in evaluation mode and in its stored data type.
 
     Raises:
         InputError: A file is missing, truncated, altered or describes something unknown.
@@ -154,14 +153,14 @@ def load_reward_net(directory: Path, device: th.device | str = "cpu") -> RewardN
     description = read_description(path, _Description, "reward network")
     weights = read_weights(directory / WEIGHTS_FILE, description.weights.sha256, DESCRIPTION_FILE)
     try:
-        # Nothing is allocated or drawn at random: the weights are put in place as they are.
+        # On the meta device nothing is allocated or sampled; the weights are assigned later.
         with th.device("meta"):
             net = _CODEC.decode(description.net)
         if not isinstance(net, RewardNet):
-            raise ValueError("net: describes no reward network")
+            raise ValueError("net: not a reward network")
         _check_types(net, weights)
         net.load_state_dict(weights, assign=True)
-    except Exception as error:  # a constructor given nonsense may fail in any way
+    except Exception as error:  # with invalid arguments a constructor may fail in any way
         problem = (str(error) or type(error).__name__).splitlines()[0]
         raise InputError(f"{path}: does not describe its weights ({problem})") from error
     net.eval()
@@ -169,7 +168,7 @@ def load_reward_net(directory: Path, device: th.device | str = "cpu") -> RewardN
 
 
 def _check_types(net: nn.Module, weights: dict[str, th.Tensor]) -> None:
-    """Loading by assignment compares shapes but no data types."""
+    """Checks data types, which loading by assignment does not compare."""
     for name, expected in net.state_dict().items():
         given = weights[name]
         fits = (

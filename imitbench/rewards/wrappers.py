@@ -1,4 +1,4 @@
-"""Networks around a reward network: some change its rewards, some only what policies see."""
+"""Wrappers of reward networks: some change the rewards, others only what policies receive."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from imitbench.util.networks import BaseNorm
 
 
 class RewardNetWrapper(RewardNet):
-    """A reward network around another one.
+    """A reward network that wraps another one.
 
     Subclass `ForwardWrapper` to change the rewards themselves, or `PredictProcessedWrapper` to
     change only those that policies are trained with.
 
     Args:
-        base: The other one.
+        base: Network to wrap.
     """
 
     def __init__(self, base: RewardNet) -> None:
@@ -31,37 +31,37 @@ class RewardNetWrapper(RewardNet):
 
     @property
     def base(self) -> RewardNet:
-        """The network inside."""
+        """The wrapped network."""
         return self._base
 
     @property
     def device(self) -> th.device:
-        """That of the network inside."""
+        """Device of the wrapped network."""
         return self.base.device
 
     @property
     def dtype(self) -> th.dtype:
-        """That of the network inside."""
+        """Data type of the wrapped network."""
         return self.base.dtype
 
     def preprocess(
         self, state: AnyTensor, action: AnyTensor, next_state: AnyTensor, done: AnyTensor
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor, th.Tensor]:
-        """Does what the network inside does."""
+        """Delegates to the wrapped network."""
         return self.base.preprocess(state, action, next_state, done)
 
 
 class ForwardWrapper(RewardNetWrapper):
-    """A wrapper that changes `forward`, and with it everything else.
+    """A wrapper that changes `forward`, and so all predictions.
 
-    Such wrappers go inside, `PredictProcessedWrapper`s outside: the latter's changes are not
-    part of what is learnt.
+    Put it inside of all `PredictProcessedWrapper`s, whose changes do not affect the training of
+    the network.
 
     Args:
-        base: The network inside.
+        base: Network to wrap.
 
     Raises:
-        ValueError: There is a `PredictProcessedWrapper` inside.
+        ValueError: `base` contains a `PredictProcessedWrapper`.
     """
 
     def __init__(self, base: RewardNet) -> None:
@@ -77,32 +77,31 @@ class ForwardWrapper(RewardNetWrapper):
 
 
 class PredictProcessedWrapper(RewardNetWrapper):
-    """A wrapper that changes `predict_processed` and nothing else.
+    """A wrapper that changes only `predict_processed`.
 
-    Subclasses pass the keyword arguments of `predict_processed` that they do not know on to
-    the network inside.
+    Subclasses pass unknown keyword arguments of `predict_processed` to the wrapped network.
 
     Args:
-        base: The network inside.
+        base: Network to wrap.
     """
 
     def forward(
         self, state: th.Tensor, action: th.Tensor, next_state: th.Tensor, done: th.Tensor
     ) -> th.Tensor:
-        """Does what the network inside does."""
+        """Delegates to the wrapped network."""
         rewards: th.Tensor = self.base(state, action, next_state, done)
         return rewards
 
     def predict_th(
         self, state: AnyTensor, action: AnyTensor, next_state: AnyTensor, done: AnyTensor
     ) -> th.Tensor:
-        """Does what the network inside does."""
+        """Delegates to the wrapped network."""
         return self.base.predict_th(state, action, next_state, done)
 
     def predict(
         self, state: AnyTensor, action: AnyTensor, next_state: AnyTensor, done: AnyTensor
     ) -> Array:
-        """Does what the network inside does."""
+        """Delegates to the wrapped network."""
         return self.base.predict(state, action, next_state, done)
 
     @abstractmethod
@@ -114,19 +113,19 @@ class PredictProcessedWrapper(RewardNetWrapper):
         done: AnyTensor,
         **kwargs: Any,
     ) -> Array:
-        """Computes rewards to train a policy with, shape `(n,)`."""
+        """Computes rewards to train a policy, shape `(n,)`."""
 
 
 class NormalizedRewardNet(PredictProcessedWrapper):
-    """Normalizes the rewards that policies see.
+    """Normalizes the rewards that policies receive.
 
     Unlike Stable-Baselines3's `VecNormalize`, it uses mean and variance of the rewards, not
     the variance of returns.
 
     Args:
-        base: The network inside.
-        normalize_output_layer: Called with 1 for a layer that keeps the shape `(n, 1)`, such as
-            `RunningNorm`.
+        base: Network to wrap.
+        normalize_output_layer: Called with 1 to make a layer that keeps the shape `(n, 1)`, such
+            as `RunningNorm`.
     """
 
     def __init__(self, base: RewardNet, normalize_output_layer: Callable[[int], nn.Module]) -> None:
@@ -143,19 +142,11 @@ class NormalizedRewardNet(PredictProcessedWrapper):
         update_stats: bool = True,
         **kwargs: Any,
     ) -> Array:
-        """Computes normalized rewards, by the statistics of all earlier calls.
+        """Computes rewards normalized with the statistics of all earlier calls, shape `(n,)`.
 
-        Args:
-            state: As in `preprocess`.
-            action: As in `preprocess`.
-            next_state: As in `preprocess`.
-            done: As in `preprocess`.
-            update_stats: Whether these rewards then enter the statistics, where the layer keeps
-                any. If not, no normalizer further inside is updated either.
-            **kwargs: Passed on to the network inside.
-
-        Returns:
-            Rewards, shape `(n,)`.
+        With `update_stats`, these rewards are then added to the statistics, if the layer keeps
+        any; without it, inner normalizers are not updated either. Other arguments as in
+        `preprocess`; keyword arguments are passed to the wrapped network.
         """
         if not update_stats:
             kwargs["update_stats"] = False
@@ -172,25 +163,25 @@ class NormalizedRewardNet(PredictProcessedWrapper):
         return result
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a network again."""
+        """Constructor arguments that build the same network."""
         return {"base": self.base, "normalize_output_layer": self._make_layer}
 
 
 class AddSTDRewardWrapper(PredictProcessedWrapper):
-    """Adds a multiple of the rewards' standard deviation, to seek or to shun the uncertain.
+    """Adds a multiple of the rewards' standard deviation, to seek or avoid uncertainty.
 
     Args:
-        base: A network that knows how uncertain it is.
-        default_alpha: The multiple, which may be negative.
+        base: A network that estimates its uncertainty.
+        default_alpha: Multiple of the standard deviation; may be negative.
 
     Raises:
-        TypeError: `base` is no `RewardNetWithVariance`.
+        TypeError: `base` is not a `RewardNetWithVariance`.
     """
 
     def __init__(self, base: RewardNetWithVariance, default_alpha: float = 0.0) -> None:
         if not isinstance(base, RewardNetWithVariance):
             raise TypeError(
-                "base: needs a RewardNetWithVariance such as RewardEnsemble, which tells a "
+                "base: needs a RewardNetWithVariance such as RewardEnsemble, which has a "
                 f"standard deviation, not {type(base).__name__}"
             )
         super().__init__(base)
@@ -205,18 +196,10 @@ class AddSTDRewardWrapper(PredictProcessedWrapper):
         alpha: float | None = None,
         **kwargs: Any,
     ) -> Array:
-        """Computes a lower or upper confidence bound of the rewards.
+        """Computes the mean reward plus `alpha` standard deviations, shape `(n,)`.
 
-        Args:
-            state: As in `preprocess`.
-            action: As in `preprocess`.
-            next_state: As in `preprocess`.
-            done: As in `preprocess`.
-            alpha: Multiple of the standard deviation; `default_alpha` if `None`.
-            **kwargs: Passed on to the network inside.
-
-        Returns:
-            Mean plus `alpha` times the standard deviation, shape `(n,)`.
+        `alpha` of `None` stands for `default_alpha`. Other arguments as in `preprocess`; keyword
+        arguments are passed to the wrapped network.
         """
         base = self.base
         assert isinstance(base, RewardNetWithVariance), "the constructor made sure"
@@ -226,5 +209,5 @@ class AddSTDRewardWrapper(PredictProcessedWrapper):
         return bound
 
     def arguments(self) -> dict[str, Any]:
-        """What the constructor needs to build such a network again."""
+        """Constructor arguments that build the same network."""
         return {"base": self.base, "default_alpha": self.default_alpha}

@@ -1,1 +1,1 @@
-"""Checks that tests and notebooks of users may call."""
+"""Checks for tests and notebooks of users."""

@@ -1,4 +1,4 @@
-"""Did rewards improve, and could that be luck?"""
+"""Tests whether rewards improved, beyond chance or by a given amount."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 _MOST_SPLITS = 20_000
-"""Up to so many ways to split rewards into two groups are all tried."""
+"""Largest number of splits of the rewards into two groups that are all evaluated."""
 _DRAWN_SPLITS = 9_999
 _CHUNK = 2_000_000
 
@@ -20,19 +20,19 @@ _CHUNK = 2_000_000
 def is_significant_reward_improvement(
     old_rewards: Iterable[float], new_rewards: Iterable[float], p_value: float = 0.05
 ) -> bool:
-    """Whether new rewards are better than old ones beyond what luck explains.
+    """Whether new rewards are significantly better than old ones.
 
-    A one-sided permutation test on the difference of means. If old and new did not differ, every
-    split of all rewards into two such groups would be as likely as the one that was seen. Small
-    samples have all splits tried; for larger ones 9,999 are drawn, always the same ones.
+    A one-sided permutation test on the difference of means. Under the null hypothesis, every
+    split of all rewards into groups of these sizes is equally likely. For small samples all
+    splits are evaluated; for larger ones 9,999 are drawn, with a fixed seed.
 
     Args:
-        old_rewards: Rewards of some episodes, before training for example.
-        new_rewards: Rewards of other episodes, after training for example.
-        p_value: The probability of a wrong "yes" that is tolerated when nothing improved.
+        old_rewards: Rewards of some episodes, for example before training.
+        new_rewards: Rewards of other episodes, for example after training.
+        p_value: Significance level: the tolerated probability of a false positive, in (0, 1).
 
     Returns:
-        Whether fewer than this share of splits are as good as the one that was seen.
+        Whether less than this share of splits has at least the observed difference.
 
     Raises:
         ValueError: There are no rewards, some are not finite, or `p_value` is not in (0, 1).
@@ -45,8 +45,8 @@ def is_significant_reward_improvement(
         >>> is_significant_reward_improvement((5, 6, 7, 4, 4), (7, 5, 9, 7, 4), p_value=0.3)
         True
 
-    Source: Fisher 1935, "The Design of Experiments"; for drawn splits the seen one counts as one
-    of them, see Phipson and Smyth 2010, "Permutation P-values Should Never Be Zero".
+    Source: Fisher 1935, "The Design of Experiments"; the observed split counts as one of the
+    drawn ones, see Phipson and Smyth 2010, "Permutation P-values Should Never Be Zero".
     """
     if not 0 < p_value < 1:
         raise ValueError(f"p_value must be between 0 and 1, not {p_value}")
@@ -61,9 +61,9 @@ def mean_reward_improved_by(
     """Whether the mean reward rose by at least `min_improvement`.
 
     Args:
-        old_rews: Rewards of some episodes, before training for example.
-        new_rews: Rewards of other episodes, after training for example.
-        min_improvement: By how much the mean must have risen.
+        old_rews: Rewards of some episodes, for example before training.
+        new_rews: Rewards of other episodes, for example after training.
+        min_improvement: Smallest sufficient increase of the mean.
 
     Raises:
         ValueError: There are no rewards, or some are not finite.
@@ -79,16 +79,16 @@ def mean_reward_improved_by(
 
 
 def _permutation_p_value(old: Floats, new: Floats) -> float:
-    """Probability of a difference like that of `new` and `old`, or a greater one, by luck."""
-    # Centred, so that rounding does not depend on where zero is.
+    """One-sided p-value of the difference of the means of `new` and `old`."""
+    # Centred, so that rounding does not depend on the offset of the rewards.
     rewards = np.concatenate([old, new])
     rewards -= rewards.mean()
     seen = rewards[len(old) :].sum()
-    # The same rewards in another order may add up to something slightly different.
+    # Tolerance for rounding: the sum depends on the order of the rewards.
     seen -= 1e-10 * np.abs(rewards).sum()
     splits = math.comb(len(rewards), len(new))
     if splits <= _MOST_SPLITS:
-        # The sum over the new group decides; choosing the smaller group is less work.
+        # The sum over the new group decides; enumerating the smaller group is less work.
         size = min(len(old), len(new))
         chosen = np.fromiter(
             itertools.chain.from_iterable(itertools.combinations(range(len(rewards)), size)),
@@ -96,14 +96,14 @@ def _permutation_p_value(old: Floats, new: Floats) -> float:
             count=splits * size,
         )
         sums = rewards[chosen.reshape(splits, size)].sum(axis=1)
-        # The whole adds up to zero, so the other group has minus this sum.
+        # All rewards add up to zero, so the other group has minus this sum.
         sums_of_new = sums if size == len(new) else -sums
         return float(np.count_nonzero(sums_of_new >= seen)) / splits
     return (1 + _count_drawn(rewards, len(new), seen)) / (1 + _DRAWN_SPLITS)
 
 
 def _count_drawn(rewards: Floats, size: int, seen: float) -> int:
-    """How many drawn groups of that size reach the sum seen."""
+    """Number of drawn groups of this size whose sum reaches the observed one."""
     rng = np.random.default_rng(0)
     rows = max(1, _CHUNK // len(rewards))
     reached = 0
@@ -117,7 +117,7 @@ def _count_drawn(rewards: Floats, size: int, seen: float) -> int:
 def _as_rewards(rewards: Iterable[float], argument: str) -> Floats:
     array = np.asarray(list(rewards), dtype=np.float64)
     if array.ndim != 1 or not len(array):
-        raise ValueError(f"{argument}: needs at least one number, and nothing but numbers")
+        raise ValueError(f"{argument}: needs at least one number, and only numbers")
     if not np.isfinite(array).all():
         raise ValueError(f"{argument}: holds numbers that are not finite")
     return array

@@ -335,7 +335,7 @@ class TestDemonstrations:
             ),
             (
                 [types.Trajectory(np.full(5, 3), np.zeros(4, int), None, True)],
-                "demonstrations: holds something else than states",
+                "demonstrations: holds values that are not states",
             ),
             (
                 [types.Trajectory(np.ones((5, 2)), np.zeros(4, int), None, True)],

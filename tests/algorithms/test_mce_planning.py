@@ -178,7 +178,7 @@ class TestOccupancies:
 
 class TestBadInput:
     def test_an_environment_that_is_not_tabular(self):
-        with pytest.raises(ValueError, match=r"env: .* is no tabular environment"):
+        with pytest.raises(ValueError, match=r"env: .* is not a tabular environment"):
             mce_partition_fh(object())
 
     def test_an_environment_without_horizon(self):

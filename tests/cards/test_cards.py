@@ -222,7 +222,7 @@ def test_tabular_environments_have_a_model(suite, env_id):
     if card.tabular:
         assert TabularModel.of(env).horizon == card.max_episode_steps
     else:
-        with pytest.raises(ValueError, match="no tabular environment"):
+        with pytest.raises(ValueError, match="not a tabular environment"):
             TabularModel.of(env)
 
 

@@ -55,7 +55,7 @@ def test_bad_input_is_one_line(refused, tmp_path, archive):
     assert "row 0: observations have shape (4,) each, the environment has (3,)" in line
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "x").touch()
-    assert "is there already" in refused("demos", "convert", "ppo-seals-CartPole-v0", "there")
+    assert "exists already" in refused("demos", "convert", "ppo-seals-CartPole-v0", "there")
     assert "is it a data set folder" in refused("demos", "validate", "there")
     assert not (tmp_path / "out").exists()
 

@@ -1,4 +1,4 @@
-"""Vector environments and trajectories of known content."""
+"""Vector environments and trajectories with known contents."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from imitbench.data.trajectories import TrajectoryWithRew
 
 @pytest.fixture
 def counters():
-    """Makes a vector environment of counters with the given lengths of episodes, one each."""
+    """Makes a vector environment with one counter per given episode length."""
 
     def make(*lengths, wrap=lambda env: env, **kwargs):
         return DummyVecEnv([lambda n=n: wrap(Counter((n,), **kwargs)) for n in lengths])

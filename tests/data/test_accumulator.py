@@ -6,7 +6,7 @@ from imitbench.data.accumulator import TrajectoryAccumulator
 from imitbench.data.observations import DictObs, maybe_wrap_in_dictobs
 
 
-def test_one_trajectory_step_by_step():
+def test_steps_of_one_trajectory_are_collected_in_order():
     accumulator = TrajectoryAccumulator()
     accumulator.add_step({"obs": np.array([0.0])})
     for i in range(1, 4):

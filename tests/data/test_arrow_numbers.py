@@ -12,7 +12,7 @@ KINDS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "?", 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("values", [[], [0, 1, 1, 0, 1]])
-def test_numbers_go_there_and_back(kind, values):
+def test_numbers_survive_the_round_trip(kind, values):
     numbers = np.array(values, kind)
     column = arrow_view(numbers)
     column.validate(full=True)
@@ -23,7 +23,7 @@ def test_numbers_go_there_and_back(kind, values):
 
 
 @pytest.mark.parametrize("kind", ["f4", "i8", "?"])
-def test_slices_begin_where_they_begin(kind):
+def test_slices_keep_their_offset_and_stride(kind):
     numbers = np.arange(12).astype(kind)
     part = arrow_view(numbers)[5:9]
     assert numpy_view(part).tolist() == numbers[5:9].tolist()

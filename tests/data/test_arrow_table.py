@@ -21,7 +21,7 @@ def read(column, **kwargs):
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 1, 2), (0,)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8, np.bool_])
-def test_arrays_of_any_dimension_come_back(shape, dtype):
+def test_arrays_of_any_dimension_survive_the_round_trip(shape, dtype):
     rng = np.random.default_rng(0)
     arrays = [rng.integers(0, 2, (n, *shape)).astype(dtype) for n in (2, 1, 4)]
     column = nested_lists("obs", arrays)
@@ -33,7 +33,7 @@ def test_arrays_of_any_dimension_come_back(shape, dtype):
         assert back.flags.writeable
 
 
-def test_slices_and_chunks_are_read_where_they_begin():
+def test_slices_and_chunks_are_read_at_their_offset():
     arrays = [np.full((n, 2), n) for n in (1, 2, 3, 4)]
     column = nested_lists("obs", arrays)
     chunked = pa.chunked_array([column.slice(1, 1), column.slice(3, 1)])
@@ -48,7 +48,7 @@ def test_slices_and_chunks_are_read_where_they_begin():
         pa.list_(pa.list_(pa.float32(), 2)),
     ],
 )
-def test_other_kinds_of_list_are_read(kind):
+def test_other_list_types_are_read(kind):
     column = pa.array([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], kind)
     assert [array.tolist() for array in read(column)] == column.to_pylist()
 
@@ -64,13 +64,13 @@ def test_other_kinds_of_list_are_read(kind):
         ([1.0], "double, not lists"),
     ],
 )
-def test_columns_that_are_no_arrays(values, message):
+def test_columns_that_are_not_arrays_are_refused(values, message):
     with pytest.raises(InputError, match=message):
         read(pa.array(values), first_row=7)
 
 
 @pytest.mark.parametrize("compact", [False, True])
-def test_trajectories_come_back(trajectories, compact):
+def test_trajectories_survive_the_round_trip(trajectories, compact):
     made = trajectories(act_shape=(2,), obs_dtype=np.float64)
     assert (
         table_to_trajectories(
@@ -80,7 +80,7 @@ def test_trajectories_come_back(trajectories, compact):
     )
 
 
-def test_compact_tables_hold_float32_where_nothing_is_lost(trajectories):
+def test_compact_tables_hold_float32_where_that_is_exact(trajectories):
     exact = [dataclasses.replace(t, obs=np.round(t.obs.astype(float))) for t in trajectories()]
     inexact = [dataclasses.replace(t, obs=t.obs.astype(float) / 3) for t in exact[:2]] + exact[2:]
     kinds = [
@@ -93,14 +93,14 @@ def test_compact_tables_hold_float32_where_nothing_is_lost(trajectories):
     assert table["obs"].type.value_type.value_type == pa.float64()
 
 
-def test_trajectories_without_rewards_have_no_such_column(trajectories):
+def test_tables_without_rewards_have_no_rewards_column(trajectories):
     plain = [Trajectory(t.obs, t.acts, t.infos, t.terminal) for t in trajectories()]
     table = trajectories_to_table(plain)
     assert "rews" not in table.column_names
     assert table_to_trajectories(table, where="table", with_infos=False) == plain
 
 
-def test_infos_come_back_decoded(trajectories):
+def test_infos_are_decoded_on_reading(trajectories):
     infos = np.array([{"a": 1}, {}, {"b": [2]}])
     made = [dataclasses.replace(trajectories()[0], infos=infos)]
     table = trajectories_to_table(made)
@@ -108,7 +108,7 @@ def test_infos_come_back_decoded(trajectories):
     assert table_to_trajectories(table, where="table", with_infos=False)[0].infos is None
 
 
-def test_what_does_not_fit_into_one_table(trajectories):
+def test_trajectories_that_do_not_fit_into_one_table_are_refused(trajectories):
     first, second, third = trajectories()
     bare = Trajectory(first.obs, first.acts, None, True)
     keyed = dataclasses.replace(second, obs=DictObs({"a": second.obs}))
@@ -117,7 +117,7 @@ def test_what_does_not_fit_into_one_table(trajectories):
     info = dataclasses.replace(third, infos=np.array([{"k": object()}] * 5))
     for bad, message in [
         ([], "no trajectories"),
-        ([first, bare], "trajectory 1 differs"),
+        ([first, bare], "trajectory 1 and the first differ"),
         ([first, keyed], "trajectory 1 has dictionary observations"),
         ([first, wide], r"trajectory 1: obs have shape \(3,\)"),
         ([first, text], "trajectory 1: acts have data type"),
@@ -127,7 +127,7 @@ def test_what_does_not_fit_into_one_table(trajectories):
             trajectories_to_table(bad)
 
 
-def test_rows_that_are_no_trajectories_are_named():
+def test_invalid_rows_are_named():
     table = pa.table(
         {
             "obs": [[[0.0]] * 3, [[0.0]] * 3],
@@ -153,7 +153,7 @@ def test_rows_that_are_no_trajectories_are_named():
         ("infos", [["{}", "{}"]], "row 0: .*2 infos for 1 actions"),
     ],
 )
-def test_columns_of_the_wrong_kind(column, values, message):
+def test_columns_of_the_wrong_type_are_refused(column, values, message):
     columns = {
         "obs": [[[0.0]] * 2],
         "acts": [[0]],

@@ -1,4 +1,4 @@
-"""Ring buffers: what goes in comes out, the oldest goes first."""
+"""Ring buffers return what was stored and drop the oldest samples first."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def content(buffer):
     capacity=st.integers(1, 12),
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=8),
 )
-def test_it_holds_the_last_samples_whatever_the_sizes_of_the_portions(capacity, sizes):
+def test_it_holds_the_last_samples_for_any_batch_sizes(capacity, sizes):
     buffer = Buffer(capacity, {"x": ()}, {"x": np.int64})
     total = 0
     for size in sizes:
@@ -29,7 +29,7 @@ def test_it_holds_the_last_samples_whatever_the_sizes_of_the_portions(capacity, 
         assert content(buffer) == set(range(max(0, total - capacity), total))
 
 
-def test_samples_of_one_draw_belong_together():
+def test_arrays_of_one_draw_stay_aligned():
     x = np.arange(10)
     buffer = Buffer.from_data({"x": x, "y": np.stack([x, -x], axis=1)})
     drawn = buffer.sample(100, np.random.default_rng(0))
@@ -46,7 +46,7 @@ def test_the_draw_follows_the_generator():
     np.testing.assert_array_equal(first, buffer.sample(20)["x"])
 
 
-def test_a_restored_buffer_goes_on_as_the_original():
+def test_a_restored_buffer_continues_like_the_original():
     original = Buffer(5, {"x": ()}, {"x": np.int64})
     original.store({"x": np.arange(4)})
     original.store({"x": np.arange(4, 7)})
@@ -67,12 +67,12 @@ def test_a_restored_buffer_goes_on_as_the_original():
         ({"x": np.zeros((6, 2))}, "more than capacity 5"),
     ],
 )
-def test_bad_data_are_told(data, message):
+def test_bad_data_are_refused(data, message):
     with pytest.raises(ValueError, match=message):
         Buffer(5, {"x": (2,)}, {"x": np.float64}).store(data)
 
 
-def test_bad_arguments_are_told():
+def test_bad_arguments_are_refused():
     with pytest.raises(KeyError, match="different keys"):
         Buffer(1, {"x": ()}, {"y": int})
     with pytest.raises(ValueError, match="capacity"):
@@ -95,7 +95,7 @@ def transitions(n):
     )
 
 
-def test_transitions_come_back_whole():
+def test_fields_of_sampled_transitions_stay_aligned():
     buffer = ReplayBuffer.from_data(transitions(10), capacity=20)
     assert (buffer.size(), buffer.capacity) == (10, 20)
     drawn = buffer.sample(50, np.random.default_rng(0))
@@ -106,7 +106,7 @@ def test_transitions_come_back_whole():
     assert [info["i"] for info in drawn.infos] == drawn.acts.tolist()
 
 
-def test_more_transitions_than_room():
+def test_more_transitions_than_capacity_need_truncate_ok():
     with pytest.raises(ValueError, match="capacity 5"):
         ReplayBuffer.from_data(transitions(10), capacity=5)
     buffer = ReplayBuffer.from_data(transitions(10), capacity=5, truncate_ok=True)

@@ -1,4 +1,4 @@
-"""The buffering wrapper: every step comes out exactly once, in order, whatever is popped when."""
+"""The buffering wrapper returns every step exactly once, in order, for any sequence of pops."""
 
 import copy
 
@@ -51,7 +51,7 @@ def test_nothing_is_lost_or_doubled_between_pops(wrapped):
     assert np.bincount(counts).tolist() == [0, 3 + 1 + 2, 3 + 2, 3 + 2, 2, 2]
 
 
-def test_finished_trajectories_leave_running_ones_alone(wrapped):
+def test_popping_finished_trajectories_keeps_running_ones(wrapped):
     step(wrapped, 4)
     trajectories, lengths = wrapped.pop_finished_trajectories()
     assert [len(t) for t in trajectories] == lengths == [3]
@@ -77,7 +77,7 @@ def test_an_episode_popped_in_the_middle_comes_in_parts_with_its_whole_length(wr
     assert trajectories[0].obs[0, 0] == 2
 
 
-def test_popping_nothing(wrapped):
+def test_popping_transitions_without_steps_is_an_error(wrapped):
     assert wrapped.pop_trajectories() == ([], [])
     with pytest.raises(RuntimeError, match="no transitions"):
         wrapped.pop_transitions()
@@ -101,7 +101,7 @@ def test_a_step_needs_a_reset():
         step(BufferingWrapper(DummyVecEnv([Counter])))
 
 
-def test_actions_of_another_kind_are_kept_without_loss(wrapped):
+def test_actions_of_another_data_type_are_kept_without_loss(wrapped):
     for acts in (np.array([1, 2], np.int32), np.array([0, 1], np.int64)):
         wrapped.step(acts)
     trajectories, _ = wrapped.pop_trajectories()
@@ -120,7 +120,7 @@ class Keyed(gym.ObservationWrapper):
 
 
 @pytest.mark.parametrize("wrap", [lambda env: env, Keyed], ids=["array", "dict"])
-def test_a_restored_wrapper_goes_on_as_if_nothing_had_happened(wrap, tmp_path):
+def test_a_restored_wrapper_continues_like_the_original(wrap, tmp_path):
     def make():
         fns = [lambda: ResumableEnv(wrap(gym.make("CartPole-v1")))] * 3
         venv = BufferingWrapper(DummyVecEnv(fns))
@@ -159,7 +159,7 @@ def test_infos_are_not_kept_in_the_state(wrapped):
     assert [bool(info) for info in ran.infos] == [False] * 4 + [True]
 
 
-def test_the_state_of_an_environment_that_was_never_reset():
+def test_the_state_before_the_first_reset_can_be_restored():
     venv = BufferingWrapper(DummyVecEnv([Counter]))
     venv.load_state_dict(venv.state_dict())
     assert venv.n_transitions is None

@@ -39,7 +39,7 @@ FIXTURES = [
 
 @pytest.mark.parametrize("name", FIXTURES)
 @pytest.mark.filterwarnings("ignore:.*infos are pickled")
-def test_real_sets_convert_to_the_same_numbers(shared_dir, tmp_path, name):
+def test_real_data_sets_convert_to_the_same_numbers(shared_dir, tmp_path, name):
     opened = open_trajectories(shared_dir / name)
     summary = convert_demonstrations(opened, tmp_path / "out")
     expected = opened.read()
@@ -52,7 +52,7 @@ def test_real_sets_convert_to_the_same_numbers(shared_dir, tmp_path, name):
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
 
 
-def test_the_hub_s_own_client_reads_what_was_converted(tmp_path, trajectories):
+def test_the_datasets_library_reads_converted_data(tmp_path, trajectories):
     import datasets
 
     convert_demonstrations(source(trajectories()), tmp_path / "out")
@@ -81,7 +81,7 @@ def test_large_sets_become_shards_of_whole_trajectories(tmp_path, trajectories, 
     assert len(done) >= 10
 
 
-def test_every_file_and_its_name_are_on_the_disk_at_the_end(
+def test_every_file_and_its_folder_are_flushed_to_disk(
     tmp_path, trajectories, monkeypatch, flushed
 ):
     monkeypatch.setattr(trajectory_source, "CHUNK_BYTES", 400)
@@ -101,7 +101,7 @@ def test_the_same_set_gives_the_same_bytes(tmp_path, trajectories):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
-def test_the_card_says_what_it_is(tmp_path, trajectories):
+def test_the_card_describes_the_data_set(tmp_path, trajectories):
     summary = convert_demonstrations(
         source(trajectories(), "/home/me/final.npz"), tmp_path / "out", environment_id="Some-v0"
     )
@@ -117,7 +117,7 @@ def test_the_card_says_what_it_is(tmp_path, trajectories):
     )
 
 
-def test_infos_are_carried_as_they_are_or_left_out(tmp_path, trajectories):
+def test_infos_are_copied_unchanged_or_dropped(tmp_path, trajectories):
     text = '{"a":  1e5, "b": {"py/object": "os.abort"}}'
     opaque = [
         dataclasses.replace(t, infos=np.array([{"__opaque__": text}] * len(t)))
@@ -135,7 +135,7 @@ def test_infos_are_carried_as_they_are_or_left_out(tmp_path, trajectories):
     convert_demonstrations(source(odd), tmp_path / "odd", with_infos=False)
 
 
-def test_float32_is_taken_where_it_loses_less_than_a_millionth(tmp_path, trajectories):
+def test_float32_is_used_where_no_number_changes_by_more_than_a_millionth(tmp_path, trajectories):
     made = trajectories((2,), np.float64)
     kept = convert_demonstrations(source(made), tmp_path / "a")
     assert (kept.observation, kept.action) == ("float64[2]", "float64[2]")
@@ -148,7 +148,9 @@ def test_float32_is_taken_where_it_loses_less_than_a_millionth(tmp_path, traject
     made[1].obs[2, 0] = 1000.1
     summary = convert_demonstrations(source(made), tmp_path / "c", float32=True)
     assert (summary.observation, summary.action) == ("float64[2]", "float32[2]")
-    assert any("obs stay float64: float32 would move a number of row 1" in n for n in summary.notes)
+    assert any(
+        "obs stay float64: float32 would change a number of row 1" in n for n in summary.notes
+    )
     assert np.array_equal(read_demonstrations(tmp_path / "c")[1].obs, made[1].obs)
 
 
@@ -161,7 +163,7 @@ def test_integer_actions_become_int64_and_images_stay_bytes(tmp_path, trajectori
     assert (summary.observation, summary.action) == ("uint8[4, 4]", "int64[]")
 
 
-def test_what_runs_cannot_use_is_said(tmp_path, trajectories):
+def test_notes_report_missing_rewards_and_ends(tmp_path, trajectories):
     plain = [Trajectory(t.obs, t.acts, None, t.terminal) for t in trajectories()]
     summary = convert_demonstrations(source(plain), tmp_path / "a")
     assert any("no rewards" in note for note in summary.notes)
@@ -193,12 +195,12 @@ def test_rows_are_checked_and_a_failure_leaves_nothing(tmp_path, trajectories):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_a_data_set_folder_is_replaced_and_only_when_asked(tmp_path, trajectories):
+def test_only_a_data_set_folder_is_replaced_and_only_on_request(tmp_path, trajectories):
     out = tmp_path / "out"
     out.mkdir()
     made = trajectories()
-    convert_demonstrations(source(made), out)  # an empty folder is no obstacle
-    assert "is there already" in refusal(source(made[:1]), out)
+    convert_demonstrations(source(made), out)  # an empty folder is allowed
+    assert "exists already" in refusal(source(made[:1]), out)
     convert_demonstrations(source(made[:1]), out, replace=True)
     assert read_demonstrations(out) == made[:1]
     convert_demonstrations(open_trajectories(out), out, replace=True)
@@ -207,11 +209,11 @@ def test_only_a_data_set_folder_is_replaced_and_only_when_asked(tmp_path, trajec
     refusal(source([bad]), out, replace=True)
     assert read_demonstrations(out) == made[:1]
     (out / "thesis.tex").touch()
-    assert "'thesis.tex', so it is no data set" in refusal(source(made), out, replace=True)
-    assert "a file is in the way" in refusal(source(made), out / "thesis.tex", replace=True)
+    assert "'thesis.tex', so it is not a data set" in refusal(source(made), out, replace=True)
+    assert "is a file" in refusal(source(made), out / "thesis.tex", replace=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_a_limit_takes_the_first(tmp_path, trajectories):
+def test_a_limit_keeps_the_first_trajectories(tmp_path, trajectories):
     convert_demonstrations(source(trajectories()), tmp_path / "a", limit=2)
     assert read_demonstrations(tmp_path / "a") == trajectories()[:2]

@@ -1,4 +1,4 @@
-"""Schemas as the hub's cards state them."""
+"""Schemas in the form of the hub's cards."""
 
 import datasets
 import pyarrow as pa
@@ -35,7 +35,7 @@ def test_rows_and_bytes_of_all_files_are_counted(tmp_path):
     assert info["download_size"] == sum(path.stat().st_size for path in paths)
 
 
-def test_a_damaged_file_is_told(tmp_path):
+def test_a_damaged_file_is_refused(tmp_path):
     (tmp_path / "train.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match=r"train\.parquet: cannot be read"):
         dataset_info([tmp_path / "train.parquet"])

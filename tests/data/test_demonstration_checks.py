@@ -56,7 +56,7 @@ def test_the_first_misfit_is_named_with_its_row(trajectories, fields, message):
         ({"rews": np.zeros((4, 1))}, r"rewards of shape \(4, 1\)"),
     ],
 )
-def test_lengths_are_checked_whoever_made_the_trajectories(trajectories, fields, message):
+def test_lengths_of_any_row_object_are_checked(trajectories, fields, message):
     good, other, _ = trajectories()
     record = SimpleNamespace(**{"obs": other.obs, "acts": other.acts, "rews": other.rews} | fields)
     with pytest.raises(InputError, match=rf"row 1: {message}"):
@@ -85,7 +85,7 @@ def test_discrete_values_stay_in_range(space, good, bad):
         check(demonstration(bad), actions=space)
 
 
-def test_images_have_to_be_integers():
+def test_images_must_be_integers():
     def demonstration(dtype):
         return [
             TrajectoryWithRew(

@@ -17,7 +17,7 @@ from imitbench.errors import InputError
 
 
 def refusal(call, *args, **kwargs):
-    """The one line that says why."""
+    """The one-line message of a refusal."""
     with pytest.raises(InputError) as caught:
         call(*args, **kwargs)
     assert "\n" not in str(caught.value)
@@ -25,7 +25,7 @@ def refusal(call, *args, **kwargs):
 
 
 @pytest.mark.parametrize("act_shape", [(), (3,)])
-def test_what_is_written_is_read(tmp_path, trajectories, act_shape):
+def test_demonstrations_survive_the_round_trip(tmp_path, trajectories, act_shape):
     made = trajectories(act_shape)
     path = write_demonstrations(tmp_path, made)
     assert path == tmp_path / "data" / "train-00000-of-00001.parquet"
@@ -39,7 +39,7 @@ def test_the_same_demonstrations_give_the_same_bytes(tmp_path, trajectories):
     assert [p.name for p in (tmp_path / "a" / "data").iterdir()] == ["train-00000-of-00001.parquet"]
 
 
-def test_other_tools_see_the_features_of_the_hub(tmp_path, trajectories):
+def test_other_tools_read_the_features(tmp_path, trajectories):
     import datasets
 
     path = write_demonstrations(tmp_path, trajectories())
@@ -56,14 +56,14 @@ def test_other_tools_see_the_features_of_the_hub(tmp_path, trajectories):
     assert loaded.features["rews"].feature.dtype == "float64"
 
 
-def test_shards_are_read_in_order_and_all_have_to_be_there(tmp_path, trajectories):
+def test_shards_are_read_in_order_and_must_be_complete(tmp_path, trajectories):
     made = trajectories()
     second = write_demonstrations(tmp_path, made[1:], shard="train-00001-of-00002")
-    assert "not one whole set" in refusal(read_demonstrations, tmp_path)
+    assert "not one complete data set" in refusal(read_demonstrations, tmp_path)
     write_demonstrations(tmp_path, made[:1], shard="train-00000-of-00002")
     assert read_demonstrations(tmp_path) == made
     write_demonstrations(tmp_path, made[:1])
-    assert "not one whole set" in refusal(read_demonstrations, tmp_path)
+    assert "not one complete data set" in refusal(read_demonstrations, tmp_path)
     assert read_demonstrations(second) == made[1:]
 
 
@@ -75,7 +75,7 @@ def test_demonstrations_need_rewards(tmp_path, trajectories):
     assert not list(tmp_path.iterdir())
 
 
-def test_missing_places_and_empty_sets_are_named(tmp_path):
+def test_missing_paths_and_empty_data_sets_are_refused(tmp_path):
     assert "no such file or folder" in refusal(read_demonstrations, tmp_path / "absent")
     assert "no file data/train-*.parquet" in refusal(read_demonstrations, tmp_path)
     empty = pa.table(
@@ -90,13 +90,13 @@ def test_missing_places_and_empty_sets_are_named(tmp_path):
     assert "no trajectories" in refusal(read_demonstrations, tmp_path / "empty.parquet")
 
 
-def test_another_schema_is_named(tmp_path):
+def test_missing_columns_are_named(tmp_path):
     pq.write_table(pa.table({"obs": [[1.0]], "reward": [1.0]}), tmp_path / "other.parquet")
     message = refusal(read_demonstrations, tmp_path / "other.parquet")
     assert "no column acts, terminal, rews among obs, reward" in message
 
 
-def test_damage_anywhere_in_the_numbers_is_noticed(tmp_path, trajectories):
+def test_damage_anywhere_in_the_numbers_is_detected(tmp_path, trajectories):
     path = write_demonstrations(tmp_path, trajectories((3,)))
     whole = path.read_bytes()
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
@@ -126,7 +126,9 @@ def test_truncated_files_are_refused(tmp_path, trajectories, kept):
         ("ppo-Pendulum-v1", "Pendulum-v1", 32, 200, None),
     ],
 )
-def test_real_data_sets(shared_dir, tmp_path, name, environment, rows, steps, mean_return):
+def test_real_data_sets_are_read_and_rewritten_unchanged(
+    shared_dir, tmp_path, name, environment, rows, steps, mean_return
+):
     folder = shared_dir / "hub-fixtures" / "imitation" / "datasets" / name
     made = read_demonstrations(folder)
     assert len(made) == rows

@@ -22,7 +22,7 @@ def test_it_records_what_the_step_by_step_accumulator_records(counters, wrap):
         acts = rng.integers(3, size=5)
 
 
-def test_memory_follows_the_longest_episode_not_the_number_of_steps(counters):
+def test_memory_depends_on_the_longest_episode_not_on_the_steps(counters):
     venv = counters(10, 20)
     acts = np.zeros(2, int)
     buffer = EpisodeBuffer(venv.reset(), acts)
@@ -43,7 +43,7 @@ def test_stopped_environments_give_no_more_episodes(counters):
     assert not buffer.any_active
 
 
-def test_rewards_of_any_kind_become_floating_point():
+def test_rewards_of_any_data_type_become_floating_point():
     acts = np.zeros(1, int)
     buffer = EpisodeBuffer(np.zeros((1, 1)), acts)
     info = {"terminal_observation": np.ones(1)}

@@ -1,4 +1,4 @@
-"""Files that were made to do harm: nothing in them runs, and each gets one line."""
+"""Malicious files: nothing in them is executed, and each is refused in one line."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from imitbench.errors import InputError
 
 
 class Canary:
-    """Unpickling it, by pickle or jsonpickle, creates the file that it was made with."""
+    """Creates a file when pickle or jsonpickle decodes it."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -41,7 +41,7 @@ def canary(tmp_path):
 
 
 def columns(**changed):
-    """A table of two good trajectories, save for what is changed."""
+    """A table of two good trajectories, except for the changed columns."""
     good = {
         "obs": [[[0.0], [1.0], [2.0]], [[3.0], [4.0]]],
         "acts": [[0, 1], [1]],
@@ -65,7 +65,7 @@ def folder_of(path, table=None, **state):
 
 
 def refusal(path, *, trust=False):
-    """The one line with which every way of reading `path` refuses it."""
+    """The one-line message with which every reader refuses `path`."""
     lines = []
     for way in (
         lambda: open_trajectories(path, trust=trust).read(with_infos=True),
@@ -83,7 +83,7 @@ def refusal(path, *, trust=False):
     return lines[0]
 
 
-def test_jsonpickled_infos_stay_text_on_every_way(tmp_path, canary):
+def test_jsonpickled_infos_stay_text_in_every_reader(tmp_path, canary):
     text = jsonpickle.encode(canary)
     assert "py/reduce" in text
     table = columns(infos=[[text, '{"py/object": "os.system"}'], ["{}"]])
@@ -98,10 +98,10 @@ def test_jsonpickled_infos_stay_text_on_every_way(tmp_path, canary):
 
 
 @pytest.mark.parametrize("trust", [False, True])
-def test_a_pickle_bomb_does_not_go_off_even_when_trusted(tmp_path, canary, trust):
+def test_a_malicious_pickle_is_not_executed_even_when_trusted(tmp_path, canary, trust):
     path = tmp_path / "final.pkl"
     path.write_bytes(pickle.dumps([canary]))
-    message = "no trajectory" if trust else "can run any program"
+    message = "not a trajectory" if trust else "can execute any code"
     assert message in refusal(path, trust=trust)
     path = path.rename(tmp_path / "final")
     assert message in refusal(path, trust=trust)
@@ -126,9 +126,9 @@ def test_arrays_of_objects_are_not_unpickled(tmp_path, canary, name):
     assert f"'{name}' holds object, not numbers" in refusal(path)
 
 
-def test_pickled_infos_are_left_alone(tmp_path, canary):
+def test_pickled_infos_are_skipped(tmp_path, canary):
     path = npz(tmp_path / "a.npz", infos=np.array([canary] * 3, dtype=object))
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="skipped"):
         assert len(open_trajectories(path).read(with_infos=True)) == 2
 
 
@@ -139,7 +139,7 @@ def test_pickled_infos_are_left_alone(tmp_path, canary):
         ({"indices": np.array([3])}, "row 1: length 0"),
         ({"indices": np.array([2, 1]), "terminal": np.ones(3, bool)}, "row 1: length -1"),
         ({"indices": np.array([9])}, "row 1: length -6"),
-        ({"indices": np.array([1.0])}, "no list of steps"),
+        ({"indices": np.array([1.0])}, "not a list of steps"),
         ({"indices": np.array([], int)}, "1 trajectories by 'indices', 2 by 'terminal'"),
         ({"obs": np.zeros((4, 1))}, "'obs' has 4 entries for 3 actions"),
         ({"rews": np.zeros(2)}, "'rews' has 2 entries for 3 actions"),
@@ -148,12 +148,12 @@ def test_pickled_infos_are_left_alone(tmp_path, canary):
         ({"acts": np.array(["a", "b", "c"])}, "'acts' holds <U1, not numbers"),
     ],
 )
-def test_archives_whose_numbers_lie(tmp_path, changed, message):
+def test_archives_with_inconsistent_arrays_are_refused(tmp_path, changed, message):
     assert message in refusal(npz(tmp_path / "a.npz", **changed))
 
 
 def npy(header, content=b""):
-    """An array with a header of one's own."""
+    """An array file with the given header."""
     text = header.encode().ljust(117) + b"\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + content
 
@@ -179,7 +179,7 @@ def archive(path, members, compression=zipfile.ZIP_STORED):
         ("(" * 100, "header"),
     ],
 )
-def test_headers_that_lie(tmp_path, header, message):
+def test_malicious_array_headers_are_refused(tmp_path, header, message):
     path = archive(tmp_path / "a.npz", {"obs.npy": npy(header)})
     assert message in refusal(path)
 
@@ -205,7 +205,7 @@ def test_names_that_lead_out_of_an_archive_are_not_followed(tmp_path):
     "content",
     [b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18), b"\x00" * 100],
 )
-def test_what_is_no_archive(tmp_path, content):
+def test_files_that_are_not_archives_are_refused(tmp_path, content):
     path = tmp_path / "a.npz"
     path.write_bytes(content)
     assert "damaged .npz file" in refusal(path)
@@ -244,7 +244,7 @@ def nested(depth):
     ],
 )
 @pytest.mark.parametrize("form", ["parquet", "folder"])
-def test_tables_of_another_kind(tmp_path, changed, message, form):
+def test_tables_with_wrong_columns_are_refused(tmp_path, changed, message, form):
     table = columns(**changed)
     if form == "parquet":
         path = tmp_path / "a.parquet"
@@ -256,25 +256,25 @@ def test_tables_of_another_kind(tmp_path, changed, message, form):
     assert re.search(message, line), line
 
 
-def test_a_column_twice(tmp_path):
+def test_a_duplicated_column_is_refused(tmp_path):
     table = pa.table([*columns().columns, columns()["obs"]], names=[*columns().column_names, "obs"])
     pq.write_table(table, tmp_path / "a.parquet")
-    assert "'obs' is there twice" in refusal(tmp_path / "a.parquet")
+    assert "'obs' appears twice" in refusal(tmp_path / "a.parquet")
 
 
-def test_names_of_columns_cannot_write_on_the_terminal(tmp_path):
+def test_control_characters_in_column_names_are_not_printed(tmp_path):
     pq.write_table(pa.table({"\x1b[2Jobs\n" * 50: [1]}), tmp_path / "a.parquet")
     line = refusal(tmp_path / "a.parquet")
     assert "\x1b" not in line
 
 
-def test_a_deeply_nested_column(tmp_path):
+def test_a_deeply_nested_column_is_refused(tmp_path):
     table = columns(obs=None).slice(0, 1).append_column("obs", nested(40))
     pq.write_table(table, tmp_path / "a.parquet")
     assert "row 0" in refusal(tmp_path / "a.parquet")
 
 
-def test_a_type_that_declares_a_huge_entry(tmp_path):
+def test_a_type_that_declares_a_huge_entry_is_refused(tmp_path):
     kind = pa.list_(pa.list_(pa.float32(), 2**31 - 1))
     table = columns(obs=None).slice(0, 0).append_column("obs", pa.array([], kind))
     pq.write_table(table, tmp_path / "a.parquet")
@@ -282,7 +282,7 @@ def test_a_type_that_declares_a_huge_entry(tmp_path):
     assert "declares entries of 2147483647" in refusal(folder_of(tmp_path / "a", table))
 
 
-def test_a_column_that_unpacks_to_far_more_than_the_file(tmp_path, monkeypatch):
+def test_a_column_that_unpacks_to_far_more_than_the_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_source, "_SUSPICIOUS_COUNT", 2**20)
     steps = 2**21
     lists = pa.ListArray.from_arrays(pa.array([0, steps], pa.int32()), pa.array(np.ones(steps)))
@@ -294,7 +294,7 @@ def test_a_column_that_unpacks_to_far_more_than_the_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [b"\x16\x04\x19\x1c", b"\x16\x04&\x08"])
-def test_rows_that_the_file_lacks(tmp_path, rows):
+def test_declared_rows_that_are_missing_are_refused(tmp_path, rows):
     path = tmp_path / "a.parquet"
     pq.write_table(columns(), path)
     raw = path.read_bytes()
@@ -322,18 +322,18 @@ def test_offsets_that_lead_out_of_an_arrow_file_are_not_followed(tmp_path, lie, 
     assert "damaged data set" in refusal(path)
 
 
-def test_text_that_is_no_text(tmp_path):
+def test_infos_that_are_not_utf_8_are_refused(tmp_path):
     infos = pa.array([[b"{}", b"\xff\xfe"], [b"{}"]], pa.list_(pa.binary()))
     raw = infos.flatten()
     text = pa.ListArray.from_arrays(
         infos.offsets, pa.StringArray.from_buffers(3, *raw.buffers()[1:])
     )
     pq.write_table(columns().set_column(2, "infos", text), tmp_path / "a.parquet")
-    assert "row 0: infos are no text" in refusal(tmp_path / "a.parquet")
+    assert "row 0: infos are not text" in refusal(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("kept", [0, 0.2, 0.6, 0.99])
-def test_truncated_arrow_files(tmp_path, kept):
+def test_truncated_arrow_files_are_refused(tmp_path, kept):
     path = folder_of(tmp_path / "a")
     file = path / "data-00000-of-00001.arrow"
     raw = file.read_bytes()
@@ -341,7 +341,7 @@ def test_truncated_arrow_files(tmp_path, kept):
     assert "damaged data set" in refusal(path)
 
 
-def test_an_arrow_file_cut_between_two_batches(tmp_path):
+def test_an_arrow_file_truncated_between_two_batches_is_refused(tmp_path):
     path = folder_of(tmp_path / "a")
     file = path / "data-00000-of-00001.arrow"
     sink = io.BytesIO()
@@ -353,7 +353,7 @@ def test_an_arrow_file_cut_between_two_batches(tmp_path):
 
 @pytest.mark.parametrize("garbage", ["", "{", "[]", "null", "[" * 100_000, "\xff", '{"a": NaN'])
 @pytest.mark.parametrize("file", ["dataset_info.json", "state.json"])
-def test_garbage_in_the_json_files(tmp_path, file, garbage):
+def test_damaged_json_files_are_refused(tmp_path, file, garbage):
     path = folder_of(tmp_path / "a")
     (path / file).write_bytes(garbage.encode("latin1"))
     assert "damaged data set" in refusal(path)
@@ -376,13 +376,13 @@ def test_garbage_in_the_json_files(tmp_path, file, garbage):
         [{"filename": "x\x00y"}],
     ],
 )
-def test_names_that_lead_out_of_a_folder(tmp_path, files):
+def test_file_names_outside_the_folder_are_refused(tmp_path, files):
     folder_of(tmp_path / "other")
     (tmp_path / "other" / "data-00000-of-00001.arrow").rename(tmp_path / "secret.arrow")
     path = folder_of(tmp_path / "a", _data_files=files)
     assert "damaged data set" in refusal(path)
 
 
-def test_rows_selected_by_files_of_indices(tmp_path):
+def test_rows_selected_by_index_files_are_refused(tmp_path):
     path = folder_of(tmp_path / "a", _indices_files=[{"filename": "indices.arrow"}])
-    assert "files of indices" in refusal(path)
+    assert "index files" in refusal(path)

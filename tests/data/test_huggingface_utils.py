@@ -46,12 +46,12 @@ def test_data_types_are_kept(trajectories):
         assert TrajectoryDatasetSequence(dataset)[0].obs.dtype == dtype
 
 
-def test_shuffled_and_selected_data_sets_are_followed(made):
+def test_shuffled_and_selected_data_sets_keep_their_order(made):
     dataset = trajectories_to_dataset(made).select([2, 0])
     assert list(TrajectoryDatasetSequence(dataset)) == [made[2], made[0]]
 
 
-def test_the_data_set_of_a_sequence_is_given_back(made):
+def test_the_data_set_of_a_sequence_is_returned_unchanged(made):
     dataset = trajectories_to_dataset(made)
     sequence = TrajectoryDatasetSequence(dataset)
     assert sequence.dataset is dataset
@@ -72,7 +72,7 @@ def test_a_dictionary_of_columns_makes_the_same_data_set(made):
     assert list(TrajectoryDatasetSequence(dataset)) == made
 
 
-def test_columns(trajectories):
+def test_columns_hold_the_fields_of_the_trajectories(trajectories):
     first = trajectories()[0]
     columns = trajectories_to_dict([first])
     assert list(columns) == ["obs", "acts", "infos", "terminal", "rews"]

@@ -5,12 +5,12 @@ from imitbench.data.infos import OPAQUE, decode_infos, encode_infos
 from imitbench.data.observations import DictObs
 
 
-def test_plain_values_come_back():
+def test_json_values_survive_the_round_trip():
     infos = [{}, {"a": 1, "b": [1.5, "x", None, True]}, {"nested": {"c": 2}}]
     assert decode_infos(encode_infos(infos)).tolist() == infos
 
 
-def test_numpy_values_come_back_as_numbers_and_lists():
+def test_numpy_values_become_numbers_and_lists():
     info = {
         "scalar": np.float32(0.5),
         "flag": np.bool_(True),
@@ -26,19 +26,19 @@ def test_numpy_values_come_back_as_numbers_and_lists():
     }
 
 
-def test_numbers_that_are_not_finite_come_back():
+def test_non_finite_numbers_survive_the_round_trip():
     (decoded,) = decode_infos(encode_infos([{"a": float("inf"), "b": np.float64("nan")}]))
     assert decoded["a"] == float("inf")
     assert np.isnan(decoded["b"])
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", {("tuple", "key"): 1}])
-def test_what_json_cannot_hold_is_refused_by_name(value):
+def test_values_that_json_cannot_hold_are_refused_by_key(value):
     with pytest.raises(ValueError, match="step 1, key 'culprit'"):
         encode_infos([{}, {"fine": 1, "culprit": value}])
 
 
-def test_a_cycle_is_refused_by_name():
+def test_a_cycle_is_refused_by_key():
     cycle = []
     cycle.append(cycle)
     with pytest.raises(ValueError, match="key 'culprit'"):
@@ -56,7 +56,7 @@ def test_a_cycle_is_refused_by_name():
         "[" * 100_000,
     ],
 )
-def test_other_text_is_carried_unread_and_written_back_as_it_was(text):
+def test_other_text_is_kept_undecoded_and_written_back_unchanged(text):
     decoded = decode_infos([text])
     assert decoded.tolist() == [{OPAQUE: text}]
     assert encode_infos(decoded) == [text]

@@ -27,7 +27,7 @@ def environment():
     return gym.make("CartPole-v1")
 
 
-def test_a_good_set(environment):
+def test_a_good_data_set_has_no_findings(environment):
     found = inspect([cartpole(500), cartpole(12)], environment=environment)
     assert (found.rows, found.steps, found.problems, found.notes) == (2, 512, [], [])
 
@@ -50,19 +50,19 @@ def test_each_wrong_row_is_named(environment, changed, problem):
     assert re.search(problem, found.problems[0])
 
 
-def test_marks_of_ends_against_the_time_limit(environment):
+def test_episode_ends_are_checked_against_the_time_limit(environment):
     made = [
         cartpole(500, terminal=False), cartpole(501), cartpole(20, terminal=False), cartpole(500)
     ]  # fmt: skip
     found = inspect(made, environment=environment)
     assert len(found.problems) == 2
     assert "row 0: not marked as the end of an episode" in found.problems[0]
-    assert "row 1: 501 steps, and episodes of the environment end after 500" in found.problems[1]
+    assert "row 1: 501 steps, but episodes of the environment end after 500" in found.problems[1]
     assert any("2 of 4 trajectories" in note for note in found.notes)
     assert inspect(made).problems == []
 
 
-def test_values_out_of_bounds_are_a_note(environment):
+def test_values_out_of_bounds_give_a_note(environment):
     found = inspect([cartpole(5), cartpole(5, scale=6.0)] * 2, environment=environment)
     assert found.problems == []
     (note,) = found.notes
@@ -70,13 +70,13 @@ def test_values_out_of_bounds_are_a_note(environment):
     assert "6 at step 0, bounds -4.8 to 4.8 (2 rows in all)" in note
 
 
-def test_rewards_that_are_missing():
+def test_missing_rewards_are_a_problem():
     plain = [Trajectory(t.obs, t.acts, None, True) for t in [cartpole(3), cartpole(4)]]
     (problem,) = inspect([cartpole(3), *plain]).problems
     assert "row 1: no rewards, in 2 of 3 rows" in problem
 
 
-def test_rows_of_several_environments():
+def test_rows_of_different_shapes_are_a_problem():
     other = dataclasses.replace(cartpole(3), obs=np.zeros((4, 4)))
     (problem,) = inspect([cartpole(3), other]).problems
     assert "row 1: observations are float64[4], those of the first row are float32[4]" in problem
@@ -100,7 +100,7 @@ def test_rows_of_wrong_lengths_are_all_named(tmp_path):
     assert "there are 1 infos for 2 actions" in found.problems[2]
 
 
-def test_a_set_that_cannot_be_read_to_its_end(tmp_path):
+def test_damage_that_stops_the_reading_is_the_last_problem(tmp_path):
     table = pa.table({"obs": [[[0.0]] * 3, [[0.0], [0.0, 1.0]]], "acts": [[0, 1], [0]],
                       "terminal": [True, True], "rews": [[0.0, 0.0], [0.0]]})  # fmt: skip
     pq.write_table(table, tmp_path / "a.parquet")

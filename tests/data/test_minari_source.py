@@ -42,7 +42,7 @@ def refusal(call, *args, **kwargs):
     return str(caught.value)
 
 
-def test_a_set_is_read_as_it_was_played(played):
+def test_a_data_set_is_read_as_it_was_recorded(played):
     source = MinariSource(NAME)
     assert (source.where, source.form, len(source)) == (f"minari:{NAME}", "Minari", 3)
     assert source.environment_id == "Pendulum-v1"
@@ -64,7 +64,7 @@ def test_conversion_gives_demonstrations_of_the_environment(played, tmp_path):
     assert read_demonstrations(tmp_path / "out") == source.read()
 
 
-def test_the_copy_in_the_cache_follows_from_the_content(played, datasets_path, tmp_path):
+def test_the_cached_copy_depends_on_the_content(played, datasets_path, tmp_path):
     first = copy_minari(NAME)
     assert first.environment_id == "Pendulum-v1"
     assert first.folder.is_relative_to(tmp_path / "cache" / "imitbench" / "minari")
@@ -82,7 +82,7 @@ def test_the_copy_in_the_cache_follows_from_the_content(played, datasets_path, t
     assert elsewhere.is_relative_to(tmp_path / "mine")
 
 
-def test_several_processes_may_fill_the_cache_at_once(played, tmp_path):
+def test_several_processes_may_fill_the_cache_at_the_same_time(played, tmp_path):
     code = (
         f"from imitbench.data.minari_source import copy_minari\nprint(copy_minari({NAME!r}).folder)"
     )
@@ -95,18 +95,18 @@ def test_several_processes_may_fill_the_cache_at_once(played, tmp_path):
     assert len(list(Path(folder).parent.iterdir())) == 1
 
 
-def test_a_missing_set_names_the_nearest_and_how_to_fetch_it(played):
+def test_the_message_about_a_missing_data_set_names_the_nearest_and_a_fix(played):
     line = refusal(MinariSource, "test/pendulum/randm-v0")
     assert f"did you mean '{NAME}'" in line
     assert "--download" in line
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/../../b", "/etc", "a//b", "a\nb", ".hidden"])
-def test_names_that_lead_elsewhere(datasets_path, name):
-    assert "no name of a Minari set" in refusal(find_minari, name)
+def test_invalid_names_are_refused(datasets_path, name):
+    assert "not the name of a Minari data set" in refusal(find_minari, name)
 
 
-def test_an_environment_is_never_built_from_a_stranger_s_metadata(
+def test_an_environment_is_never_built_from_untrusted_metadata(
     played, datasets_path, tmp_path, monkeypatch
 ):
     (tmp_path / "canary_module.py").write_text("open('canary', 'w')\n")
@@ -134,7 +134,7 @@ def test_an_environment_is_never_built_from_a_stranger_s_metadata(
         lambda text: text.replace('"arrow"', '"hdf9"'),
     ],
 )
-def test_damaged_metadata(played, datasets_path, damage):
+def test_damaged_metadata_are_refused(played, datasets_path, damage):
     file = metadata(datasets_path)
     changed = damage(file.read_text())
     assert changed != file.read_text()
@@ -142,7 +142,7 @@ def test_damaged_metadata(played, datasets_path, damage):
     assert f"minari:{NAME}: " in refusal(MinariSource, NAME)
 
 
-def test_damaged_episodes(played, datasets_path):
+def test_damaged_episodes_are_refused(played, datasets_path):
     for path in (datasets_path / NAME / "data" / "1").glob("*.arrow"):
         path.write_bytes(path.read_bytes()[:100])
     assert f"minari:{NAME}, row 1: cannot be read" in refusal(MinariSource(NAME).read)
@@ -164,7 +164,7 @@ def test_dictionary_observations_are_refused(datasets_path):
     assert "observations are of a Dict space" in refusal(MinariSource, "test/keyed-v0")
 
 
-def test_without_minari_the_line_says_what_to_install(played):
+def test_without_minari_the_message_says_what_to_install(played):
     code = (
         "import sys; sys.modules['minari'] = None\n"
         "from imitbench.data.minari_source import MinariSource\n"

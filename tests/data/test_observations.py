@@ -61,18 +61,18 @@ def test_arrays_and_dictionaries_do_not_join(join, obs):
         join([])
 
 
-def test_only_arrays_are_held():
+def test_values_must_be_arrays():
     with pytest.raises(ValueError, match="'a' is a list"):
         DictObs({"a": [1, 2]})
 
 
-def test_shape_dtype_and_map(obs):
+def test_shape_dtype_and_map_work_per_key(obs):
     assert obs.shape == {"a": (3, 2), "b": (3,)}
     assert obs.dtype == {"a": np.dtype(float), "b": np.dtype(int)}
     assert obs.map_arrays(lambda x: x[:1]).shape == {"a": (1, 2), "b": (1,)}
 
 
-def test_wrapping_and_unwrapping_leave_arrays_alone(obs):
+def test_wrapping_and_unwrapping_keep_arrays_unchanged(obs):
     array = np.zeros(3)
     assert maybe_wrap_in_dictobs(array) is array
     assert maybe_unwrap_dictobs(array) is array
@@ -83,18 +83,18 @@ def test_wrapping_and_unwrapping_leave_arrays_alone(obs):
         assert_not_dictobs(obs)
 
 
-def test_map_maybe_dict():
+def test_map_maybe_dict_maps_values_or_the_argument():
     assert map_maybe_dict(len, {"a": "xy"}) == {"a": 2}
     assert map_maybe_dict(len, "xyz") == 3
 
 
-def test_equality_sees_values_shapes_and_keys(obs):
+def test_equality_compares_values_and_keys(obs):
     assert obs != DictObs({"a": obs.get("a"), "b": obs.get("b") + 1})
     assert obs != DictObs({"a": obs.get("a")})
     assert obs != {"a": obs.get("a"), "b": obs.get("b")}
 
 
-def test_values_equal_looks_into_arrays_of_dictionaries_of_arrays():
+def test_values_equal_compares_arrays_of_dictionaries_of_arrays():
     def infos(last):
         array = np.empty(2, dtype=object)
         array[:] = [{}, {"seen": np.array([1.0, last])}]

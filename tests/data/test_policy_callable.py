@@ -57,7 +57,7 @@ def test_a_policy_acts_in_evaluation_mode():
     assert not policy.training
 
 
-def test_listeners_on_layers_hear_of_every_batch():
+def test_hooks_on_layers_are_called_for_every_batch():
     venv = vectorised("CartPole-v1")
     policy = PPO("MlpPolicy", venv, n_steps=8, batch_size=8, device="cpu").policy
     heard = []
@@ -82,7 +82,7 @@ def test_a_policy_for_other_spaces_is_refused():
         policy_to_callable(policy, vectorised("CartPole-v1"))
 
 
-def test_what_cannot_act_is_refused():
+def test_other_types_and_deterministic_functions_are_refused():
     with pytest.raises(TypeError, match="policy is a str"):
         policy_to_callable("expert", vectorised("CartPole-v1"))
     with pytest.raises(ValueError, match="deterministic_policy"):
@@ -105,7 +105,7 @@ class Spaces(gym.Env):
         spaces.MultiBinary(4),
     ],
 )
-def test_random_actions_fill_the_space_and_follow_the_generator(space):
+def test_random_actions_cover_the_space_and_follow_the_generator(space):
     venv = DummyVecEnv([lambda: Spaces(space)] * 5)
 
     def draw(seed):
@@ -131,7 +131,7 @@ def test_without_a_generator_random_actions_follow_the_action_space():
     assert draw() == draw()
 
 
-def test_sampling_depends_on_the_generator_and_leaves_torch_as_it_was():
+def test_sampling_depends_on_the_generator_and_restores_that_of_torch():
     th.manual_seed(0)
     before = th.get_rng_state()
     draws = []
@@ -143,7 +143,7 @@ def test_sampling_depends_on_the_generator_and_leaves_torch_as_it_was():
 
 
 class TestExploration:
-    """DQN explores by NumPy's global generator, and by that of its action space."""
+    """DQN explores with NumPy's global generator and that of its action space."""
 
     @pytest.fixture
     def model(self):
@@ -165,7 +165,7 @@ class TestExploration:
         assert self.actions(model, seed=1, before=5) == first
         assert self.actions(model, seed=2, before=0) != first
 
-    def test_generators_are_as_before_afterwards(self, model):
+    def test_generators_are_restored(self, model):
         def numbers():
             return np.random.rand(), model.action_space.np_random.random()  # noqa: NPY002
 

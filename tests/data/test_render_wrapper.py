@@ -16,7 +16,7 @@ pytest.importorskip("PIL", reason="Pillow is missing")
 
 
 class Lamp(gym.Env):
-    """An image that gets brighter by 20 each step, drawn into one and the same array."""
+    """An image that gets brighter by 20 each step, always drawn into the same array."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
     observation_space = spaces.Discrete(10)
@@ -46,7 +46,7 @@ def played(env, steps=3):
 
 
 @pytest.mark.parametrize("directory", [None, "frames"])
-def test_each_info_has_the_picture_after_its_step(tmp_path, directory):
+def test_each_info_has_the_frame_after_its_step(tmp_path, directory):
     env = RenderImageInfoWrapper(Lamp(), directory=directory and tmp_path / directory)
     infos = played(env)
     frames = [load_frame(info["rendered_img"]) for info in infos]
@@ -57,7 +57,7 @@ def test_each_info_has_the_picture_after_its_step(tmp_path, directory):
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
-def test_stored_frames_are_what_was_rendered_bit_for_bit(tmp_path, name):
+def test_stored_frames_equal_the_rendered_ones_bit_for_bit(tmp_path, name):
     pytest.importorskip("pygame", reason="pygame draws these environments")
     env = RenderImageInfoWrapper(gym.make(name, render_mode="rgb_array"), directory=tmp_path)
     env.reset(seed=0)
@@ -72,7 +72,7 @@ def test_stored_frames_are_what_was_rendered_bit_for_bit(tmp_path, name):
 @pytest.mark.parametrize(
     ("factor", "shape"), [(0.5, (15, 20, 3)), (0.1, (3, 4, 3)), (1e-9, (1, 1, 3))]
 )
-def test_frames_may_be_stored_smaller(tmp_path, directory, factor, shape):
+def test_frames_can_be_scaled_down(tmp_path, directory, factor, shape):
     env = RenderImageInfoWrapper(Lamp(), factor, directory and tmp_path / directory)
     (info,) = played(env, 1)
     frame = load_frame(info["rendered_img"])
@@ -80,7 +80,7 @@ def test_frames_may_be_stored_smaller(tmp_path, directory, factor, shape):
     assert (frame == 20).all()
 
 
-def test_memory_holds_no_frames_but_paths_that_json_can_tell(tmp_path, monkeypatch):
+def test_infos_hold_absolute_paths_that_json_can_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     infos = played(RenderImageInfoWrapper(Lamp(), directory="frames"))
     assert json.loads(json.dumps(infos)) == infos
@@ -120,16 +120,16 @@ def test_an_environment_that_renders_no_arrays_is_refused(mode):
 
 
 @pytest.mark.parametrize("factor", [0, -1, 1.5, float("nan")])
-def test_frames_are_not_made_larger(factor):
+def test_the_scale_factor_must_be_in_range(factor):
     with pytest.raises(ValueError, match="scale_factor"):
         RenderImageInfoWrapper(Lamp(), factor)
 
 
 @pytest.mark.parametrize("options", [{"shape": (30, 40)}, {"dtype": np.float32}])
-def test_what_is_no_image_is_refused(options):
+def test_rendered_arrays_that_are_not_images_are_refused(options):
     env = RenderImageInfoWrapper(Lamp(**options))
     env.reset()
-    with pytest.raises(ValueError, match=r"env rendered an array of shape .* no RGB image"):
+    with pytest.raises(ValueError, match=r"env rendered an array of shape .* not an RGB image"):
         env.step(0)
 
 
@@ -145,6 +145,6 @@ def test_a_damaged_file_is_named(tmp_path, content):
         load_frame(str(tmp_path / "frame.png"))
 
 
-def test_a_frame_is_an_image():
-    with pytest.raises(ValueError, match="no RGB image"):
+def test_frames_that_are_not_images_are_refused():
+    with pytest.raises(ValueError, match="not an RGB image"):
         load_frame([1, 2, 3])

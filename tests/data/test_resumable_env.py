@@ -1,4 +1,4 @@
-"""An episode can be resumed in another environment, whatever simulates it."""
+"""An episode can be resumed in another environment, with any simulator."""
 
 import gymnasium as gym
 import numpy as np
@@ -37,7 +37,7 @@ def walk(env, rng, steps):
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 @pytest.mark.parametrize("before", [0, 7, 505], ids=["start", "within", "later episode"])
-def test_a_resumed_episode_goes_on_as_the_original(name, before, tmp_path):
+def test_a_resumed_episode_continues_like_the_original(name, before, tmp_path):
     env = make(name)
     env.reset(seed=3)
     walk(env, np.random.default_rng(0), before)
@@ -50,7 +50,7 @@ def test_a_resumed_episode_goes_on_as_the_original(name, before, tmp_path):
     assert walk(other, np.random.default_rng(1), 600 if "Cart" in name else 50) == expected
 
 
-def test_states_do_not_change_when_the_environment_goes_on():
+def test_states_do_not_change_when_the_environment_steps():
     env = make("Pendulum-v1")
     env.reset(seed=0)
     state = env.episode_state()
@@ -66,7 +66,7 @@ def test_before_the_first_reset_there_is_nothing_to_restore():
 
 
 class OwnRandomness(gym.Env):
-    """Draws from a generator that nobody can know of."""
+    """Draws from a hidden generator."""
 
     observation_space = spaces.Box(0, 1, (1,), np.float32)
     action_space = spaces.Discrete(2)
@@ -79,7 +79,7 @@ class OwnRandomness(gym.Env):
         return np.random.default_rng().random(1, np.float32), 0.0, False, False, {}
 
 
-def test_hidden_randomness_is_found_out():
+def test_hidden_randomness_is_detected():
     env = ResumableEnv(OwnRandomness())
     env.reset(seed=0)
     env.step(0)
@@ -87,7 +87,7 @@ def test_hidden_randomness_is_found_out():
         ResumableEnv(OwnRandomness()).restore_episode(env.episode_state())
 
 
-def test_vectorized_environments_resume_one_by_one():
+def test_each_environment_of_a_vector_is_resumed():
     def make_three():
         return DummyVecEnv([lambda: make("seals/CartPole-v0")] * 3)
 

@@ -43,7 +43,7 @@ def test_the_last_observation_is_the_episodes_own_and_not_that_after_the_reset(c
     assert trajectory.infos[-1]["TimeLimit.truncated"] == truncate
 
 
-def test_actions_are_those_the_environment_got(counters):
+def test_actions_are_those_the_environment_received(counters):
     def policy(obs, state, starts):
         return (obs[:, 0] % 3).astype(int), state
 
@@ -51,7 +51,7 @@ def test_actions_are_those_the_environment_got(counters):
     assert trajectory.acts.tolist() == [0, 1, 2, 0, 1]
 
 
-def test_dictionary_observations(counters):
+def test_dictionary_observations_are_collected_per_key(counters):
     (trajectory,) = collect(None, counters(3, wrap=DictCounter))
     assert trajectory.obs == DictObs(
         {"count": np.arange(4, dtype=np.float32)[:, None], "episode": np.zeros(4, int)}
@@ -86,7 +86,7 @@ def test_short_episodes_are_not_favoured():
     assert mean == pytest.approx(CoinFlip.mean_length, abs=1.5)
 
 
-def test_stopping_at_once_would_favour_short_episodes():
+def test_stopping_immediately_would_favour_short_episodes():
     def stop_at_once(venv, _):
         acts = np.zeros(8, int)
         buffer = EpisodeBuffer(venv.reset(), acts)
@@ -130,7 +130,7 @@ def test_a_generator_and_seeded_environments_determine_everything(kind):
     ("name", "steps"),
     [("seals/CartPole-v0", 500), ("seals/MountainCar-v0", 200), ("Pendulum-v1", 200)],
 )
-def test_environments_of_fixed_length(name, steps):
+def test_episodes_of_fixed_length_are_complete(name, steps):
     venv = DummyVecEnv([lambda: RolloutInfoWrapper(gym.make(name))] * 2)
     venv.seed(0)
     trajectories = collect(None, venv, episodes=3, unwrap=True)
@@ -192,7 +192,7 @@ def test_unwrapping_needs_the_wrapper_and_infos(counters):
         rollout.unwrap_traj(trajectory)
 
 
-def test_infos_are_left_out_unless_asked_for(counters):
+def test_infos_are_excluded_by_default(counters):
     assert collect(None, counters(2))[0].infos is None
     assert len(collect(None, counters(2), exclude_infos=False)[0].infos) == 2
 
@@ -214,7 +214,7 @@ def test_stats_are_logged_if_verbose(counters, caplog):
         ({"min_timesteps": 3}, [True, True, True]),
     ],
 )
-def test_sample_until_asks_for_both_minima(trajectories, minima, enough):
+def test_sample_until_requires_both_minima(trajectories, minima, enough):
     until = rollout.make_sample_until(**minima)
     episodes = [trajectories()[0]] * 3  # of 3 steps each
     assert [until(episodes[: n + 1]) for n in range(3)] == enough
@@ -232,7 +232,7 @@ def test_sample_until_needs_a_positive_minimum(arguments):
         rollout.make_min_timesteps(0)
 
 
-def test_any_function_of_the_trajectories_may_say_when_to_stop(counters):
+def test_any_function_of_the_trajectories_can_decide_when_to_stop(counters):
     trajectories = rollout.generate_trajectories(
         None, counters(2), lambda t: len(t) == 5, np.random.default_rng(0)
     )
@@ -240,7 +240,7 @@ def test_any_function_of_the_trajectories_may_say_when_to_stop(counters):
 
 
 @pytest.mark.parametrize(("truncate", "length"), [(True, 10), (False, 12)])
-def test_generate_transitions(counters, truncate, length):
+def test_transitions_are_truncated_on_request(counters, truncate, length):
     transitions = rollout.generate_transitions(
         None, counters(4), 10, np.random.default_rng(0), truncate=truncate
     )
@@ -271,7 +271,7 @@ def test_flattening_takes_any_iterable_and_dictionary_observations():
     assert [info["i"] for info in flat.infos] == [0, 1, 2, 0, 1, 2]
 
 
-def test_there_is_nothing_to_flatten_or_sum_up_without_trajectories():
+def test_flattening_and_stats_need_trajectories():
     for function in (
         rollout.flatten_trajectories,
         rollout.flatten_trajectories_with_rew,
@@ -281,7 +281,7 @@ def test_there_is_nothing_to_flatten_or_sum_up_without_trajectories():
             function([])
 
 
-def test_stats():
+def test_stats_summarise_returns_lengths_and_monitor():
     def episode(rews, info):
         steps = len(rews)
         infos = np.array([{}] * (steps - 1) + [info])
@@ -307,7 +307,7 @@ def test_the_monitor_reports_the_environments_own_returns():
     assert stats["monitor_return_mean"] == stats["return_mean"] == 10.0
 
 
-def test_discounted_sum():
+def test_discounted_sum_weights_the_last_axis():
     rows = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     assert rollout.discounted_sum(rows[0], 0.5) == 1 + 1 + 0.75
     assert rollout.discounted_sum(rows, 0.5).tolist() == [2.75, 8.0]

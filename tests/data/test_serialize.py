@@ -23,14 +23,14 @@ def made(trajectories):
     ]
 
 
-def test_what_is_saved_is_loaded(tmp_path, made):
+def test_trajectories_survive_the_round_trip(tmp_path, made):
     for path in (tmp_path / "a", str(tmp_path / "b"), bytes(tmp_path / "c")):
         serialize.save(path, made)
         assert list(serialize.load(path)) == made
         assert list(serialize.load_with_rewards(path)) == made
 
 
-def test_what_was_loaded_can_be_saved_and_a_folder_written_again(tmp_path, made):
+def test_loaded_trajectories_can_be_saved_and_folders_overwritten(tmp_path, made):
     serialize.save(tmp_path / "a", made)
     serialize.save(tmp_path / "b", serialize.load(tmp_path / "a")[1:])
     assert list(serialize.load(tmp_path / "b")) == made[1:]
@@ -38,7 +38,7 @@ def test_what_was_loaded_can_be_saved_and_a_folder_written_again(tmp_path, made)
     assert list(serialize.load(tmp_path / "a")) == made[:1]
 
 
-def test_rewards_are_insisted_on_only_by_request(tmp_path, made):
+def test_rewards_are_required_only_on_request(tmp_path, made):
     plain = [Trajectory(t.obs, t.acts, t.infos, t.terminal) for t in made]
     serialize.save(tmp_path / "plain", plain)
     assert list(serialize.load(tmp_path / "plain")) == plain
@@ -46,21 +46,21 @@ def test_rewards_are_insisted_on_only_by_request(tmp_path, made):
         serialize.load_with_rewards(tmp_path / "plain")
 
 
-def test_infos_that_are_no_json_are_refused_by_name(tmp_path, made):
+def test_infos_that_json_cannot_hold_are_refused_by_key(tmp_path, made):
     bad = dataclasses.replace(made[0], infos=np.array([{}, {}, {"game": object()}]))
     with pytest.raises(ValueError, match="step 2, key 'game'"):
         serialize.save(tmp_path / "bad", [bad])
     assert not (tmp_path / "bad").exists()
 
 
-def test_folders_and_files_in_the_layout_of_the_hub(tmp_path, made):
+def test_folders_and_files_in_the_hub_layout_are_loaded(tmp_path, made):
     file = write_demonstrations(tmp_path, made)
     assert list(serialize.load(tmp_path)) == made
     assert list(serialize.load_with_rewards(file)) == made
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_folders_of_the_reference_library(shared_dir, name):
+def test_folders_of_the_reference_library_are_loaded(shared_dir, name):
     loaded = serialize.load_with_rewards(shared_dir / "legacy-fixtures" / "datasets_disk" / name)
     hub = shared_dir / "hub-fixtures" / "imitation" / "datasets" / name
     assert [dataclasses.replace(t, infos=None) for t in loaded] == read_demonstrations(hub)
@@ -81,7 +81,7 @@ def test_old_archives_are_read_without_their_pickled_infos(shared_dir):
 
 
 class Bomb:
-    """Goes off when it is unpickled."""
+    """Fails the test when it is unpickled."""
 
     def __reduce__(self):
         return (pytest.fail, ("a pickle was opened",))
@@ -104,18 +104,18 @@ def archive_of(path, trajectories, **extra):
 def test_pickles_are_never_opened(tmp_path, trajectories):
     bombs = np.array([Bomb(), {}], dtype=object)
     path = archive_of(tmp_path / "a.npz", trajectories(), infos=bombs)
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="skipped"):
         assert serialize.load(path) == trajectories()
     assert serialize.load(archive_of(tmp_path / "b.npz", trajectories(), extra=bombs))
     np.savez(tmp_path / "d.npz", obs=bombs, acts=np.zeros(1), terminal=[True], indices=[0])
     with pytest.raises(InputError, match="'obs' holds object, not numbers"):
         serialize.load(tmp_path / "d.npz")
     (tmp_path / "c.pkl").write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(InputError, match="can run any program"):
+    with pytest.raises(InputError, match="can execute any code"):
         serialize.load(tmp_path / "c.pkl")
 
 
-def test_no_warning_where_there_are_no_infos(tmp_path, trajectories):
+def test_archives_without_infos_give_no_warning(tmp_path, trajectories):
     path = archive_of(tmp_path / "a.npz", trajectories())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -152,7 +152,7 @@ def test_jsonpickled_infos_stay_text_and_survive_saving(tmp_path):
     assert datasets.load_from_disk(str(tmp_path / "b"))[0]["infos"] == [text]
 
 
-def test_trusted_infos_become_the_objects_they_were(tmp_path, trajectories):
+def test_trusted_infos_are_decoded_to_objects(tmp_path, trajectories):
     import datasets
     import jsonpickle
 
@@ -188,7 +188,7 @@ def test_damaged_folders_are_refused(tmp_path, made):
         serialize.load(folder)
 
 
-def test_folders_and_files_of_another_kind_are_refused(tmp_path):
+def test_other_folders_and_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="is it a data set folder"):
         serialize.load(tmp_path)
     (tmp_path / "a.txt").write_text("")

@@ -22,7 +22,7 @@ def refusal(path, **options):
 
 
 @pytest.mark.parametrize("name", ["ppo-Pendulum-v1", "ppo-seals-CartPole-v0"])
-def test_the_hub_and_datasets_hold_the_same_set(shared_dir, name):
+def test_both_folder_layouts_give_the_same_trajectories(shared_dir, name):
     hub = open_trajectories(shared_dir / "hub-fixtures" / "imitation" / "datasets" / name)
     legacy = open_trajectories(shared_dir / "legacy-fixtures" / "datasets_disk" / name)
     assert (hub.form, legacy.form) == ("Parquet", "datasets folder")
@@ -31,17 +31,17 @@ def test_the_hub_and_datasets_hold_the_same_set(shared_dir, name):
     assert open_trajectories(arrow).read() == hub.read()
 
 
-def test_an_old_archive(shared_dir):
+def test_an_old_archive_is_read_with_and_without_infos(shared_dir):
     path = shared_dir / "legacy-fixtures" / "expert_models_cartpole_0_rollouts_final.npz"
     trusted = open_trajectories(path, trust=True).read(with_infos=True)
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="skipped"):
         bare = open_trajectories(path)
     assert len(bare) == len(trusted) == 57
     assert [dataclasses.replace(each, infos=None) for each in trusted] == bare.read()
     assert {len(each.infos) - len(each) for each in trusted} == {0}
 
 
-def test_an_archive_of_one_trajectory(tmp_path, trajectories):
+def test_an_archive_of_one_trajectory_is_read(tmp_path, trajectories):
     first, fragment, _ = trajectories()
     for made in (first, fragment):
         np.savez(
@@ -54,7 +54,7 @@ def test_an_archive_of_one_trajectory(tmp_path, trajectories):
     ]
 
 
-def test_the_train_split_of_several(tmp_path, trajectories):
+def test_the_train_split_of_several_is_read(tmp_path, trajectories):
     made = trajectories()
     serialize.save(tmp_path / "train", made)
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
@@ -65,7 +65,7 @@ def test_the_train_split_of_several(tmp_path, trajectories):
     assert "damaged data set" in refusal(tmp_path)
 
 
-def test_formats_are_told_by_content_too(tmp_path, trajectories):
+def test_formats_are_detected_by_content(tmp_path, trajectories):
     made = trajectories()
     write_demonstrations(tmp_path, made).rename(tmp_path / "no-suffix")
     assert open_trajectories(tmp_path / "no-suffix").form == "Parquet"
@@ -79,16 +79,16 @@ def test_formats_are_told_by_content_too(tmp_path, trajectories):
     [
         (b"", r"unknown format '.dat' (empty): expected a folder"),
         (b"hello world", "starts with b'hello '"),
-        (b"\x89HDF\r\n", "give minari:NAME"),
-        (b"\x80\x04]", "can run any program"),
+        (b"\x89HDF\r\n", "pass minari:NAME"),
+        (b"\x80\x04]", "can execute any code"),
     ],
 )
-def test_other_files_are_told_in_one_line(tmp_path, content, message):
+def test_other_files_are_refused_in_one_line(tmp_path, content, message):
     (tmp_path / "a.dat").write_bytes(content)
     assert message in refusal(tmp_path / "a.dat")
 
 
-def test_other_folders_are_told_in_one_line(tmp_path):
+def test_other_folders_are_refused_in_one_line(tmp_path):
     assert "holds nothing" in refusal(tmp_path)
     (tmp_path / "run.json").touch()
     (tmp_path / "plots").mkdir()
@@ -113,7 +113,7 @@ def reference_types(monkeypatch):
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize("suffix", [".pkl", ".pickle", ""])
-def test_trusted_pickles_of_the_reference_library(
+def test_trusted_pickles_of_the_reference_library_are_read(
     tmp_path, reference_types, monkeypatch, trajectories, protocol, suffix
 ):
     made = trajectories()
@@ -124,17 +124,17 @@ def test_trusted_pickles_of_the_reference_library(
     pickled[0] = dataclasses.replace(pickled[0], infos=np.array(infos))
     path = tmp_path / f"final{suffix}"
     path.write_bytes(pickle.dumps(pickled, protocol=protocol))
-    monkeypatch.undo()  # nobody who reads them needs the reference library
+    monkeypatch.undo()  # reading them does not need the reference library
     source = open_trajectories(path, trust=True)
     assert source.form == "pickle"
     first, *rest = source.read()
     assert rest == made[1:]
     assert first.infos.tolist() == infos
     assert dataclasses.replace(first, infos=None) == made[0]
-    assert "can run any program" in refusal(path)
+    assert "can execute any code" in refusal(path)
 
 
-def test_pickles_without_rewards(tmp_path, reference_types, trajectories):
+def test_pickles_without_rewards_are_read(tmp_path, reference_types, trajectories):
     made = [Trajectory(t.obs, t.acts, None, t.terminal) for t in trajectories()]
     pickled = [reference_types.Trajectory(t.obs, t.acts, None, t.terminal) for t in made]
     (tmp_path / "a.pkl").write_bytes(pickle.dumps(pickled))
@@ -144,29 +144,29 @@ def test_pickles_without_rewards(tmp_path, reference_types, trajectories):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (pickle.dumps({"a": 1}), "no list of trajectories but a dict"),
+        (pickle.dumps({"a": 1}), "holds a dict, not a list of trajectories"),
         (pickle.dumps([]), "no trajectories in it"),
-        (pickle.dumps([1, 2]), "row 0: no trajectory (a int)"),
-        (pickle.dumps([np.zeros(3)]), "row 0: no trajectory (a ndarray)"),
-        (b"\x80\x04", "no pickled trajectories"),
-        (b"", "no pickled trajectories"),
-        (b"garbage", "no pickled trajectories"),
+        (pickle.dumps([1, 2]), "row 0: not a trajectory (a int)"),
+        (pickle.dumps([np.zeros(3)]), "row 0: not a trajectory (a ndarray)"),
+        (b"\x80\x04", "not pickled trajectories"),
+        (b"", "not pickled trajectories"),
+        (b"garbage", "not pickled trajectories"),
     ],
 )
-def test_pickles_of_something_else(tmp_path, content, message):
+def test_other_pickles_are_refused(tmp_path, content, message):
     (tmp_path / "a.pkl").write_bytes(content)
     assert message in refusal(tmp_path / "a.pkl", trust=True)
 
 
-def test_a_row_of_a_pickle_that_is_no_trajectory(tmp_path, reference_types, trajectories):
+def test_an_invalid_row_of_a_pickle_is_named(tmp_path, reference_types, trajectories):
     first = trajectories()[0]
     bad = reference_types.TrajectoryWithRew(first.obs[1:], first.acts, None, True, first.rews)
     good = reference_types.TrajectoryWithRew(first.obs, first.acts, None, True, first.rews)
     (tmp_path / "a.pkl").write_bytes(pickle.dumps([good, bad]))
-    assert "row 1: no trajectory" in refusal(tmp_path / "a.pkl", trust=True)
+    assert "row 1: not a trajectory" in refusal(tmp_path / "a.pkl", trust=True)
 
 
-def test_state_of_datasets_is_json_of_theirs(tmp_path, trajectories):
+def test_saved_folders_have_the_state_file_of_datasets(tmp_path, trajectories):
     serialize.save(tmp_path / "a", trajectories())
     state = json.loads((tmp_path / "a" / "state.json").read_text())
     assert [entry["filename"] for entry in state["_data_files"]] == ["data-00000-of-00001.arrow"]

@@ -25,7 +25,7 @@ class TestModel:
         with pytest.raises(ValueError, match=f"env: {attribute}: must be probabilities"):
             TabularModel.of(env)
 
-    def test_takes_the_registered_time_limit_for_a_horizon(self):
+    def test_uses_the_registered_time_limit_as_horizon(self):
         assert TabularModel.of(gym.make("seals/RiskyPath-v0")).horizon == 5
 
     def test_stays_in_terminal_states_and_is_not_rewarded_there(self):
@@ -38,10 +38,10 @@ class TestModel:
         np.testing.assert_array_equal(env.unwrapped.reward_matrix, before)
 
     def test_refuses_a_start_that_its_distribution_excludes(self):
-        with pytest.raises(ValueError, match="begins in state 1, which initial_state_dist gives"):
+        with pytest.raises(ValueError, match="starts in state 1, which initial_state_dist gives"):
             TabularModel.of(gym.make("seals/InitShiftTest-v0"))
 
-    def test_draws_nothing_for_good(self):
+    def test_restores_the_generator(self):
         first, second = small_model(deterministic=False), small_model(deterministic=False)
         for env in (first, second):
             env.reset(seed=3)
@@ -62,12 +62,12 @@ class TestModel:
 
 
 class TestDecoder:
-    def test_reads_numbers_of_states(self):
+    def test_reads_state_numbers(self):
         decode = ObservationDecoder(3, None)
         np.testing.assert_array_equal(decode([2, 0, 1]), [2, 0, 1])
         np.testing.assert_array_equal(decode(np.array([[2.0], [0.0]])), [2, 0])
 
-    def test_reads_vectors_with_a_one(self):
+    def test_reads_one_hot_vectors(self):
         decode = ObservationDecoder(3, np.random.default_rng(0).normal(size=(3, 2)))
         np.testing.assert_array_equal(decode(np.eye(3)[[1, 1, 2]]), [1, 1, 2])
 
@@ -98,7 +98,7 @@ class TestDecoder:
             decode(np.array([[0.5, 1.0]]))
 
     @pytest.mark.parametrize("wrong", [[3], [-1], [0.5], [True]])
-    def test_refuses_what_is_no_state(self, wrong):
+    def test_refuses_values_that_are_not_states(self, wrong):
         with pytest.raises(ValueError, match="whole numbers from 0 to 2"):
             ObservationDecoder(3, None)(np.array(wrong))
 

@@ -54,7 +54,7 @@ def saved(folder, made, form):
 
 
 @pytest.mark.parametrize("form", ["parquet", "datasets", "npz"])
-def test_a_streamed_set_is_the_set(tmp_path, small_chunks, form):
+def test_streaming_gives_the_whole_data_set(tmp_path, small_chunks, form):
     made = episodes(100)
     source = open_trajectories(saved(tmp_path / "a", made, form))
     assert len(source) == 100
@@ -89,7 +89,7 @@ print(steps, tracemalloc.get_traced_memory()[1] + pa.default_memory_pool().max_m
 
 
 @pytest.mark.parametrize("form", ["parquet", "datasets", "npz"])
-def test_a_large_set_is_never_in_memory_as_a_whole(tmp_path, form):
+def test_a_large_data_set_is_never_in_memory_as_a_whole(tmp_path, form):
     made = episodes(600, steps=500, obs=16)
     total = sum(each.obs.nbytes for each in made)
     folder = saved(tmp_path / "a", made, form)
@@ -122,7 +122,7 @@ def damaged_after_the_first_group(tmp_path, made):
     return path
 
 
-def test_what_is_not_wanted_is_not_read(tmp_path):
+def test_unrequested_row_groups_are_not_read(tmp_path):
     made = episodes(30)
     path = damaged_after_the_first_group(tmp_path, made)
     assert ParquetSource(path).read(limit=10) == made[:10]
@@ -143,7 +143,7 @@ def test_rows_are_counted_over_all_shards(tmp_path, small_chunks):
     rows = [0, 24, 25, 40, 59]
     assert read_demonstrations(tmp_path, rows=rows) == [made[row] for row in rows]
     assert read_demonstrations(tmp_path, rows=[]) == []
-    with pytest.raises(InputError, match="60 trajectories, so there is no row 60"):
+    with pytest.raises(InputError, match="60 trajectories, so no row 60"):
         read_demonstrations(tmp_path, rows=[1, 60])
     for wrong in ([1, 1], [2, 1], [-1, 3]):
         with pytest.raises(ValueError, match="increasing"):

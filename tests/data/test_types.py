@@ -63,7 +63,7 @@ def test_the_length_of_a_trajectory_is_its_number_of_actions(trajectory):
         ({"rews": np.ones(3, dtype=int)}, "data type int64"),
     ],
 )
-def test_trajectories_that_do_not_fit_together(trajectory, change, message):
+def test_inconsistent_trajectories_are_refused(trajectory, change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(trajectory, **change)
 
@@ -104,7 +104,7 @@ def test_quick_asdict_does_not_copy(trajectory):
         ({"rews": np.zeros(4, int)}, "data type int64"),
     ],
 )
-def test_transitions_that_do_not_fit_together(transitions, change, message):
+def test_inconsistent_transitions_are_refused(transitions, change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(transitions, **change)
 

@@ -27,14 +27,14 @@ def test_the_last_info_holds_the_whole_episode(truncate):
     assert run_episode(env)[-1]["rollout"]["obs"].tolist() == [[0, 1], [1, 1], [2, 1]]
 
 
-def test_a_reset_midway_forgets_the_unfinished_episode():
+def test_a_reset_drops_the_unfinished_episode():
     env = RolloutInfoWrapper(Counter((3,)))
     env.reset()
     env.step(0)
     assert len(run_episode(env)[-1]["rollout"]["rews"]) == 3
 
 
-def test_dictionary_observations():
+def test_dictionary_observations_are_recorded_per_key():
     obs = run_episode(RolloutInfoWrapper(DictCounter(Counter((2,)))))[-1]["rollout"]["obs"]
     assert obs == DictObs({"count": np.array([[0.0], [1.0], [2.0]]), "episode": np.zeros(3, int)})
 

@@ -23,7 +23,7 @@ def loss_of(weights):
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
-def test_the_lp_penalty_and_its_gradient(weights, log, p):
+def test_the_lp_penalty_and_its_gradient_equal_the_closed_forms(weights, log, p):
     optimizer = th.optim.SGD(weights, lr=0.1)
     make = LpRegularizer.create(initial_lambda=0.5, p=p)
     regularizer = make(optimizer=optimizer, logger=log)
@@ -35,7 +35,7 @@ def test_the_lp_penalty_and_its_gradient(weights, log, p):
     assert log.default_logger.name_to_value["regularized_loss"] == pytest.approx(regularized.item())
 
 
-def test_weight_decay_leaves_gradients_alone(weights, log):
+def test_weight_decay_does_not_change_gradients(weights, log):
     before = [weight.detach().clone() for weight in weights]
     optimizer = th.optim.SGD(
         [{"params": weights[:1], "lr": 0.1}, {"params": weights[1:], "lr": 1.0}], lr=9.0
@@ -56,7 +56,7 @@ def test_the_strength_follows_its_updater_and_is_logged(weights, log):
     assert log.default_logger.name_to_value["regularization_lambda"] == pytest.approx(0.6)
 
 
-def test_without_an_updater_the_strength_stays(weights, log):
+def test_without_an_updater_the_strength_is_constant(weights, log):
     regularizer = WeightDecayRegularizer.create(0.4)(
         optimizer=th.optim.SGD(weights, lr=0.1), logger=log
     )
@@ -77,7 +77,7 @@ def test_without_an_updater_the_strength_stays(weights, log):
         ),
     ],
 )
-def test_bad_configurations_are_told_before_there_is_an_optimizer(options, message):
+def test_bad_configurations_are_refused_before_there_is_an_optimizer(options, message):
     with pytest.raises(ValueError, match=message):
         WeightDecayRegularizer.create(**options)
 

@@ -10,13 +10,13 @@ from imitbench.regularization.updaters import ConstantParamScaler, IntervalParam
     ("train", "val", "expected"),
     [(1.0, 1.0, 0.4), (1.0, 1.6, 0.44), (1.0, 0.4, 0.36), (0.0, 1.0, 0.44), (0.0, 0.0, 0.4)],
 )
-def test_the_interval_scaler(train, val, expected):
+def test_the_interval_scaler_changes_the_strength_outside_the_interval(train, val, expected):
     scaler = IntervalParamScaler(0.1, (0.5, 1.5))
     assert scaler(0.4, train, val) == pytest.approx(expected)
     assert scaler(0.4, th.tensor(train), th.tensor(val)) == pytest.approx(expected)
 
 
-def test_the_constant_scaler():
+def test_the_constant_scaler_keeps_the_strength():
     assert ConstantParamScaler()(0.4, 1.0, 100.0) == 0.4
 
 
@@ -24,13 +24,13 @@ def test_the_constant_scaler():
     ("factor", "interval"),
     [(0.0, (0, 1)), (1.0, (0, 1)), (0.5, (1, 1)), (0.5, (2, 1)), (0.5, (-1, 1)), (0.5, (0, 1, 2))],
 )
-def test_bad_arguments_are_told(factor, interval):
+def test_bad_arguments_are_refused(factor, interval):
     with pytest.raises(ValueError, match=r"scaling_factor|tolerable_interval"):
         IntervalParamScaler(factor, interval)
 
 
 @pytest.mark.parametrize("losses", [(-1.0, 1.0), (1.0, float("nan")), (float("inf"), 1.0)])
-def test_bad_losses_are_told(losses):
+def test_bad_losses_are_refused(losses):
     with pytest.raises(ValueError, match="losses"):
         IntervalParamScaler(0.1, (0.5, 1.5))(0.4, *losses)
 

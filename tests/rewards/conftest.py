@@ -1,4 +1,4 @@
-"""Batches of transitions of the spaces that reward networks are tried on."""
+"""Batches of transitions for tests of reward networks."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What all reward networks have in common."""
+"""Behaviour that all reward networks share."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ from imitbench.util.networks import RunningNorm
 
 
 class SumNet(RewardNet):
-    """The tutorial's own network: no parameters, a forward pass only."""
+    """The custom network of the tutorial: no parameters, only a forward pass."""
 
     def forward(self, state, action, next_state, done):
         return state.sum(1) + 10 * action.argmax(1) + 100 * next_state.sum(1) + 1000 * done
 
 
-def test_a_network_of_ones_own_needs_a_forward_pass_only(vector_space, choice_space, batch):
+def test_a_custom_network_needs_only_a_forward_pass(vector_space, choice_space, batch):
     state, action, next_state, done = batch
     net = SumNet(vector_space, choice_space)
     expected = state.sum(1) + 10 * action + 100 * next_state.sum(1) + 1000 * done
@@ -36,7 +36,7 @@ def test_forward_of_preprocess_is_predict(vector_space, choice_space, batch):
     np.testing.assert_array_equal(rewards.detach().numpy(), net.predict(*batch))
 
 
-def test_preprocess_takes_arrays_and_tensors_alike(vector_space, choice_space, batch):
+def test_preprocess_encodes_arrays_and_tensors_the_same_way(vector_space, choice_space, batch):
     net = BasicRewardNet(vector_space, choice_space)
     from_arrays = net.preprocess(*batch)
     from_tensors = net.preprocess(*map(th.from_numpy, batch))
@@ -47,7 +47,9 @@ def test_preprocess_takes_arrays_and_tensors_alike(vector_space, choice_space, b
     assert from_arrays[3].tolist() == batch[3].astype(float).tolist()
 
 
-def test_a_network_in_double_precision_reads_double_precision(vector_space, choice_space, batch):
+def test_a_network_in_double_precision_predicts_in_double_precision(
+    vector_space, choice_space, batch
+):
     net = BasicRewardNet(vector_space, choice_space).double()
     assert net.dtype == th.float64
     assert net.predict(*batch).dtype == np.float64
@@ -59,7 +61,7 @@ def test_predictions_carry_no_gradient(vector_space, choice_space, batch):
     assert th.is_grad_enabled()
 
 
-def test_predictions_leave_statistics_and_modes_alone(vector_space, choice_space, batch):
+def test_predictions_do_not_change_statistics_or_modes(vector_space, choice_space, batch):
     net = BasicRewardNet(
         vector_space, choice_space, normalize_input_layer=RunningNorm, dropout_prob=0.5
     )
@@ -78,7 +80,7 @@ def test_predictions_leave_statistics_and_modes_alone(vector_space, choice_space
     assert all(part.training for part in net.modules())
 
 
-def test_every_part_has_its_own_mode_again_even_after_an_error():
+def test_the_mode_of_every_module_is_restored_even_after_an_error():
     net = nn.Sequential(nn.Linear(1, 1), nn.Dropout()).train()
     net[1].eval()
     with pytest.raises(RuntimeError, match="stop"), frozen(net):
@@ -89,7 +91,7 @@ def test_every_part_has_its_own_mode_again_even_after_an_error():
     assert th.is_grad_enabled()
 
 
-def test_a_forward_pass_of_another_shape_is_told(vector_space, choice_space, batch):
+def test_a_forward_pass_of_another_shape_is_refused(vector_space, choice_space, batch):
     class Column(SumNet):
         def forward(self, *args):
             return super().forward(*args).unsqueeze(1)
@@ -98,7 +100,7 @@ def test_a_forward_pass_of_another_shape_is_told(vector_space, choice_space, bat
         Column(vector_space, choice_space).predict(*batch)
 
 
-def test_batches_that_do_not_fit_are_told(vector_space, choice_space, batch):
+def test_inconsistent_batches_are_refused(vector_space, choice_space, batch):
     state, action, next_state, done = batch
     net = BasicRewardNet(vector_space, choice_space)
     with pytest.raises(ValueError, match="9 states, 8 actions"):

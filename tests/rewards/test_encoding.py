@@ -1,4 +1,4 @@
-"""How elements of spaces become what a network reads."""
+"""Elements of spaces are encoded as float tensors."""
 
 import copy
 import pickle
@@ -23,45 +23,45 @@ def encode(space, batch, normalize_images=True, dtype=th.float32):
     return encoded.numpy()
 
 
-def test_numbers_stay_and_take_the_data_type_of_the_network():
+def test_numbers_are_only_converted_to_the_data_type_of_the_network():
     numbers = np.array([[0.25, -3.0], [1.0, 2.0]])
     space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
     np.testing.assert_array_equal(encode(space, numbers), numbers.astype(np.float32))
     np.testing.assert_array_equal(encode(space, numbers, dtype=th.float64), numbers)
 
 
-def test_single_numbers_become_vectors_of_length_one():
+def test_scalars_become_vectors_of_length_one():
     space = spaces.Box(-10.0, 10.0, ())
     np.testing.assert_array_equal(encode(space, np.array([1.5, -2.0])), [[1.5], [-2.0]])
 
 
-def test_images_of_bytes_are_scaled_if_wanted():
+def test_uint8_images_are_scaled_on_request():
     images = np.full((2, 4, 5, 3), 51, np.uint8)
     assert (encode(IMAGE, images) == np.float32(0.2)).all()
     assert (encode(IMAGE, images, normalize_images=False) == 51).all()
 
 
-def test_a_choice_becomes_a_vector_with_one_one():
+def test_a_discrete_value_becomes_a_one_hot_vector():
     expected = [[0, 0, 1], [1, 0, 0]]
     np.testing.assert_array_equal(encode(spaces.Discrete(3), np.array([2, 0])), expected)
     np.testing.assert_array_equal(encode(spaces.Discrete(3), np.array([[2], [0]])), expected)
     np.testing.assert_array_equal(encode(spaces.Discrete(3, start=5), np.array([7, 5])), expected)
 
 
-def test_a_large_choice_is_encoded_without_a_large_table():
+def test_a_large_discrete_space_is_encoded_without_a_table():
     encoded = encode(spaces.Discrete(100_000), np.array([99_999, 3]))
     assert encoded.argmax(1).tolist() == [99_999, 3]
     assert encoded.sum() == 2
 
 
 @pytest.mark.parametrize("start", [None, [1, 4]])
-def test_several_choices_follow_one_another(start):
+def test_several_discrete_values_become_concatenated_one_hot_vectors(start):
     space = spaces.MultiDiscrete([2, 3], start=start)
     batch = np.array([[0, 2], [1, 0]]) + (start or 0)
     np.testing.assert_array_equal(encode(space, batch), [[1, 0, 0, 0, 1], [0, 1, 1, 0, 0]])
 
 
-def test_bits_stay():
+def test_bits_are_unchanged():
     bits = np.array([[1, 0, 1]], np.int8)
     np.testing.assert_array_equal(encode(spaces.MultiBinary(3), bits), [[1, 0, 1]])
 
@@ -77,7 +77,7 @@ def test_bits_stay():
         (spaces.MultiDiscrete([2, 3]), [[0, -1]]),
     ],
 )
-def test_a_choice_that_is_not_in_the_space_is_refused(space, wrong):
+def test_a_discrete_value_outside_the_space_is_refused(space, wrong):
     with pytest.raises(ValueError, match="batch holds a value that is not in its space"):
         encode(space, np.array(wrong))
 
@@ -97,7 +97,7 @@ def test_a_batch_of_another_shape_is_refused(space, shape):
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.MultiDiscrete([2, 3])])
-def test_an_empty_batch_is_empty(space):
+def test_an_empty_batch_is_encoded_as_empty(space):
     assert len(encode(space, np.zeros((0, *space.shape), np.int64))) == 0
 
 
@@ -109,7 +109,7 @@ def test_tensors_that_fit_are_not_copied():
     assert encoder(tensor, CPU, th.float32) is tensor
 
 
-def test_read_only_arrays_are_copied_so_that_no_one_writes_through_them():
+def test_read_only_arrays_are_copied():
     array = np.ones((4, 2), np.float32)
     array.flags.writeable = False
     encoder = make_encoder(
@@ -125,7 +125,7 @@ def test_composite_spaces_are_refused_by_the_name_of_the_argument(space):
         make_encoder(space, argument="observation_space", name="state", normalize_images=True)
 
 
-def test_encoders_can_be_copied_and_sent_to_other_processes():
+def test_encoders_can_be_copied_and_pickled():
     encoder = make_encoder(
         spaces.Discrete(3), argument="space", name="batch", normalize_images=True
     )
@@ -142,7 +142,7 @@ def test_encoders_can_be_copied_and_sent_to_other_processes():
         (spaces.MultiDiscrete([2, 3]), np.array([[0, 2], [1, 0]])),
     ],
 )
-def test_a_batch_goes_to_the_device_of_the_network(space, batch):
+def test_a_batch_is_moved_to_the_device_of_the_network(space, batch):
     encoder = make_encoder(space, argument="space", name="batch", normalize_images=True)
     elsewhere = th.device("meta")  # the one other device that every machine has
     for given in (batch, th.from_numpy(batch), th.from_numpy(batch).to(elsewhere)):

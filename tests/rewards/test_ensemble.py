@@ -1,4 +1,4 @@
-"""Ensembles: the mean of their members, and how far these disagree."""
+"""Ensembles: mean and variance of their members."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_moments_are_those_of_the_members(ensemble, batch):
     assert isinstance(ensemble.predict_th(*batch), th.Tensor)
 
 
-def test_each_member_is_normalized_on_its_own(vector_space, choice_space, batch):
+def test_members_are_normalized_separately(vector_space, choice_space, batch):
     members = [
         NormalizedRewardNet(BasicRewardNet(vector_space, choice_space), RunningNorm)
         for _ in range(2)

@@ -1,4 +1,4 @@
-"""The networks themselves: what they look at, and what they do not."""
+"""Reward networks use the selected inputs and no others."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def changed(batch, position):
 
 
 @pytest.mark.parametrize("used", range(4))
-def test_a_perceptron_sees_what_it_is_told_to_use(vector_space, choice_space, batch, used):
+def test_a_perceptron_uses_only_the_selected_inputs(vector_space, choice_space, batch, used):
     flags = {name: position == used for position, name in enumerate(INPUTS)}
     net = BasicRewardNet(vector_space, choice_space, **flags)
     for position in range(4):
@@ -33,7 +33,7 @@ def test_a_perceptron_sees_what_it_is_told_to_use(vector_space, choice_space, ba
         assert same == (position != used)
 
 
-def test_a_perceptron_has_two_hidden_layers_unless_told(vector_space, choice_space):
+def test_a_perceptron_has_two_hidden_layers_by_default(vector_space, choice_space):
     net = BasicRewardNet(vector_space, choice_space, use_next_state=True, use_done=True)
     shapes = [tuple(p.shape) for p in net.parameters() if p.ndim == 2]
     assert shapes == [(32, 3 + 4 + 3 + 1), (32, 32), (1, 32)]
@@ -44,7 +44,7 @@ def test_a_perceptron_has_two_hidden_layers_unless_told(vector_space, choice_spa
     assert isinstance(net.mlp.act0, th.nn.Tanh)
 
 
-def test_what_a_perceptron_does_not_use_may_be_absent(vector_space, choice_space):
+def test_unused_inputs_of_a_perceptron_may_be_none(vector_space, choice_space):
     net = BasicRewardNet(vector_space, choice_space, use_action=False)
     assert net(th.zeros(5, 3), None, None, None).shape == (5,)
 
@@ -53,7 +53,7 @@ def test_a_perceptron_flattens_images(image_batch):
     assert BasicRewardNet(IMAGE, spaces.Discrete(3)).predict(*image_batch).shape == (6,)
 
 
-def test_a_network_that_would_see_nothing_is_refused(vector_space, choice_space):
+def test_a_network_without_inputs_is_refused(vector_space, choice_space):
     with pytest.raises(ValueError, match="all False"):
         BasicRewardNet(vector_space, choice_space, use_state=False, use_action=False)
     with pytest.raises(ValueError, match="both False"):
@@ -61,7 +61,7 @@ def test_a_network_that_would_see_nothing_is_refused(vector_space, choice_space)
 
 
 @pytest.mark.parametrize("used", [(0,), (2,), (0, 1), (0, 3), (1, 2, 3), (0, 1, 2, 3)])
-def test_a_convolutional_network_sees_what_it_is_told_to_use(image_batch, used):
+def test_a_convolutional_network_uses_only_the_selected_inputs(image_batch, used):
     flags = {name: position in used for position, name in enumerate(INPUTS)}
     net = CnnRewardNet(IMAGE, spaces.Discrete(3), **flags)
     for position in range(4):
@@ -100,7 +100,7 @@ def test_channels_may_come_first_or_last(image_batch, both):
     assert last.get_num_channels_obs(IMAGE) == first.get_num_channels_obs(CHANNELS_FIRST) == 3
 
 
-def test_images_may_be_floats_already(image_batch):
+def test_images_may_be_floats(image_batch):
     state, action, next_state, done = image_batch
     of_bytes = CnnRewardNet(IMAGE, spaces.Discrete(3))
     of_floats = CnnRewardNet(spaces.Box(0.0, 1.0, (4, 5, 3)), spaces.Discrete(3))
@@ -123,7 +123,7 @@ def test_hidden_channels_can_be_chosen():
     assert not hasattr(net.cnn, "conv1")
 
 
-def test_spaces_that_do_not_suit_a_convolutional_network_are_refused(vector_space, choice_space):
+def test_unsupported_spaces_of_a_convolutional_network_are_refused(vector_space, choice_space):
     with pytest.raises(ValueError, match="observation_space: needs images"):
         CnnRewardNet(vector_space, choice_space)
     with pytest.raises(ValueError, match="action_space: a CnnRewardNet needs Discrete"):
@@ -131,7 +131,7 @@ def test_spaces_that_do_not_suit_a_convolutional_network_are_refused(vector_spac
     CnnRewardNet(IMAGE, vector_space, use_action=False)
 
 
-def test_transposing_puts_channels_first():
+def test_transposing_moves_channels_to_the_front():
     images = th.arange(2 * 4 * 5 * 3).reshape(2, 4, 5, 3)
     transposed = cnn_transpose(images)
     assert transposed.shape == (2, 3, 4, 5)
@@ -141,7 +141,7 @@ def test_transposing_puts_channels_first():
 
 
 @pytest.mark.parametrize("number", [1, 7, 8])
-def test_large_batches_of_images_are_convolved_as_small_ones(number):
+def test_large_batches_of_images_give_the_results_of_single_images(number):
     space = spaces.Box(0, 255, (84, 84, 4), np.uint8)
     net = CnnRewardNet(space, spaces.Discrete(3))
     rng = np.random.default_rng(0)

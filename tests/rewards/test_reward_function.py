@@ -1,4 +1,4 @@
-"""A reward function gives one reward per transition, and the validator insists on it."""
+"""The validator checks that a reward function returns one reward per transition."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from imitbench.rewards.reward_function import ValidateRewardFn
 
 
-def test_sound_rewards_pass_unchanged(batch):
+def test_valid_rewards_pass_unchanged(batch):
     rewards = np.arange(9.0)
     assert ValidateRewardFn(lambda *_: rewards)(*batch) is rewards
 

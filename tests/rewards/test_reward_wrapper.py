@@ -13,7 +13,7 @@ from imitbench.util.util import make_vec_env
 
 
 class Remember:
-    """A reward function that remembers its calls; the reward is the next count times ten."""
+    """A reward function that records its calls; the reward is the next count times ten."""
 
     def __init__(self):
         self.calls = []
@@ -30,7 +30,7 @@ def reward_fn():
 
 @pytest.fixture
 def venv(reward_fn):
-    """Episodes of 3 steps in the first environment, of 2 and 5 in turn in the second."""
+    """Episodes of 3 steps in the first environment, of 2 and 5 alternately in the second."""
     envs = DummyVecEnv([lambda: Counter((3,)), lambda: Counter((2, 5))])
     return RewardVecEnvWrapper(envs, reward_fn)
 
@@ -72,7 +72,7 @@ def test_returns_of_finished_episodes_are_kept(venv):
     assert list(venv.episode_rewards) == [30, 60, 60, 10 + 20 + 30 + 40 + 50]
 
 
-def test_a_reset_forgets_the_unfinished_episode(venv):
+def test_a_reset_drops_the_unfinished_episode(venv):
     step(venv)
     venv.reset()
     step(venv, 3)
@@ -113,7 +113,7 @@ def test_a_real_environment_gets_a_networks_rewards():
     assert ended == len(venv.episode_rewards) > 3
 
 
-def test_a_reward_function_of_another_shape_is_told():
+def test_a_reward_function_of_another_shape_is_refused():
     venv = RewardVecEnvWrapper(DummyVecEnv([Counter, Counter]), lambda *_: np.zeros((2, 1)))
     with pytest.raises(ValueError, match=r"they need \(2,\)"):
         step(venv)

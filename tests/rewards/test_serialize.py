@@ -1,4 +1,4 @@
-"""Loading a stored reward as a function, with or without what is wrapped around it."""
+"""Loading a stored reward as a function, with or without its wrappers."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def venv():
 
 @pytest.fixture
 def nets(vector_space, choice_space, batch):
-    """One network of each build, normalizers with statistics."""
+    """One network of each structure; normalizers have statistics."""
 
     def basic():
         return BasicRewardNet(vector_space, choice_space)
@@ -80,14 +80,14 @@ def test_the_documented_types_are_registered():
 
 
 @pytest.mark.parametrize("name", ["normalized", "normalized shaped", "normalized std"])
-def test_normalized_is_as_in_training_with_statistics_that_stand(load, nets, batch, name):
+def test_normalized_rewards_use_fixed_statistics_by_default(load, nets, batch, name):
     reward = load("RewardNet_normalized", name)
     expected = processed(nets[name], batch)
     for _ in range(2):
         np.testing.assert_array_equal(reward(*batch), expected)
 
 
-def test_normalized_goes_on_learning_if_asked(load, nets, batch):
+def test_normalized_rewards_update_statistics_on_request(load, nets, batch):
     state, *rest = batch
     elsewhere = (state + 3, *rest)
     reward = load("RewardNet_normalized", "normalized", update_stats=True)
@@ -95,7 +95,7 @@ def test_normalized_goes_on_learning_if_asked(load, nets, batch):
 
 
 @pytest.mark.parametrize("name", ["basic", "shaped", "normalized", "normalized shaped", "std"])
-def test_unnormalized_leaves_normalization_off(load, nets, batch, name):
+def test_unnormalized_rewards_skip_normalization(load, nets, batch, name):
     reward = load("RewardNet_unnormalized", name, update_stats=False)
     expected = nets[name].predict(*batch)
     for _ in range(2):
@@ -113,13 +113,13 @@ def test_shaped_and_unshaped_differ_by_the_shaping(load, nets, batch, name):
 
 
 @pytest.mark.parametrize("name", ["basic", "normalized", "std"])
-def test_unshaped_is_the_plain_reward_where_there_is_no_shaping(load, nets, batch, name):
+def test_unshaped_equals_the_reward_of_a_network_without_shaping(load, nets, batch, name):
     expected = nets[name].predict(*batch)
     np.testing.assert_array_equal(load("RewardNet_unshaped", name)(*batch), expected)
 
 
 @pytest.mark.parametrize("name", ["std", "normalized std"])
-def test_std_added_adds_standard_deviations_with_statistics_that_stand(load, nets, batch, name):
+def test_std_added_uses_fixed_statistics_and_a_given_alpha(load, nets, batch, name):
     reward = load("RewardNet_std_added", name)
     expected = processed(nets[name], batch)
     for _ in range(2):
@@ -143,12 +143,12 @@ def test_zero_needs_no_file(venv, batch):
         ("RewardNet_std_added", "normalized shaped", "AddSTDRewardWrapper"),
     ],
 )
-def test_a_wrapper_that_is_not_there_is_told(load, reward_type, name, missing):
+def test_a_missing_wrapper_is_an_error(load, reward_type, name, missing):
     with pytest.raises(InputError, match=f"has no {missing}.*, it is "):
         load(reward_type, name)
 
 
-def test_shaping_of_members_is_told_rather_than_left_on(load, nets, batch):
+def test_shaped_ensemble_members_cannot_be_unshaped(load, nets, batch):
     with pytest.raises(InputError, match="members of its ensemble are shaped"):
         load("RewardNet_unshaped", "shaped members")
     load("RewardNet_unnormalized", "shaped members")(*batch)
@@ -159,12 +159,12 @@ def test_an_unknown_type_names_the_nearest(venv):
         load_reward("RewardNet_shapd", "nowhere", venv)
 
 
-def test_a_path_without_a_network_is_told(venv, tmp_path):
+def test_a_path_without_a_network_is_refused(venv, tmp_path):
     with pytest.raises(InputError, match="no such file"):
         load_reward("RewardNet_shaped", str(tmp_path), venv)
 
 
-def test_a_reward_for_other_transitions_is_told(load, batch):
+def test_transitions_of_another_shape_are_refused(load, batch):
     state, action, next_state, done = batch
     reward = load("RewardNet_unnormalized", "basic")
     with pytest.raises(ValueError, match="state has shape"):

@@ -24,12 +24,12 @@ def of_first_coordinate(state):
 
 
 @pytest.mark.parametrize("as_column", [False, True])
-def test_shaping_adds_the_discounted_next_potential_and_takes_away_the_present(
+def test_shaping_adds_the_discounted_next_potential_and_subtracts_the_current_one(
     vector_space, choice_space, batch, as_column
 ):
     state, _, next_state, done = batch
 
-    def potential(states):  # a policy's value function, for one, gives columns
+    def potential(states):  # a policy's value function, for example, gives columns
         values = of_first_coordinate(states)
         return values.unsqueeze(1) if as_column else values
 
@@ -87,7 +87,7 @@ def test_gradients_agree_with_finite_differences(vector_space, choice_space, bat
             assert gradient[index].item() == pytest.approx(numerical, abs=1e-8), name
 
 
-def test_both_potentials_are_normalized_alike(vector_space, choice_space, batch):
+def test_both_potentials_are_normalized_with_the_same_statistics(vector_space, choice_space, batch):
     state, action, _, _ = batch
     net = BasicShapedRewardNet(
         vector_space, choice_space, normalize_input_layer=RunningNorm, discount_factor=1.0
@@ -96,13 +96,13 @@ def test_both_potentials_are_normalized_alike(vector_space, choice_space, batch)
     inputs = net.preprocess(*stays)
     rewards = net(*inputs)
     net.base.eval()
-    # Where nothing changes there is nothing to add, even while statistics are being learnt.
+    # Where the state does not change the shaping is zero, even while statistics are updated.
     assert net.training
     assert net.potential._potential_net.normalize_input.count == 18
     np.testing.assert_allclose(rewards.detach(), net.base(*inputs).detach(), atol=1e-6)
 
 
-def test_the_simple_shaped_network_is_made_of_the_simple_parts(vector_space, choice_space, batch):
+def test_the_basic_shaped_network_consists_of_basic_parts(vector_space, choice_space, batch):
     net = BasicShapedRewardNet(vector_space, choice_space)
     assert isinstance(net.base, BasicRewardNet)
     assert isinstance(net.potential, BasicPotentialMLP)
@@ -117,7 +117,7 @@ def test_the_simple_shaped_network_is_made_of_the_simple_parts(vector_space, cho
     assert net.predict(*batch).shape == (9,)
 
 
-def test_a_potential_reads_choices_and_images(image_batch):
+def test_potentials_accept_discrete_states_and_images(image_batch):
     choices = BasicPotentialMLP(spaces.Discrete(5), hid_sizes=[4])
     assert choices(th.eye(5)).shape == (5,)
     images = th.from_numpy(image_batch[0]) / 255
@@ -144,7 +144,7 @@ def test_arguments_out_of_range_are_refused(vector_space, choice_space, batch):
         ShapedRewardNet(base, lambda states: states, 0.9).predict(*batch)
 
 
-def test_shaping_goes_inside_normalization(vector_space, choice_space):
+def test_shaping_must_be_inside_normalization(vector_space, choice_space):
     base = BasicRewardNet(vector_space, choice_space)
     NormalizedRewardNet(ShapedRewardNet(base, of_first_coordinate, 0.9), RunningNorm)
     with pytest.raises(ValueError, match=r"^base: ShapedRewardNet.*NormalizedRewardNet.*swap"):

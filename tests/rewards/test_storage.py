@@ -1,4 +1,4 @@
-"""Stored reward networks: the same rewards after a round trip, and hostile files stay data."""
+"""Stored reward networks: the same rewards after a round trip; malicious files are refused."""
 
 import functools
 import json
@@ -124,7 +124,7 @@ def test_a_network_gives_the_same_rewards_after_a_round_trip(tmp_path, make):
             )
 
 
-def test_a_loaded_network_is_in_evaluation_mode_and_can_go_on_learning(tmp_path):
+def test_a_loaded_network_is_in_evaluation_mode_and_can_be_trained_further(tmp_path):
     net = BasicShapedRewardNet(VECTOR, CHOICE)
     save_reward(net, tmp_path)
     again = load_reward_net(tmp_path)
@@ -171,7 +171,7 @@ class MyActivation(nn.ReLU):
         (lambda: ShapedRewardNet(basic(), nn.Linear(3, 1), 0.9), "Linear"),
     ],
 )
-def test_what_cannot_be_stored_is_named_and_nothing_is_written(tmp_path, make, named):
+def test_unsupported_parts_are_named_and_nothing_is_written(tmp_path, make, named):
     with pytest.raises(ValueError, match=f"{named}.* cannot be stored"):
         save_reward(make(), tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -188,14 +188,14 @@ def stored(tmp_path):
 
 
 @pytest.mark.parametrize("length", [0, 100, -1])
-def test_a_truncated_weights_file_is_told(stored, length):
+def test_a_truncated_weights_file_is_refused(stored, length):
     weights = stored / "reward.safetensors"
     weights.write_bytes(weights.read_bytes()[:length])
     with pytest.raises(InputError, match="truncated or altered"):
         load_reward_net(stored)
 
 
-def test_one_flipped_bit_is_told(stored):
+def test_one_flipped_bit_is_detected(stored):
     weights = stored / "reward.safetensors"
     data = bytearray(weights.read_bytes())
     data[-5] ^= 1
@@ -204,14 +204,14 @@ def test_one_flipped_bit_is_told(stored):
         load_reward_net(stored)
 
 
-def test_a_truncated_description_is_told(stored):
+def test_a_truncated_description_is_refused(stored):
     path = stored / "reward.json"
     path.write_text(path.read_text()[:-40])
     with pytest.raises(InputError, match=r"reward\.json"):
         load_reward_net(stored)
 
 
-def test_missing_files_are_told(stored):
+def test_missing_files_are_refused(stored):
     with pytest.raises(InputError, match=r"no such file; is .* the folder of a reward network"):
         load_reward_net(stored / "absent")
     with pytest.raises(InputError, match="cannot be read"):
@@ -241,16 +241,16 @@ DEEP = functools.reduce(lambda inner, _: {"base": inner}, range(150), {})
         ([*BASE, "arguments", "observation_space"], {"$space": {"type": "Torus"}}, "unknown kind"),
         ([*BASE, "arguments", "observation_space"], {"$space": 3}, "does not describe"),
         (BASE, {"$type": "RunningNorm"}, "does not describe its weights"),
-        (["net"], {"$type": "RunningNorm"}, "describes no reward network"),
-        (["net"], {"$space": {"type": "Discrete", "n": 3, "start": 0}}, "no reward network"),
-        (["net"], DEEP, "describes no reward network"),
+        (["net"], {"$type": "RunningNorm"}, "not a reward network"),
+        (["net"], {"$space": {"type": "Discrete", "n": 3, "start": 0}}, "not a reward network"),
+        (["net"], DEEP, "not a reward network"),
         (["net"], [], "net"),
         (["extra"], 1, "extra"),
         (["version"], 2, "version"),
         (["weights", "file"], "../../other.safetensors", "file"),
     ],
 )
-def test_descriptions_that_ask_for_anything_else_are_refused(stored, path, value, message):
+def test_invalid_descriptions_are_refused(stored, path, value, message):
     file = stored / "reward.json"
     document = json.loads(file.read_text())
     inner = document
@@ -264,7 +264,7 @@ def test_descriptions_that_ask_for_anything_else_are_refused(stored, path, value
 
 
 def replace_weights(folder, tensors):
-    """Puts other weights in place, and a digest that agrees with them."""
+    """Replaces the weights and their digest."""
     save_file(tensors, folder / "reward.safetensors")
     file = folder / "reward.json"
     document = json.loads(file.read_text())
@@ -273,7 +273,7 @@ def replace_weights(folder, tensors):
 
 
 @pytest.mark.parametrize("change", ["missing", "superfluous", "shape", "integer", "count"])
-def test_weights_that_do_not_fit_are_refused_even_if_their_digest_does(stored, change):
+def test_weights_that_do_not_fit_are_refused_even_with_a_matching_digest(stored, change):
     tensors = load_file(stored / "reward.safetensors")
     name = next(key for key in tensors if key.endswith("dense0.weight"))
     count = "normalize_output_layer.count"
@@ -293,7 +293,7 @@ def test_weights_that_do_not_fit_are_refused_even_if_their_digest_does(stored, c
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_of_something_else_is_refused_even_if_its_digest_fits(stored):
+def test_another_kind_of_file_is_refused_even_with_a_matching_digest(stored):
     (stored / "reward.safetensors").write_bytes(b"no tensors here")
     document = json.loads((stored / "reward.json").read_text())
     document["weights"]["sha256"] = digest(b"no tensors here")

@@ -1,4 +1,4 @@
-"""Wrappers: what they change, what they leave alone, and what may go inside them."""
+"""Wrappers: what they change, what they keep, and what they may wrap."""
 
 import functools
 
@@ -32,7 +32,7 @@ class Raised(PredictProcessedWrapper):
 
 
 class Kwargs(RewardNet):
-    """Remembers what its `predict_processed` was called with."""
+    """Records the keyword arguments of `predict_processed`."""
 
     def forward(self, state, action, next_state, done):
         return state[:, 0]
@@ -64,7 +64,7 @@ def test_predict_processed_wrappers_change_only_that(base, batch):
         np.testing.assert_array_equal(predict(*batch), expected)
 
 
-def test_wrappers_have_spaces_device_and_type_of_what_is_inside(base):
+def test_wrappers_have_spaces_device_and_data_type_of_the_wrapped_network(base):
     net = NormalizedRewardNet(Doubled(base.double()), RunningNorm)
     assert isinstance(net, RewardNetWrapper)
     assert net.base.base is base
@@ -72,7 +72,7 @@ def test_wrappers_have_spaces_device_and_type_of_what_is_inside(base):
     assert (net.device, net.dtype) == (th.device("cpu"), th.float64)
 
 
-def test_forward_wrappers_go_inside_the_others(base):
+def test_forward_wrappers_must_be_inside_the_others(base):
     Raised(Doubled(base))
     for inside in (Raised(base), Raised(Doubled(base)), RewardNetWrapperOnly(Raised(base))):
         with pytest.raises(ValueError, match="Doubled changes forward and cannot go around"):
@@ -84,7 +84,7 @@ class RewardNetWrapperOnly(RewardNetWrapper):
         return self.base(*args)
 
 
-def test_keyword_arguments_reach_the_network_inside(vector_space, choice_space, batch):
+def test_keyword_arguments_reach_the_wrapped_network(vector_space, choice_space, batch):
     inner = Kwargs(vector_space, choice_space)
     net = NormalizedRewardNet(Raised(inner), RunningNorm)
     net.predict_processed(*batch, by=2.0, other="thing")
@@ -117,7 +117,7 @@ def test_normalized_rewards_have_mean_zero_and_variance_one(base, batch):
     assert rewards.std() == pytest.approx(1.0, rel=0.01)
 
 
-def test_statistics_are_frozen_when_asked_and_under_every_other_prediction(base, batch):
+def test_statistics_are_fixed_on_request_and_in_all_other_predictions(base, batch):
     net = NormalizedRewardNet(NormalizedRewardNet(base, RunningNorm), RunningNorm)
     net.predict_processed(*batch)
     before = {key: value.clone() for key, value in net.state_dict().items()}
@@ -130,13 +130,13 @@ def test_statistics_are_frozen_when_asked_and_under_every_other_prediction(base,
     assert net.normalize_output_layer.count == net.base.normalize_output_layer.count == 18
 
 
-def test_an_empty_batch_spoils_no_statistics(base, batch):
+def test_an_empty_batch_does_not_change_statistics(base, batch):
     net = NormalizedRewardNet(base, RunningNorm)
     assert net.predict_processed(*(part[:0] for part in batch)).shape == (0,)
     assert np.isfinite(net.predict_processed(*batch)).all()
 
 
-def test_any_layer_that_keeps_the_shape_will_do(base, batch):
+def test_any_layer_that_keeps_the_shape_can_normalize(base, batch):
     np.testing.assert_array_equal(
         NormalizedRewardNet(base, nn.Identity).predict_processed(*batch), base.predict(*batch)
     )
@@ -166,7 +166,7 @@ def test_standard_deviations_are_added(vector_space, choice_space, batch, alpha)
     np.testing.assert_allclose(by_default.predict(*batch), each.mean(0), rtol=1e-5, atol=1e-6)
 
 
-def test_standard_deviations_need_a_network_that_has_some(vector_space, choice_space, base):
+def test_standard_deviations_need_a_network_with_variance(vector_space, choice_space, base):
     for certain in (base, BasicShapedRewardNet(vector_space, choice_space)):
         with pytest.raises(TypeError, match="base: needs a RewardNetWithVariance"):
             AddSTDRewardWrapper(certain)

@@ -1,4 +1,4 @@
-"""Whether rewards improved: exact on small samples, within its level, and not blind."""
+"""The test of improved rewards is exact on small samples, keeps its level and has power."""
 
 import doctest
 import math
@@ -15,7 +15,7 @@ from imitbench.testing.reward_improvement import (
 )
 
 
-def test_examples_in_the_documentation():
+def test_examples_in_the_documentation_are_correct():
     result = doctest.testmod(reward_improvement)
     assert result.attempted == 5
     assert result.failed == 0
@@ -42,7 +42,7 @@ def test_equal_sums_count_in_spite_of_rounding():
     assert _permutation_p_value(old, new) == pytest.approx(14 / 20)
 
 
-def test_a_clean_separation_has_the_least_p_value_there_is():
+def test_a_clean_separation_has_the_smallest_possible_p_value():
     assert _permutation_p_value(np.arange(5.0), np.arange(10.0, 15)) == 1 / math.comb(10, 5)
     assert _permutation_p_value(np.arange(50.0), np.arange(100.0, 150)) == 1 / 10_000
 
@@ -62,7 +62,7 @@ def test_large_samples_give_the_same_answer_again():
 
 @pytest.mark.parametrize("level", [0.05, 0.2])
 @pytest.mark.parametrize("skewed", [False, True])
-def test_errs_no_more_often_than_its_level(level, skewed):
+def test_false_positives_are_at_most_as_frequent_as_the_level(level, skewed):
     rng = np.random.default_rng(0)
     trials, wrong = 600, 0
     for _ in range(trials):
@@ -81,13 +81,13 @@ def test_finds_improvements_that_are_there():
     assert found >= 45
 
 
-def test_does_not_take_a_decline_for_an_improvement():
+def test_a_decline_is_not_an_improvement():
     rewards = np.random.default_rng(0).normal(size=(2, 10)) + np.array([[3], [0]])
     assert is_significant_reward_improvement(rewards[1], rewards[0])
     assert not is_significant_reward_improvement(rewards[0], rewards[1])
 
 
-def test_takes_any_iterable():
+def test_accepts_any_iterable():
     assert is_significant_reward_improvement(iter(range(5)), (x + 10 for x in range(5)))
     assert mean_reward_improved_by(iter([1.0]), iter([2.0]), 1.0)
     assert not mean_reward_improved_by([1.0], [2.0], 1.1)
@@ -103,11 +103,11 @@ def test_takes_any_iterable():
         (([1.0], [1.0], 1.0), "p_value must be between 0 and 1"),
     ],
 )
-def test_refuses_what_it_cannot_judge(arguments, message):
+def test_refuses_invalid_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         is_significant_reward_improvement(*arguments)
 
 
-def test_refuses_to_average_nothing():
+def test_refuses_empty_rewards():
     with pytest.raises(ValueError, match="new_rews: needs at least one number"):
         mean_reward_improved_by([1.0], [], 0.0)

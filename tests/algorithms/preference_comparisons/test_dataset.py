@@ -500,7 +500,7 @@ class TestPickles:
         content = FROM_REFERENCE.read_bytes()
         for size in range(10, len(content), 29):
             (tmp_path / "part").write_bytes(content[:size])
-            with pytest.raises(InputError, match="part: no pickled preference data set"):
+            with pytest.raises(InputError, match="part: not a pickled PreferenceDataset"):
                 PreferenceDataset.load(tmp_path / "part", trust=True)
 
     @pytest.mark.parametrize(
@@ -520,5 +520,5 @@ class TestPickles:
 
     def test_a_pickle_of_something_else_is_refused(self, tmp_path):
         (tmp_path / "file").write_bytes(pickle.dumps([1, 2]))
-        with pytest.raises(InputError, match="no pickled preference data set"):
+        with pytest.raises(InputError, match="not a pickled PreferenceDataset"):
             PreferenceDataset.load(tmp_path / "file", trust=True)

@@ -52,5 +52,5 @@ def test_the_reward_can_be_a_table():
 
 
 def test_an_environment_without_a_model_is_reported():
-    with pytest.raises(ValueError, match=r"task: CartPole.* is no tabular environment"):
+    with pytest.raises(ValueError, match=r"task: CartPole.* is not a tabular environment"):
         set_up(EnvironmentSpec(id="CartPole-v1"))
