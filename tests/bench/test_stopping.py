@@ -14,6 +14,7 @@ from support.observer import Recorder
 
 from imitbench.bench import worker
 from imitbench.bench.job import Job, JobWorker
+from imitbench.bench.protocol import Evaluator
 from imitbench.bench.stopping import RunStoppedError, noted_stop
 from imitbench.bench.sweep import run_sweep
 from imitbench.cards.catalog import suite_directory
@@ -226,13 +227,13 @@ def test_while_idle_it_is_answered_at_once():
 
 def test_an_evaluation_that_takes_too_long_is_left(tmp_path, job_of, plan_of, monkeypatch):
     monkeypatch.setattr(worker, "GRACE_S", 0.0)
-    evaluate = worker.Evaluator.evaluate
+    evaluate = Evaluator.evaluate
 
     def asked_meanwhile(self, *arguments, **options):
         os.kill(os.getpid(), signal.SIGTERM)
         return evaluate(self, *arguments, **options)
 
-    monkeypatch.setattr(worker.Evaluator, "evaluate", asked_meanwhile)
+    monkeypatch.setattr(Evaluator, "evaluate", asked_meanwhile)
     job = job_of(tmp_path, runs=list(plan_of(["random"], seeds=[0, 1])))
     assert worker.main([str(job.write())]) == STOPPED
     status = json.loads((directory_of(job).path / "status.json").read_text())
