@@ -145,9 +145,9 @@ def results(
     """Reads results as a table, one line per run, and collects what is new before.
 
     The columns of `scores`, one line per completed run: run_id, suite, env, algo, seed, budget,
-    n_demos, all_demos, source, uses_reward, raw_return, score, score_deterministic, mean_length,
-    env_steps, train_s, wall_s, finished_at, termination_rate. Scores are 0 for random actions and
-    1 for the expert. `failures` has the failed runs, with phase, error_type and message.
+    n_demos, all_demos, source, uses_reward, role, raw_return, score, score_deterministic,
+    mean_length, env_steps, train_s, wall_s, finished_at, termination_rate. Scores are 0 for random
+    actions and 1 for the expert. `failures` has the failed runs, with phase, error_type, message.
 
     Args:
         out: Results folder.

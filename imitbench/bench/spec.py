@@ -78,6 +78,7 @@ def make_spec(
     def place(part: artifacts.Part) -> artifacts.Place:
         return artifacts.place_of(root, part, settings.source, environment, suite.name)
 
+    role, from_outside = algorithm.role, algorithm.origin.digest is not None
     return RunSpec(
         suite=suite.name,
         algo=algorithm.name,
@@ -92,6 +93,7 @@ def make_spec(
         protocol=Protocol(),
         device=settings.device,
         uses_reward=needs.true_reward,
+        role=role if from_outside and role in ("reference", "control") else None,
         variant=variant_label(
             algorithm.changed(hyperparameters, tuned), settings.device, tuned=tuned is not None
         ),

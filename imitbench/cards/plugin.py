@@ -199,6 +199,11 @@ def _plugin(
         )
     if card.name == "all":
         raise InputError(f"{path}: name: 'all' stands for every algorithm; give yours another name")
+    if card.role == "anchor":
+        raise InputError(
+            f"{path}: role: anchors are this package's, as they define the scores 0 and 1; call it "
+            "a control or a reference"
+        )
     command = None if card.command is None else card.command.model_dump(mode="json")
     place = replace(place, patterns=tuple(card.sources), settings=command)
     module, _, name = card.implementation.partition(":")

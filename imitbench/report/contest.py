@@ -10,7 +10,6 @@ import numpy as np
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.report.entries import Entry
-from imitbench.report.model import role_of
 from imitbench.stats.cells import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, both, verdicts
@@ -79,7 +78,7 @@ def contests(
     """
     ours = _named(algorithm, entries)
     names = list(dict.fromkeys(baselines)) or sorted(
-        {entry.algo for entry in against if not entry.imported and role_of(entry.algo) == "method"}
+        {entry.algo for entry in against if not entry.imported and entry.role == "method"}
         - {algorithm}
     )
     if not names:

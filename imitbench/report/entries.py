@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
-from imitbench.report.model import ANCHORS
+from imitbench.cards.algorithm import Role
+from imitbench.report.model import ANCHORS, plain_name
+from imitbench.store.bundled_cards import bundled_algorithm
 from imitbench.store.comparability import Conditions
 from imitbench.store.external import ExternalRun, ExternalScoreRow
 from imitbench.store.records import FailureRow, RunRow, ScoreRow
@@ -21,6 +24,7 @@ class Entry:
         score: Normalized score; `None` for a failed run.
         raw_return: Mean raw return; `None` where it is not known.
         imported: Whether another tool made it, so that it takes part only when asked for.
+        role: What the algorithm is there for.
     """
 
     conditions: Conditions
@@ -29,6 +33,7 @@ class Entry:
     score: float | None
     raw_return: float | None = None
     imported: bool = False
+    role: Role = "method"
 
 
 def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[Entry]:
@@ -37,8 +42,10 @@ def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> l
     for row in sorted(scores, key=lambda row: (row.finished_at, row.run_id)):
         conditions = _own_conditions(row)
         key = (conditions, row.env, row.algo, row.seed)
-        latest[key] = Entry(conditions, row.env, row.algo, row.score, row.raw_return)
-    failed = [Entry(_own_conditions(row), row.env, row.algo, None) for row in failures]
+        latest[key] = Entry(conditions, row.env, row.algo, row.score, row.raw_return, role=row.role)
+    failed = [
+        Entry(_own_conditions(row), row.env, row.algo, None, role=row.role) for row in failures
+    ]
     return [*latest.values(), *failed]
 
 
@@ -65,8 +72,18 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[Entry]:
             continue
         score = run.any_score if run.status == "completed" else None
         if score is not None or run.status == "failed":
-            found.append(Entry(Conditions.of(run), run.env, run.algo, score, run.raw_return))
+            found.append(
+                Entry(Conditions.of(run), run.env, run.algo, score, run.raw_return, role=_role(run))
+            )
     return found
+
+
+def _role(run: ExternalRun) -> Role:
+    """As the table says; else that of this package's algorithm of the name, if there is one."""
+    told = [role for role in get_args(Role) if role == run.provenance.get("role")]
+    card = bundled_algorithm(plain_name(run.algo or ""))
+    role: Role = told[0] if told else card.role if card else "method"
+    return role
 
 
 def external_labels(rows: Sequence[ExternalScoreRow]) -> list[str]:

@@ -16,26 +16,8 @@ RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)
 """Algorithms that every section shows last, in this order: what scores 1 and 0 look like."""
 
-CONTROLS = ("zero_reward", "constant_plus", "constant_minus")
-"""Algorithms that are taught nothing, in the order in which sections show them before the anchors.
-
-As the anchors' names, these and `REFERENCES` follow the roles on the algorithms' cards.
-"""
-
-REFERENCES = ("ppo_true_reward",)
-"""Algorithms that show what methods could reach at best; sections have them before controls."""
-
 Kind = Literal["run", "reference", "missing"]
 """Where numbers come from: completed runs, the suite's references, or nowhere."""
-
-
-def role_of(algorithm: str) -> Role:
-    """Role of an algorithm, be it a variant of it, or one submitter's of several."""
-    if algorithm in ANCHORS:
-        return "anchor"
-    if plain_name(algorithm) in REFERENCES:
-        return "reference"
-    return "control" if plain_name(algorithm) in CONTROLS else "method"
 
 
 def plain_name(algorithm: str) -> str:
@@ -167,6 +149,7 @@ class AlgorithmResult:
         cells: One per environment of the section, in its order.
         mean: Mean score over the cells of `kind`; `None` if none or not finite.
         iqm: Interquartile mean likewise.
+        role: Whether it contends, or is there to compare with.
         uses_reward: Whether the algorithm learns from the environment's own reward.
         median: Median over the environments' mean scores, likewise.
         gap: Optimality gap, by how much runs fall short of 1 on average, likewise.
@@ -177,15 +160,11 @@ class AlgorithmResult:
     cells: tuple[Cell, ...]
     mean: Interval | None
     iqm: Interval | None
+    role: Role = "method"
     uses_reward: bool = False
     median: Interval | None = None
     gap: Interval | None = None
     cost: Cost | None = None
-
-    @property
-    def role(self) -> Role:
-        """Whether it contends, or is there to compare with."""
-        return role_of(self.algorithm)
 
     @property
     def kind(self) -> Kind:
@@ -239,7 +218,7 @@ class Section:
     Attributes:
         conditions: What the runs share; a suite is always among it.
         environments: Environment ids, sorted.
-        algorithms: Methods by IQM, best first; then controls, and the anchors last.
+        algorithms: Methods by IQM, best first; then references, controls, and the anchors last.
         references: Returns that map to 0 and 1, by environment and version.
         notes: Sentences on whatever the tables alone would hide.
         measured: Further measurements by environment, algorithm and name.

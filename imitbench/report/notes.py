@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.model import ANCHORS, AlgorithmResult, Cell, role_of
+from imitbench.report.model import ANCHORS, AlgorithmResult, Cell
 from imitbench.stats.references import normalize
 from imitbench.store.records import ReferenceRow, ScoreRow
 
@@ -137,7 +137,7 @@ def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
         mean, low, high = _mean_interval([row.score for row in own])
         if not low > GIVEN_AWAY:
             continue
-        trained = [row for row in there if role_of(row.algo) != "anchor"]
+        trained = [row for row in there if row.role != "anchor"]
         if len({row.mean_length for row in trained}) > 1:
             why = "surviving or ending early is rewarded there whatever the reward says"
         else:

@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import lru_cache
+from typing import get_args
 
 import numpy as np
 
+from imitbench.cards.algorithm import Role
 from imitbench.report import extra_tables
 from imitbench.report.measures import summarize
 from imitbench.report.model import (
     ANCHORS,
-    CONTROLS,
     EXPERT,
     RANDOM,
-    REFERENCES,
     AlgorithmResult,
     Cell,
     ExtraTable,
@@ -26,13 +26,13 @@ from imitbench.report.model import (
     Report,
     Section,
     plain_name,
-    role_of,
 )
 from imitbench.report.notes import section_notes
 from imitbench.stats.aggregates import interquartile_mean, mean, median, optimality_gap
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
 from imitbench.stats.cells import FailurePolicy, count_failures
 from imitbench.stats.references import normalize
+from imitbench.store.bundled_cards import bundled_suite
 from imitbench.store.comparability import Conditions
 from imitbench.store.external import ExternalScoreRow
 from imitbench.store.records import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
@@ -126,6 +126,10 @@ def _suite_sections(
     method: Method,
 ) -> list[Section]:
     """One section for each of the conditions under which runs may be averaged."""
+    roles: dict[str, Role] = {row.algo: row.role for row in [*failures, *rows]}
+    roles |= dict.fromkeys(ANCHORS, "anchor")
+    card = bundled_suite(suite)
+    order = (*(card.controls if card else ()), *ANCHORS)
     sections = []
     for conditions in _conditions(suite, [*rows, *failures]):
         failed = Counter((row.algo, row.env) for row in failures if belongs(row, conditions))
@@ -141,6 +145,7 @@ def _suite_sections(
         results = [
             _algorithm_result(
                 name,
+                roles[name],
                 environments,
                 [row for row in [*runs, *anchors] if row.algo == name],
                 failed,
@@ -149,7 +154,7 @@ def _suite_sections(
             )
             for name in names
         ]
-        ranked = tuple(sorted(results, key=_rank))
+        ranked = tuple(sorted(results, key=lambda result: _rank(result, order)))
         sections.append(
             Section(
                 conditions=conditions,
@@ -230,6 +235,7 @@ def _anchor_runs(rows: list[ScoreRow], conditions: Conditions) -> list[ScoreRow]
 
 def _algorithm_result(
     name: str,
+    role: Role,
     environments: Sequence[str],
     rows: list[ScoreRow],
     failed: Mapping[tuple[str, str], int],
@@ -254,15 +260,16 @@ def _algorithm_result(
     defined = [cell.score for cell in cells if cell.kind == "reference" and cell.score is not None]
     if not scores and defined:
         by_definition = Interval(float(np.mean(defined)), math.nan, math.nan, method.level)
-        return AlgorithmResult(name, cells, by_definition, by_definition)
+        return AlgorithmResult(name, cells, by_definition, by_definition, role)
     if not scores or not all(math.isfinite(score) for runs in scores.values() for score in runs):
-        return AlgorithmResult(name, cells, None, None, uses_reward)
+        return AlgorithmResult(name, cells, None, None, role, uses_reward)
     found = _intervals(tuple((env, tuple(runs)) for env, runs in scores.items()), method)
     return AlgorithmResult(
         algorithm=name,
         cells=cells,
         mean=found["mean"],
         iqm=found["iqm"],
+        role=role,
         uses_reward=uses_reward,
         median=found["median"],
         gap=found["gap"],
@@ -332,20 +339,18 @@ def _cell(
     )
 
 
-def _rank(result: AlgorithmResult) -> tuple[int, float, float, str]:
-    """Sort key: by IQM, then mean, best first; what has none after that; see `_place`."""
-    place = _place(result.algorithm)
+def _rank(result: AlgorithmResult, order: Sequence[str]) -> tuple[int, int, float, float, str]:
+    """Sort key: by role, and methods by IQM, then mean, best first; what has none after that.
+
+    Args:
+        result: What to place.
+        order: Names in the order in which those that are no methods come; others come after.
+    """
+    name = plain_name(result.algorithm)
+    place = order.index(name) if result.role != "method" and name in order else len(order)
     iqm = -result.iqm.point if result.iqm else math.inf
     average = -result.mean.point if result.mean else math.inf
-    return place, iqm, average, result.algorithm
-
-
-def _place(algorithm: str) -> int:
-    """Methods first, then each reference, then each control, then each anchor."""
-    if role_of(algorithm) == "method":
-        return 0
-    name = algorithm if algorithm in ANCHORS else plain_name(algorithm)
-    return 1 + (*REFERENCES, *CONTROLS, *ANCHORS).index(name)
+    return get_args(Role).index(result.role), place, iqm, average, result.algorithm
 
 
 def _natural(version: str) -> tuple[tuple[int, str], ...]:

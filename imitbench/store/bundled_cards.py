@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.algorithm import AlgorithmCard, Role
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
 from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, SuiteCard
 from imitbench.store.records import RunSpec
@@ -34,6 +34,14 @@ def budget_label(spec: RunSpec) -> str:
         if card is not None and known == name and card.was_amount(known, spec.budget.unit, amount):
             return f"{name}-{amount}"
     return name
+
+
+def role_of(spec: RunSpec) -> Role:
+    """Role of a run's algorithm: on the card of one of this package, in the record of another."""
+    card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
+    if card is not None and card.implementation == spec.implementation:
+        return card.role
+    return spec.role or "method"
 
 
 # Cards are asked for by every run of a submission, which may have thousands.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from typing import Literal
 
-from imitbench.store.bundled_cards import budget_label
+from imitbench.store.bundled_cards import budget_label, role_of
 from imitbench.store.external import ExternalRun, ExternalScoreRow
 from imitbench.store.records import RunRow, RunSpec
 
@@ -42,8 +42,8 @@ class Conditions:
 
     @classmethod
     def sql(cls) -> str:
-        """The same as a list of SQL expressions over the columns of a table of runs."""
-        n_demos = "CASE WHEN all_demos THEN 'all' ELSE CAST(n_demos AS VARCHAR) END"
+        """The same as SQL expressions over the columns of a table of runs; `all` is -1."""
+        n_demos = "CASE WHEN all_demos THEN -1 ELSE n_demos END"
         return ", ".join({"n_demos": n_demos}.get(each.name, each.name) for each in fields(cls))
 
     def is_part_of(self, whole: Conditions) -> bool:
@@ -91,6 +91,7 @@ def run_row(spec: RunSpec) -> RunRow:
         all_demos=demos.count == demos.available if demos else None,
         source=spec.source,
         uses_reward=spec.uses_reward,
+        role=role_of(spec),
     )
 
 

@@ -49,7 +49,7 @@ CREATE TABLE schema_version (version INTEGER NOT NULL);
 CREATE TABLE runs (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
     budget VARCHAR, budget_unit VARCHAR, budget_amount BIGINT, n_demos BIGINT, all_demos BOOLEAN,
-    source VARCHAR, uses_reward BOOLEAN,
+    source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     raw_return DOUBLE, return_std DOUBLE, deterministic_return DOUBLE,
     score DOUBLE, score_deterministic DOUBLE, mean_length DOUBLE,
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
@@ -66,7 +66,7 @@ CREATE TABLE episodes (
 CREATE TABLE failures (
     run_id VARCHAR PRIMARY KEY, suite VARCHAR, env VARCHAR, algo VARCHAR, seed BIGINT,
     budget VARCHAR, n_demos BIGINT, all_demos BOOLEAN,
-    source VARCHAR, uses_reward BOOLEAN,
+    source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
     setting VARCHAR, spec VARCHAR

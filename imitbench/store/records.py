@@ -21,7 +21,7 @@ from pydantic import (
     model_serializer,
 )
 
-from imitbench.cards.algorithm import BudgetUnit, Scalar
+from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
 from imitbench.stats.references import normalize
 from imitbench.util.numbers import Count, Integer, Size
 from imitbench.util.text_line import one_line
@@ -173,9 +173,13 @@ class RunSpec(Record):
     Attributes:
         implementation_digest: Source digest of an algorithm from outside this package; `None`
             for built-in ones, whose behaviour `schema_version` and the card stand for.
-        variant: Label for hyper-parameters that differ from the card's. It and `uses_reward`
-            follow from the rest, and are no part of the identity.
+        variant: Label for hyper-parameters that differ from the card's. It, `uses_reward` and
+            `role` follow from the rest, and are no part of the identity.
         uses_reward: Whether the method learns from the environment's own reward.
+        role: That of an algorithm from outside this package which is no method; `None` for
+            methods, and for built-in ones, whose cards say it. `imitbench.store.bundled_cards`
+            tells the role of any run. Written down only where it is not `None`, so that files
+            stay what they were.
     """
 
     schema_version: Literal[1] = 1
@@ -193,17 +197,25 @@ class RunSpec(Record):
     device: Literal["cpu", "cuda"] = "cpu"
     variant: str = ""
     uses_reward: bool = False
+    role: Literal["reference", "control"] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_usual_role(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("role") is None:
+            document.pop("role", None)
+        return document
 
     @property
     def digest(self) -> str:
         """Content hash; equal specifications have equal ones on every machine."""
-        identity = self.model_dump(mode="json", exclude={"variant", "uses_reward"})
+        identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "role"})
         return canonical_digest(identity)
 
     @property
     def setting(self) -> str:
         """Content hash of all but the seed: runs that differ in it must not be averaged."""
-        identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "seed"})
+        identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "role", "seed"})
         if identity["demos"] is not None:  # each seed draws its own
             del identity["demos"]["subsample_seed"]
         return canonical_digest(identity)
@@ -323,6 +335,7 @@ class RunRow(Record):
         all_demos: Whether these are all that the source has for the environment.
         source: Where experts and demonstrations came from; `None` where neither was used.
         uses_reward: Whether the method learns from the environment's own reward.
+        role: What its algorithm is there for, see `imitbench.cards.algorithm.AlgorithmCard`.
     """
 
     run_id: str
@@ -335,6 +348,7 @@ class RunRow(Record):
     all_demos: bool | None
     source: str | None
     uses_reward: bool
+    role: Role
 
 
 Score = Annotated[float, BeforeValidator(lambda score: math.nan if score is None else score)]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from pydantic import ValidationError
 from support.plugins import write_plugin
 from support.synthetic_runs import write_finished
 
@@ -16,7 +17,14 @@ from imitbench.bench.reproduction import draw_runs
 from imitbench.bench.request import PlugIns, plan_missing, plan_request
 from imitbench.bench.spec import Settings
 from imitbench.errors import InputError
-from imitbench.store.results_folder import read_runs
+from imitbench.report.leaderboard.rows import make_rows
+from imitbench.store import database
+from imitbench.store.bundled_cards import role_of
+from imitbench.store.collector import collect
+from imitbench.store.records import RunSpec
+from imitbench.store.results_folder import export_results, read_runs
+from imitbench.store.results_reader import read_results
+from imitbench.store.results_sources import ResultsSource
 from imitbench.store.sweep_file import SweepFile, SweepRequest
 from imitbench.util import source_import
 
@@ -57,6 +65,43 @@ def test_source_is_part_of_a_runs_identity_and_its_place_is_not(tmp_path):
     [other] = plan_of(str(two))
     assert other.run_id != first.run_id
     assert str(tmp_path) not in first.model_dump_json()
+
+
+@pytest.mark.parametrize("role", ["method", "reference", "control"])
+def test_the_role_on_a_card_stands_on_the_record_and_is_no_part_of_the_identity(tmp_path, role):
+    usual = plan_of(str(write_plugin(tmp_path / "usual")))
+    [spec] = plan_of(str(write_plugin(tmp_path / "mine", role=role)))
+    [same] = usual
+    assert (spec.run_id, spec.setting) == (same.run_id, same.setting)
+    document = spec.model_dump(mode="json")
+    assert document.get("role", "method") == role
+    assert RunSpec.model_validate_json(spec.model_dump_json()) == spec
+    write_finished(tmp_path / "out", spec)
+    [bundled] = plan_of("zero_reward")
+    assert "role" not in bundled.model_dump(mode="json")
+    write_finished(tmp_path / "out", bundled)
+    collect(tmp_path / "out")
+    with database.reader(tmp_path / "out") as connection:
+        found = {row.algo: row.role for row in database.read_scores(connection)}
+    assert found == {"mine": role, "zero_reward": "control"}
+    export_results(read_runs(tmp_path / "out").runs, tmp_path / "export", version="", command="")
+    rows = make_rows([ResultsSource("a", tuple(read_results(tmp_path / "export")))])
+    assert {row.algo: row.role for row in rows.scores} == found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"implementation": "other:Random"}, {"implementation_digest": "a" * 64}, {"role": "anchor"}],
+)
+def test_what_has_an_anchors_name_alone_is_none(change):
+    [spec] = plan_of("random")
+    assert role_of(spec) == "anchor"
+    document = spec.model_dump() | change
+    if "role" in change:
+        with pytest.raises(ValidationError, match="role"):
+            RunSpec.model_validate(document)
+    else:
+        assert role_of(RunSpec.model_validate(document)) == "method"
 
 
 def test_planning_imports_nothing_and_the_check_before_running_does(tmp_path):

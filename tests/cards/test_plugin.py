@@ -80,6 +80,7 @@ REFUSED = {
     "the name of all": ({"name": "all"}, "'all' stands for every algorithm"),
     "no such module": ({"implementation": "lerner:Mine"}, "no module 'lerner'"),
     "no such class": ({"implementation": "learner:Mien"}, "did you mean 'Mine'"),
+    "an anchor": ({"role": "anchor"}, "anchors are this package's"),
     "no Python": ({"source": "class Mine:\n  x =\n"}, r"learner\.py:2: not valid Python"),
 }
 

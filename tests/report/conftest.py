@@ -7,12 +7,21 @@ from collections.abc import Callable
 import pytest
 from support.browser import browser
 
+from imitbench.cards.algorithm import Role
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
 from imitbench.stats.references import normalize
 from imitbench.store.records import FailureRow, MeasureRow, ReferenceRow, RunRow, ScoreRow
 
 REFERENCES = {"CartPole": (20.0, 500.0), "Pendulum": (-1200.0, -200.0), "Reacher": (-43.2, -3.7)}
+
+ROLES: dict[str, Role] = {
+    "ppo_true_reward": "reference",
+    "zero_reward": "control",
+    "constant_plus": "control",
+    "random": "anchor",
+    "expert": "anchor",
+}
 
 MakeScore = Callable[..., ScoreRow]
 MakeFailure = Callable[..., FailureRow]
@@ -45,6 +54,7 @@ def make_score() -> MakeScore:
             "all_demos": None if anchor else False,
             "source": None if algo == "random" else "bundled",
             "uses_reward": False,
+            "role": ROLES.get(algo, "method"),
             "raw_return": raw_return,
             "score": normalize(raw_return, random, expert),
             "score_deterministic": normalize(raw_return + 1, random, expert),
@@ -74,6 +84,7 @@ def make_failure() -> MakeFailure:
             "all_demos": False,
             "source": "bundled",
             "uses_reward": False,
+            "role": ROLES.get(algo, "method"),
             "phase": "train",
             "error_type": "FloatingPointError",
             "message": "loss is nan",

@@ -7,19 +7,20 @@ import re
 
 import pytest
 
-from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
+from imitbench.cards.catalog import load_suite, suite_names
 from imitbench.report.comparison import compare_section
 from imitbench.report.contest import Options, contests
 from imitbench.report.csv_table import render_csv
-from imitbench.report.entries import own_entries
+from imitbench.report.entries import own_entries, table_entries
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
-from imitbench.report.model import ANCHORS, CONTROLS, REFERENCES, role_of
+from imitbench.report.model import ANCHORS
 from imitbench.report.notes import GIVEN_AWAY
 from imitbench.report.palette import color_numbers
 from imitbench.report.tables import build_report
 from imitbench.report.terminal import render_short
+from imitbench.store.external import ExternalRun
 
 TAUGHT_NOTHING = {"n_demos": None, "all_demos": None, "source": None}
 
@@ -36,7 +37,7 @@ def controlled(rows, references, make_score):
                 seed,
                 raw,
                 mean_length=raw if lengths else 200.0,
-                uses_reward=algo in REFERENCES,
+                uses_reward=algo == "ppo_true_reward",
                 **TAUGHT_NOTHING,
             )
             for algo, values in {"constant_plus": returns, **algorithms}.items()
@@ -47,14 +48,33 @@ def controlled(rows, references, make_score):
     return make
 
 
-def test_names_follow_the_roles_on_the_cards():
-    roles = {name: load_algorithm(name).role for name in algorithm_names()}
-    for role, names in (("control", CONTROLS), ("reference", REFERENCES)):
-        assert {name for name, own in roles.items() if own == role} == set(names)
-    assert all(role_of(name) == role for name, role in roles.items())
-    assert role_of("constant_plus[gamma=0.9]") == "control"
-    assert role_of("constant_plus (someone [else])") == "control"
-    assert role_of("mine:constant_plus") == role_of("mine (constant_plus)") == "method"
+@pytest.mark.parametrize("role", ["reference", "control"])
+def test_the_role_is_the_records_whatever_the_name(rows, references, make_score, role):
+    names = ("mine", "mine[gamma=0.9]", "mine (someone)")
+    found = [make_score(name, "CartPole", 0, 500.0, role=role) for name in names]
+    (section,) = build_report([*rows, *found], [], references, replicates=200).sections
+    roles = {result.algorithm: result.role for result in section.algorithms}
+    assert {name for name, own in roles.items() if own == role} == set(names)
+    named = {result.algorithm for result in section.algorithms[:2]}
+    assert named == {"bc", "gail"}  # a score of 1 does not put it before methods
+
+
+def test_a_failed_control_is_a_control(rows, references, make_failure):
+    failure = make_failure("mine", "CartPole", 0, role="control")
+    (section,) = build_report(rows, [failure], references, replicates=200).sections
+    assert {each.algorithm: each.role for each in section.algorithms}["mine"] == "control"
+
+
+def test_a_table_has_roles_or_names_of_this_package():
+    runs = [
+        ExternalRun(place=str(place), status="completed", algo=algo, env="A", score=0.5,
+                    provenance={"role": role} if role else {})
+        for place, (algo, role) in enumerate(
+            [("zero_reward[gamma=0.9]", None), ("mine", "control"), ("mine", None), ("a", "x")]
+        )
+    ]  # fmt: skip
+    roles = [entry.role for entry in table_entries(runs)]
+    assert roles == ["control", "control", "method", "method"]
 
 
 def test_they_follow_the_methods_however_they_score(controlled):

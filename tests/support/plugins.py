@@ -8,6 +8,7 @@ summary: For tests.
 implementation: {implementation}
 needs: {{demos: true, action_spaces: [box]{needs}}}
 budget_unit: {unit}
+role: {role}
 seconds_per_1000: 0.5
 hyperparameters:
   learning_rate: {{type: float, default: 0.001, help: Step size.}}
@@ -29,11 +30,17 @@ class Mine(BCLearner):
 
 
 def write_plugin(
-    folder, source=LEARNER, name="mine", implementation="learner:Mine", unit="batches", needs=""
+    folder,
+    source=LEARNER,
+    name="mine",
+    implementation="learner:Mine",
+    unit="batches",
+    needs="",
+    role="method",
 ):
     """Writes a plug-in; returns its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    card = CARD.format(name=name, implementation=implementation, unit=unit, needs=needs)
+    card = CARD.format(name=name, implementation=implementation, unit=unit, needs=needs, role=role)
     (folder / "card.yaml").write_text(card)
     (folder / "learner.py").write_text(source)
     return folder

@@ -19,6 +19,8 @@ from imitbench.bench.conformance.subject import (
     sizes_in,
 )
 from imitbench.bench.verification import Verification
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.util.quantities import show_size
@@ -260,17 +262,15 @@ class Checker:
         if not self._trains:
             return Finding("speed", "told", _UNTRAINED)
         own = self._subject.amount / max(self._base.seconds, 1e-9)
-        other = "bc" if card.budget_unit == "batches" else "zero_reward"
+        other = _speed_baseline(card)
         words = f"{own:,.0f} {card.budget_unit} a second"
-        if card.name == other or self._subject.card.needs.tabular:
+        if card.name == other.name or card.needs.tabular:
             return Finding("speed", "told", words)
         usual = self._speed_of(other)
-        return Finding("speed", "told", f"{words}; {other}: {usual:,.0f} ({own / usual:.2g} x)")
+        compared = f"{words}; {other.name}: {usual:,.0f} ({own / usual:.2g} x)"
+        return Finding("speed", "told", compared)
 
-    def _speed_of(self, name: str) -> float:
-        from imitbench.cards.catalog import load_algorithm
-
-        card = load_algorithm(name)
+    def _speed_of(self, card: AlgorithmCard) -> float:
         amount = max(self._subject.amount, 2048 if card.budget_unit == "env_steps" else 1)
         subject = Subject(card, card.resolve({}), amount)
         return amount / max(subject.train(self._arena).seconds, 1e-9)
@@ -288,6 +288,13 @@ class Checker:
             "reward": {} if reward is None else dict(reward.state_dict()),
             "steps": training.real_steps,
         }
+
+
+def _speed_baseline(card: AlgorithmCard) -> AlgorithmCard:
+    """What speeds are compared with: of the same unit, and a control where there is one."""
+    bundled = (load_algorithm(name) for name in algorithm_names())
+    fitting = [each for each in bundled if each.budget_unit == card.budget_unit]
+    return min(fitting, key=lambda each: (each.needs.tabular, each.role != "control", each.name))
 
 
 def _in_words(error: Exception) -> str:

@@ -103,6 +103,7 @@ def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iter
             all_demos=None,
             source=None,
             uses_reward=False,
+            role="method",
             raw_return=math.nan if run.raw_return is None else run.raw_return,
             score=math.nan if score is None else score,
             score_deterministic=math.nan if deterministic is None else deterministic,

@@ -6,10 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from imitbench.cards.catalog import load_algorithm
 from imitbench.report.model import ANCHORS
+from imitbench.store.bundled_cards import role_of
 from imitbench.store.comparability import current_run_ids, run_row
 from imitbench.store.records import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
 from imitbench.store.results_folder import PublishedRun
@@ -145,12 +144,7 @@ def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
 
 def _is_anchor(spec: RunSpec) -> bool:
     """Whether a run is of an anchor, and not of something that has its name."""
-    return spec.implementation == _implementations().get(spec.algo_label)
-
-
-@cache
-def _implementations() -> dict[str, str]:
-    return {name: load_algorithm(name).implementation for name in ANCHORS}
+    return role_of(spec) == "anchor" and spec.algo_label in ANCHORS
 
 
 def _keys(sources: Sequence[ResultsSource]) -> dict[tuple[int, str, str, bool], str]:

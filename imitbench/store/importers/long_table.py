@@ -38,7 +38,7 @@ _FLAGS = {"true": True, "false": False}
 # A table may say of a run that it did not complete; the rest follows from what it is.
 _SAYABLE = ("completed", "interrupted", "killed", "failed")
 # Columns of our own tables that have no place of their own, and go into the provenance.
-_PROVENANCE = ("run_id", "uses_reward", "phase")
+_PROVENANCE = ("run_id", "uses_reward", "role", "phase")
 COLUMNS = (
     *_TEXTS, *_WHOLE, *_NUMBERS, "all_demos", "status", "reason", "error_type", "message",
     *_PROVENANCE,

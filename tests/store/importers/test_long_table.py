@@ -58,8 +58,8 @@ def test_every_column_that_is_understood_is_taken(table):
     )
     [run] = results.runs
     lost = {name for name in COLUMNS if getattr(run, name, None) is None}
-    assert lost == {"error_type", "message", "run_id", "uses_reward", "phase"}
-    assert set(run.provenance) == {"run_id", "uses_reward", "phase"}
+    assert lost == {"error_type", "message", "run_id", "uses_reward", "role", "phase"}
+    assert set(run.provenance) == {"run_id", "uses_reward", "role", "phase"}
     assert results.notes == []
 
 
