@@ -363,7 +363,7 @@ def test_a_state_of_other_demonstrations_is_refused():
         other.load_state_dict(state)
     for parameter, old in zip(other.policy.parameters(), before, strict=True):
         assert th.equal(parameter, old)  # refused as a whole
-    with pytest.raises(ValueError, match="batches of 32"):
+    with pytest.raises(ValueError, match="batch_size 32"):
         make_bc(batch_size=16).load_state_dict(state)
     with pytest.raises(ValueError, match="set_demonstrations"):
         make_bc().load_state_dict({key: state[key] for key in ("policy", "optimizer", "rng")})

@@ -173,8 +173,8 @@ def test_demonstrations_may_come_later(make, cartpole):
         ("CartPole-v1", sb3.TD3, {}, "rl_algo_class: TD3 does not fit action_space Discrete"),
         ("CartPole-v1", sb3.PPO, {}, "is not an off-policy algorithm"),
         ("CartPole-v1", "DQN", {}, "is not an off-policy algorithm"),
-        ("CartPole-v1", sb3.DQN, {"replay_buffer_class": object}, "replay_buffer_class is SQIL's"),
-        ("CartPole-v1", sb3.DQN, {"replay_buffer_kwargs": {}}, "replay_buffer_kwargs is SQIL's"),
+        ("CartPole-v1", sb3.DQN, {"replay_buffer_class": object}, "replay_buffer_class is set"),
+        ("CartPole-v1", sb3.DQN, {"replay_buffer_kwargs": {}}, "replay_buffer_kwargs is set"),
     ],
 )
 def test_bad_arguments_are_refused(make, cartpole, env, cls, options, message):

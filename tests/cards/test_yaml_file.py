@@ -108,7 +108,7 @@ def test_invalid_values_are_reported(tmp_path, old, new, expected):
 def test_aliases_are_refused_before_they_are_expanded(tmp_path):
     nested = [f"a{n}: &a{n} [{chr(44).join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     text = "\n".join(["a0: &a0 [1]", *nested])
-    assert ":2: not valid YAML (alias '*a0' is not taken" in message_for(tmp_path, text)
+    assert ":2: not valid YAML (alias '*a0' is not supported" in message_for(tmp_path, text)
 
 
 def test_a_missing_file_is_reported(tmp_path):

@@ -77,7 +77,7 @@ def test_gradients_pass_through_returns(rng, lengths):
 
 
 def test_returns_need_one_reward_per_step(rng):
-    with pytest.raises(ValueError, match="there are 9 for 10 steps"):
+    with pytest.raises(ValueError, match="length 9, but there are 10 steps"):
         stack_fragments([(fragment(rng), fragment(rng))]).returns(th.zeros(9))
 
 

@@ -294,7 +294,7 @@ class TestAnswerFile:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            ("hello\n", "line 1: no answer"),
+            ("hello\n", "line 1: not an answer"),
             ('{"pair": "a", "answer": null}\n{"pair": 1, "answer": null}\n', "line 2: .*pair"),
             ('{"pair": "a", "answer": {"choice": "both", "swapped": false}}\n', "answer.choice"),
             ('{"pair": "a", "answer": null}\n\n{"pair": "a", "answer": null}\n', "line 2"),

@@ -182,7 +182,7 @@ def test_an_ensemble_inside_another_wrapper_is_refused():
     with pytest.raises(ValueError, match=r"AddSTDRewardWrapper, not in NormalizedRewardNet"):
         PreferenceModel(wrapped)
     deviation = AddSTDRewardWrapper(linear_ensemble(*MEMBERS))
-    with pytest.raises(ValueError, match="but found NormalizedRewardNet"):
+    with pytest.raises(ValueError, match="not in NormalizedRewardNet"):
         PreferenceModel(NormalizedRewardNet(deviation, RunningNorm))
 
 
@@ -265,7 +265,7 @@ def test_a_prediction_that_is_not_finite_is_reported(rng, make):
 def test_an_observation_that_is_not_finite_is_reported(rng):
     pairs = pairs_of(rng, [4] * 3)
     pairs[2][1].obs[1, 0] = np.nan
-    with pytest.raises(ValueError, match=r"pair 2: .*second fragment .* there are observations"):
+    with pytest.raises(ValueError, match=r"pair 2: .*second fragment .* some observations"):
         PreferenceModel(perceptron())(pairs)
 
 
