@@ -1,4 +1,4 @@
-"""What a training algorithm of Stable-Baselines3 consists of besides its policy."""
+"""The training state of a Stable-Baselines3 algorithm, except for its policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from imitbench.util.tensor_storage import ArgumentCodec
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
 
-# Arguments of the constructors that are no hyper-parameters, or are described on their own.
+# Constructor arguments that are not hyper-parameters, or are stored separately.
 _OTHER_ARGUMENTS = {"self", "policy", "env", "device", "policy_kwargs", "_init_setup_model"}
 _COUNTERS = (
     "num_timesteps",
@@ -36,7 +36,7 @@ _COUNTERS = (
     "_n_calls",
     "exploration_rate",
 )
-# What the algorithms choose by themselves when given `None`.
+# The algorithms choose one of these when given `None`.
 _DEFAULT_BUFFERS: dict[str, type[buffers.BaseBuffer]] = {
     cls.__name__: cls
     for cls in (
@@ -55,15 +55,15 @@ _CODEC = ArgumentCodec("hyper-parameter", {})
 
 @dataclass(frozen=True)
 class AlgorithmState:
-    """What goes on training, besides the policy.
+    """State needed to resume training, except for the policy.
 
     Attributes:
-        where: What to call the source in messages.
-        algorithm: Name of the algorithm; `None` where the source does not tell.
+        where: Name of the source in messages.
+        algorithm: Class name of the algorithm; `None` if the source does not state it.
         hyperparameters: JSON values, by the names of the constructor's arguments.
-        unknown: Hyper-parameters whose values are missing, and what they were.
+        unknown: Descriptions of hyper-parameters whose values were not stored, by name.
         optimizer: `class` and `kwargs` of the policy's optimizers.
-        counters: Attributes of the algorithm that count what was done.
+        counters: Attributes of the algorithm that measure progress, such as `num_timesteps`.
         optimizers: State dictionaries of the optimizers, by name.
         variables: Other tensors of the algorithm, by name.
     """
@@ -79,19 +79,19 @@ class AlgorithmState:
 
 
 def hyperparameter_attributes(cls: type[BaseAlgorithm]) -> dict[str, str]:
-    """The hyper-parameters of an algorithm, each with the attribute that keeps it."""
+    """The hyper-parameters of an algorithm, each with its attribute."""
     names = [n for n in inspect.signature(cls.__init__).parameters if n not in _OTHER_ARGUMENTS]
     return {name: "_" * (name == "stats_window_size") + name for name in names}
 
 
 def encode_value(value: Any) -> Any:
-    """A hyper-parameter as JSON.
+    """Encodes the value of a hyper-parameter as JSON.
 
     Args:
-        value: Its value.
+        value: JSON value, NumPy scalar, schedule, training frequency or default buffer class.
 
     Raises:
-        ValueError: There is no JSON for it.
+        ValueError: `value` is of another type.
     """
     if isinstance(value, FloatSchedule):
         value = value.value_schedule
@@ -118,7 +118,7 @@ def describe_optimizer(policy: BasePolicy) -> dict[str, Any]:
     """Class and arguments of a policy's optimizer as JSON.
 
     Raises:
-        ValueError: The class is none that is known.
+        ValueError: The class is not supported.
     """
     cls: type[th.optim.Optimizer] = policy.optimizer_class
     if OPTIMIZERS.get(cls.__name__) is not cls:
@@ -130,11 +130,11 @@ def describe_optimizer(policy: BasePolicy) -> dict[str, Any]:
 
 
 def state_from_zip(archive: Sb3Zip, cls: type[BaseAlgorithm]) -> AlgorithmState:
-    """What a zip of Stable-Baselines3 tells about an algorithm.
+    """Reads the training state from a zip of Stable-Baselines3.
 
     Args:
-        archive: The zip.
-        cls: The algorithm.
+        archive: Content of the zip.
+        cls: Class of the algorithm that was saved.
 
     Raises:
         InputError: The optimizer cannot be determined.
@@ -172,15 +172,15 @@ def build_algorithm(
     overrides: Mapping[str, Any],
     device: th.device | str = "auto",
 ) -> Algorithm:
-    """Puts an algorithm together.
+    """Builds an algorithm that resumes training.
 
     Args:
-        cls: The algorithm's class.
-        policy: A policy with the weights to go on with.
-        state: The rest.
+        cls: Class of the algorithm.
+        policy: Policy with the current weights.
+        state: All other state.
         venv: Environment to train on.
-        overrides: Hyper-parameters in place of stored ones.
-        device: Where to train.
+        overrides: Hyper-parameters that replace stored ones.
+        device: Device to train on.
 
     Raises:
         InputError: The state is another algorithm's, a hyper-parameter is missing or unknown, or
@@ -195,19 +195,19 @@ def build_algorithm(
     for name in [*overrides, *state.hyperparameters]:
         if name not in accepted:
             raise InputError(
-                f"{name}: no argument of {cls.__name__}; {did_you_mean(name, accepted)}"
+                f"{name}: not an argument of {cls.__name__}; {did_you_mean(name, accepted)}"
             )
     missing = {name: what for name, what in state.unknown.items() if name not in overrides}
     if missing:
         listed = ", ".join(f"{name} ({what})" for name, what in missing.items())
         raise InputError(
-            f"{state.where}: not stored as plain values: {listed}; give "
+            f"{state.where}: not stored as plain values: {listed}; pass "
             f"{', '.join(f'{name}=…' for name in missing)}, or {TRUST_HINT}"
         )
     values = {name: _decode_value(value) for name, value in state.hyperparameters.items()}
     values |= overrides
     if values.get("replay_buffer_class") is None and values.get("replay_buffer_kwargs"):
-        # For the buffer that it chooses itself, the algorithm adds these anew.
+        # The algorithm adds these itself to the buffer that it chooses.
         kept = values["replay_buffer_kwargs"].items()
         values["replay_buffer_kwargs"] = {k: v for k, v in kept if k not in ("n_steps", "gamma")}
     optimizer = OPTIMIZERS[state.optimizer["class"]]
@@ -220,7 +220,7 @@ def build_algorithm(
 
 
 def policy_arguments(policy: BasePolicy) -> dict[str, Any]:
-    """Arguments of a policy's constructor that its algorithm does not give itself."""
+    """Arguments of a policy's constructor that its algorithm does not pass itself."""
     given = {
         "observation_space",
         "action_space",
@@ -258,7 +258,7 @@ def _set_state(model: BaseAlgorithm, policy: BasePolicy, state: AlgorithmState) 
 
 
 def _without_target(model: BaseAlgorithm, state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """DQN's optimizer of versions before 2.4 also listed the parameters of the target network."""
+    """Drops the target network's parameters, which DQN's optimizer listed before version 2.4."""
     wanted = len(model.policy.optimizer.param_groups[0]["params"])
     groups = state.get("param_groups")
     if not groups or len(groups) > 1 or len(groups[0]["params"]) != 2 * wanted:
@@ -280,7 +280,7 @@ def _optimizer_from_zip(archive: Sb3Zip) -> dict[str, Any]:
 
 
 def _from_text(name: str, value: Opaque) -> Any:
-    """A hyper-parameter from its printed attributes, as `encode_value` writes it."""
+    """A hyper-parameter from its printed attributes, in the form of `encode_value`."""
     kind, at_home = class_in_text(value.type_name)
     shown = value.shown
     if at_home and kind == "FloatSchedule":

@@ -1,9 +1,9 @@
-"""Stores training algorithms of Stable-Baselines3 without pickle, so that training can go on.
+"""Stores training algorithms of Stable-Baselines3 without pickle, so that training can resume.
 
-Beside the policy (see `storage`) stand `algorithm.json`, with the algorithm's name,
-hyper-parameters and counters, and `algorithm.state`, with the optimizers' tensors. A
-hyper-parameter that is no plain value, such as a schedule of one's own, is not stored: it is
-named there, and whoever loads the algorithm gives it again.
+The folder of the policy (see `storage`) also gets `algorithm.json`, with the algorithm's name,
+hyper-parameters and counters, and `algorithm.state`, with the optimizers' tensors. Only the name
+is stored of a hyper-parameter that is not a plain value, such as a custom schedule; it must be
+passed again on loading.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class _Description(BaseModel):
 
 
 def save_algorithm_state(model: BaseAlgorithm, directory: Path) -> None:
-    """Writes what `model` needs to go on training beside its policy, which stands there already.
+    """Writes the training state of `model` next to its policy.
 
     Args:
-        model: The algorithm.
+        model: Algorithm whose policy is already saved.
         directory: Folder that holds its policy.
 
     Raises:
-        TypeError: The state of an optimizer holds something else than tensors and plain values.
+        TypeError: The state of an optimizer holds more than tensors and plain values.
     """
     names, variables = model._get_torch_save_params()
     parameters = model.get_parameters()
@@ -84,7 +84,7 @@ def save_algorithm_state(model: BaseAlgorithm, directory: Path) -> None:
         policy_sha256=_digest(directory / WEIGHTS_FILE),
         state_sha256=_digest(directory / STATE_FILE),
     )
-    # Last, so that where it stands the rest stands too.
+    # Written last, so that the other files are complete if this one exists.
     atomic_write_text(
         directory / ALGORITHM_FILE, json.dumps(description.model_dump(), indent=1) + "\n"
     )
@@ -94,7 +94,7 @@ def read_algorithm_state(directory: Path) -> AlgorithmState:
     """Reads what `save_algorithm_state` wrote.
 
     Raises:
-        InputError: A file is missing, altered, or of another save than the policy.
+        InputError: A file is missing, altered, or does not belong to the policy.
     """
     path = directory / ALGORITHM_FILE
     if not path.is_file():
@@ -109,7 +109,7 @@ def read_algorithm_state(directory: Path) -> AlgorithmState:
     ):
         if _digest(directory / name) != expected:
             raise InputError(
-                f"{directory / name}: altered, or of another save than {ALGORITHM_FILE}; "
+                f"{directory / name}: altered, or not saved together with {ALGORITHM_FILE}; "
                 "save the model again"
             )
     state = load_state(directory / STATE_FILE)
@@ -126,7 +126,7 @@ def read_algorithm_state(directory: Path) -> AlgorithmState:
 
 
 def holds_policy(directory: Path) -> bool:
-    """Whether a folder holds a policy in this library's own form."""
+    """Whether a folder holds a policy in this library's format."""
     return (directory / DESCRIPTION_FILE).is_file()
 
 

@@ -1,4 +1,4 @@
-"""Policies that the algorithms start from, and policies that need no training."""
+"""Policy classes for the algorithms, and policies without training."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from imitbench.util.networks import RunningNorm
 
 
 class NonTrainablePolicy(policies.BasePolicy, ABC):
-    """Base of hand-written policies.
+    """Base of hand-written policies; subclasses implement `_choose_action`.
 
     Args:
-        observation_space: Space of observations.
-        action_space: Space of actions.
+        observation_space: That of the environment.
+        action_space: That of the environment.
     """
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
@@ -33,7 +33,7 @@ class NonTrainablePolicy(policies.BasePolicy, ABC):
         """Chooses an action for one observation.
 
         Args:
-            obs: One observation as NumPy array, or a dictionary of them.
+            obs: One observation, an array or a dictionary of arrays.
         """
 
     def _predict(
@@ -42,7 +42,7 @@ class NonTrainablePolicy(policies.BasePolicy, ABC):
         return th.as_tensor(np.stack([self._choose_action(each) for each in _unbatch(obs)]))
 
     def forward(self, *args: Any) -> th.Tensor:
-        """Not available: there is nothing to train.
+        """Not available: this policy cannot be trained.
 
         Raises:
             NotImplementedError: Always.
@@ -66,7 +66,7 @@ class ZeroPolicy(NonTrainablePolicy):
     """The action zero, or the first one of a discrete space.
 
     Raises:
-        ValueError: Zero is no action of the space.
+        ValueError: Zero is not in the action space.
     """
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
@@ -76,7 +76,7 @@ class ZeroPolicy(NonTrainablePolicy):
         if isinstance(action_space, spaces.Discrete):
             self._zero += dtype.type(action_space.start)  # type: ignore[union-attr]
         if not action_space.contains(self._zero[()]):
-            raise ValueError(f"action_space: zero is no action of {action_space}")
+            raise ValueError(f"action_space: zero is not an action of {action_space}")
 
     def _choose_action(self, obs: Any) -> npt.NDArray[Any] | int:
         return self._zero
@@ -86,8 +86,8 @@ class FeedForward32Policy(policies.ActorCriticPolicy):
     """Two shared hidden layers of 32 units, as in the paper on AIRL.
 
     Args:
-        *args: Passed on to `ActorCriticPolicy`.
-        **kwargs: Passed on to `ActorCriticPolicy`; `net_arch` is fixed.
+        *args: Passed to `ActorCriticPolicy`.
+        **kwargs: Passed to `ActorCriticPolicy`; `net_arch` is fixed.
 
     Source: Fu, Luo and Levine 2018, "Learning Robust Rewards with Adversarial Inverse
     Reinforcement Learning".
@@ -101,8 +101,8 @@ class SAC1024Policy(sac_policies.SACPolicy):
     """Actor and critics of two hidden layers of 1024 units.
 
     Args:
-        *args: Passed on to `SACPolicy`.
-        **kwargs: Passed on to `SACPolicy`; `net_arch` is fixed.
+        *args: Passed to `SACPolicy`.
+        **kwargs: Passed to `SACPolicy`; `net_arch` is fixed.
 
     Source: Lee, Smith and Abbeel 2021, "PEBBLE: Feedback-Efficient Interactive Reinforcement
     Learning via Relabeling Experience and Unsupervised Pre-training".
@@ -116,8 +116,8 @@ class NormalizeFeaturesExtractor(torch_layers.FlattenExtractor):
     """Flattens observations, then normalizes them.
 
     Args:
-        observation_space: Space of observations.
-        normalize_class: Layer built from the number of features, such as `RunningNorm`.
+        observation_space: That of the environment.
+        normalize_class: Layer constructed from the number of features, such as `RunningNorm`.
     """
 
     def __init__(

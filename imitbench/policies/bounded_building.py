@@ -1,4 +1,4 @@
-"""Builds networks that a file describes, without letting the description fill the memory."""
+"""Limits the memory for networks that are built from a file's description."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 import torch as th
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# What any policy may take to be built, in numbers: room for the activations of a large image.
+# Numbers that building may always allocate: enough for the activations of a large image.
 _ALWAYS_FINE = 2**25
 _EXPANSION = 16
 
 
 class TooLargeError(ValueError):
-    """A description asks for networks that are out of all proportion to the weights."""
+    """A description requires networks far larger than the weights."""
 
 
 @contextmanager
 def bounded_by(weights: Mapping[str, th.Tensor]) -> Iterator[None]:
-    """Stops the building of networks that the weights are not nearly enough for.
+    """Stops the construction of networks that are far larger than the weights.
 
-    Torch's generator is as before afterwards.
+    Torch's generator is restored afterwards.
 
     Args:
-        weights: What the networks are built to hold.
+        weights: Weights that the networks will hold.
 
     Raises:
-        TooLargeError: More is asked for than a multiple of the weights.
+        TooLargeError: Allocations exceed 16 times the weights and 2**25 numbers.
     """
     allowed = max(_ALWAYS_FINE, _EXPANSION * sum(tensor.numel() for tensor in weights.values()))
     with th.random.fork_rng(devices=[]), _Meter(allowed):
@@ -37,10 +37,10 @@ def bounded_by(weights: Mapping[str, th.Tensor]) -> Iterator[None]:
 
 
 def check_finite(weights: Mapping[str, th.Tensor]) -> None:
-    """Makes sure that a policy can act by its weights.
+    """Checks that all weights are finite.
 
     Raises:
-        ValueError: One of them is not a number, or infinite.
+        ValueError: A weight is NaN or infinite.
     """
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not bool(th.isfinite(tensor).all()):
@@ -48,7 +48,7 @@ def check_finite(weights: Mapping[str, th.Tensor]) -> None:
 
 
 class _Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up what is allocated, before it is."""
+    """Adds up the sizes of allocations before they happen."""
 
     def __init__(self, allowed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""Loads experts, in whichever form they come, as policies of the plain environment.
+"""Loads experts in any supported format, as policies of the unwrapped environment.
 
 Statistics of `VecNormalize` and a time feature become part of the policy, so that it acts on the
-environment's own observations.
+environment's original observations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.time_feature import DEFAULT_STEPS, TimeFeaturePolicy, with_time
 from imitbench.policies.trusted import unpickle_algorithm, unpickle_statistics
 
-# What only one algorithm keeps among its attributes; DDPG is TD3 with other defaults.
+# Attributes that only one algorithm has; DDPG is TD3 with other defaults.
 _ALGORITHM_MARKS: dict[str, tuple[type[BaseAlgorithm], str]] = {
     "clip_range": (PPO, "ppo"),
     "gae_lambda": (A2C, "a2c"),
@@ -43,12 +43,12 @@ _ALGORITHM_MARKS: dict[str, tuple[type[BaseAlgorithm], str]] = {
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a policy will act.
+    """Spaces and time limit of the environment that a policy will act in.
 
     Attributes:
-        observation_space: Space of the environment's observations.
-        action_space: Space of its actions.
-        max_episode_steps: Its time limit; `None` where it has none.
+        observation_space: That of the environment.
+        action_space: That of the environment.
+        max_episode_steps: Time limit, in steps; `None` without one.
     """
 
     observation_space: gym.Space[Any]
@@ -62,18 +62,17 @@ def load_expert(
     """Loads an expert.
 
     Args:
-        source: As `open_expert_folder` takes it, or its result.
-        surroundings: Where it will act, which is checked; those that the file itself tells of
-            when `None`.
-        trust: Whether files may be unpickled, which executes whatever code they hold. Only what
-            cannot be had otherwise is.
+        source: Path for `open_expert_folder`, or its result.
+        surroundings: Spaces that the policy must fit; `None` for those stated in the file.
+        trust: Whether files may be unpickled, which can execute any code. This is done only
+            where nothing else works.
 
     Returns:
         The policy on the CPU, in evaluation mode.
 
     Raises:
-        InputError: Nothing there, a damaged file, a part that cannot be determined without
-            unpickling, or spaces that do not fit.
+        InputError: There is no policy, a file is damaged, a part cannot be determined without
+            unpickling, or the spaces do not fit.
     """
     found = source if isinstance(source, ExpertFolder) else open_expert_folder(source)
     if not found.is_zip:
@@ -94,7 +93,7 @@ def load_expert(
 
 
 def algorithm_name(archive: Sb3Zip) -> str | None:
-    """Name of the algorithm that a zip was saved by, such as `ppo`; `None` where it is unknown."""
+    """Name of the algorithm that saved a zip, such as `ppo`; `None` if unknown."""
     algorithm = _algorithm(archive)
     return algorithm[1] if algorithm else None
 
@@ -113,7 +112,7 @@ def _policy_of_zip(
         ):
             if space is None:
                 raise InputError(
-                    f"{archive.path}: {name}: cannot be determined without unpickling; give the "
+                    f"{archive.path}: {name}: cannot be determined without unpickling; pass the "
                     "environment (--env on the command line)"
                 )
         policy, _ = build_policy(archive, observation_space, action_space)  # type: ignore[arg-type]
@@ -136,7 +135,7 @@ def _policy_of_zip(
 def _observation_space(
     archive: Sb3Zip, found: ExpertFolder, surroundings: Surroundings | None
 ) -> tuple[bool, gym.Space[Any] | None]:
-    """Whether a time feature was added to observations, and the space of what the policy sees."""
+    """Whether observations had a time feature, and the space that the policy observes."""
     stored = stored_space(archive, "observation_space")
     stated = found.time_feature is not None
     if surroundings is None:
@@ -150,7 +149,7 @@ def _observation_space(
 
 
 def _ends_with_time(space: gym.Space[Any] | None) -> bool:
-    """Whether the last number is between 0 and 1, as the wrapper declares its feature."""
+    """Whether the last entry has bounds 0 and 1, like the wrapper's feature."""
     return isinstance(space, spaces.Box) and bool(space.low[-1] == 0 and space.high[-1] == 1)
 
 
@@ -167,8 +166,8 @@ def _unpickled(archive: Sb3Zip) -> BasePolicy:
     algorithm = _algorithm(archive)
     if algorithm is None:
         raise InputError(
-            f"{archive.path}: saved by none of the algorithms {', '.join(_names())}, so that "
-            "nothing here can load it"
+            f"{archive.path}: not saved by one of the algorithms {', '.join(_names())}; others "
+            "cannot be loaded"
         )
     return unpickle_algorithm(algorithm[0], archive.path, device="cpu").policy
 
@@ -183,7 +182,7 @@ def _names() -> list[str]:
 
 
 class _Stub(gym.Env[Any, Any]):
-    """Has the spaces that statistics are loaded for; is never stepped."""
+    """Provides spaces for `VecNormalize.load`; never stepped."""
 
     def __init__(self, policy: BasePolicy) -> None:
         self.observation_space = policy.observation_space

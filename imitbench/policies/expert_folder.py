@@ -1,4 +1,4 @@
-"""What stands in a folder with an expert, from a hub or as a training wrote it."""
+"""Finds the files of an expert in a folder, from a hub or a training."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAX_SETTINGS_BYTES = 2**20
 
 @dataclass(frozen=True)
 class ExpertFolder:
-    """An expert's files.
+    """Files of an expert.
 
     Attributes:
-        folder: Where they are.
-        policy: Folder in this library's own form, or a zip of Stable-Baselines3.
-        statistics: Statistics that a zip needs; `None` where there are none.
+        folder: Folder with all files.
+        policy: Folder in this library's format, or a zip of Stable-Baselines3.
+        statistics: `VecNormalize` statistics for a zip; `None` if there are none.
         config: Settings of the training (`config.yml`).
         arguments: Arguments of the training (`args.yml`).
         env_kwargs: Arguments of the environment (`env_kwargs.yml`).
@@ -47,13 +47,13 @@ class ExpertFolder:
 
     @property
     def name(self) -> str:
-        """What to call the expert, such as `ppo-Pendulum-v1`."""
+        """Display name of the expert, such as `ppo-Pendulum-v1`."""
         usual = self.policy.name in _USUAL_ZIPS
         return self.policy.stem if self.is_zip and not usual else self.folder.resolve().name
 
     @property
     def env_id(self) -> str | None:
-        """The environment that it was trained on; `None` where no file tells."""
+        """Id of the environment that it was trained on; `None` if no file states it."""
         found = self.arguments.get("env")
         return found if isinstance(found, str) else None
 
@@ -76,11 +76,11 @@ def open_expert_folder(path: Path) -> ExpertFolder:
 
     Args:
         path: A zip of Stable-Baselines3, or a folder with one, or with a policy in this library's
-            own form.
+            format.
 
     Raises:
-        InputError: There is no policy, or several of which none is the usual one; or a file of
-            settings is damaged.
+        InputError: There is no policy, or several without a usual name; or a settings file is
+            damaged.
     """
     policy = _find_policy(path)
     folder = policy.parent if policy.is_file() or policy != path else path
@@ -110,11 +110,11 @@ def _find_policy(path: Path) -> Path:
         return next(iter(zips.values()))
     if zips:
         raise InputError(f"{path}: several policies: {', '.join(zips)}; name one of them")
-    raise InputError(f"{path}: no policy there, neither {_DESCRIPTION} nor a zip")
+    raise InputError(f"{path}: no policy there: needs {_DESCRIPTION} or a zip")
 
 
 def _find_statistics(policy: Path) -> Path | None:
-    """Beside the zip; trainings of RL Zoo put them into a folder named after the environment."""
+    """Finds statistics next to the zip, or in a folder named after it, as RL Zoo stores them."""
     places = [policy.parent / name for name in _STATISTICS_FILES]
     places.append(policy.parent / policy.stem / _STATISTICS_FILES[1])
     return next((place for place in places if place.is_file()), None)

@@ -1,4 +1,4 @@
-"""Makes a policy explore by handing over to random actions now and then."""
+"""Makes a policy explore by switching to random actions at times."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class ExplorationWrapper:
     """A policy that alternates between a given policy and a random one.
 
     After each action the acting policy is kept with probability `1 - switch_prob`; otherwise the
-    next one is drawn anew, whichever acts now: the random policy with probability `random_prob`.
-    All environments switch together.
+    next one is drawn: the random policy with probability `random_prob`, else the given one. All
+    environments switch together.
 
     Args:
-        policy: The policy to make explorative.
-        venv: Where it acts.
+        policy: Policy that should explore.
+        venv: Environments that it acts in.
         random_prob: Probability of the random policy at each draw, in [0, 1].
         switch_prob: Probability of a draw after each action, in [0, 1].
-        rng: Source of all draws, the random actions included.
+        rng: Generator of all draws, the random actions included.
         deterministic_policy: Whether the given policy takes its most likely action; must be
-            false for plain functions.
+            false for functions.
 
     Raises:
         ValueError: A probability is out of range.
@@ -64,9 +64,9 @@ class ExplorationWrapper:
         """Chooses actions.
 
         Args:
-            obs: Batch of observations.
-            state: State of the wrapped policy.
-            starts: Where episodes begin, shape (n_envs,), bool.
+            obs: Observations, shape (n_envs, *observation_shape).
+            state: Recurrent state of the wrapped policy.
+            starts: Whether an episode begins, shape (n_envs,), bool.
 
         Returns:
             Actions, and the state of the wrapped policy.
@@ -80,14 +80,14 @@ class ExplorationWrapper:
         return actions, following
 
     def state_dict(self) -> dict[str, Any]:
-        """Who acts now, and the source of random actions; `rng` is the caller's to keep."""
+        """Which policy acts, and the generator of random actions; the caller saves `rng`."""
         return {
             "acts_randomly": self._acts_randomly,
             "random_actions": self._random_actions.np_random.bit_generator.state,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores a `state_dict`."""
         self._acts_randomly = state["acts_randomly"]
         self._random_actions.np_random.bit_generator.state = state["random_actions"]
 

@@ -1,8 +1,8 @@
-"""Policies that other programs wrote: TorchScript, ONNX, or plain layers as safetensors.
+"""Policies of other programs: TorchScript, ONNX, or linear layers as safetensors.
 
-A folder with `policy.json` (`ForeignDescription`) and the file that it names. No Python of others
-is run: TorchScript and ONNX are programs for their own interpreters, and layers are numbers. Still,
-programs are run only where the user asked for them, not where a folder happens to hold one.
+A folder with `policy.json` (`ForeignDescription`) and the file that it names. No third-party
+Python code is run: TorchScript and ONNX have their own interpreters, and layers are numbers. Even
+so, programs are run only on request, not because a folder happens to contain one.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class ForeignDescription(BaseModel):
 
     Attributes:
         kind: `torchscript`; `onnx`, with one input and one output; or `layers`: safetensors with
-            `0.weight` (outputs, inputs), `0.bias`, `1.weight`, …, the activation between them.
-        file: Name of the file beside this one.
-        input: `flat`: float32 observations, shape (n, size), n being any number. `raw`: as the
-            environment gives them, shape (n, …).
-        output: `actions`: shape (n, …), for policies without chance. `logits`: (n, choices), one
-            after the other where there are several choices. `gaussian`: (n, 2 · size), means and
-            then logarithms of standard deviations; actions are clipped to the space.
-        activation: Between layers.
-        observation_space: Of the environment; the harness fills it in, as it does what follows.
-        action_space: Of the environment.
+            `0.weight` (outputs, inputs), `0.bias`, `1.weight`, …, with activations in between.
+        file: Name of the policy's file in the same folder.
+        input: `flat`: float32 observations, shape (n, size), for any n. `raw`: as the environment
+            returns them, shape (n, …).
+        output: `actions`: shape (n, …), for deterministic policies. `logits`: (n, choices),
+            concatenated for several discrete actions. `gaussian`: (n, 2 · size), means and then
+            logarithms of standard deviations; actions are clipped to the space.
+        activation: Function between layers.
+        observation_space: JSON of the environment's space, filled in by the harness.
+        action_space: JSON of the environment's space, filled in by the harness.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -70,10 +70,10 @@ class ForeignPolicy(BasePolicy):
     """A policy that another program wrote.
 
     Args:
-        description: What it is.
-        program: Content of its file.
-        observation_space: Space of observations.
-        action_space: Space of actions.
+        description: Parsed `policy.json`.
+        program: Content of the file that it names.
+        observation_space: That of the environment.
+        action_space: That of the environment.
 
     Raises:
         InputError: The file is not what the description says.
@@ -137,7 +137,7 @@ class ForeignPolicy(BasePolicy):
         return mean + log_std.clamp(*_LOG_STD_RANGE).exp() * th.randn_like(mean)
 
     def forward(self, *args: Any) -> th.Tensor:
-        """Not available: there is nothing to train.
+        """Not available: this policy cannot be trained.
 
         Raises:
             NotImplementedError: Always.
@@ -145,10 +145,10 @@ class ForeignPolicy(BasePolicy):
         raise NotImplementedError("a policy of another program cannot be trained; use predict()")
 
     def save_to(self, directory: Path) -> None:
-        """Writes the policy as it was given, with the spaces that it acts in.
+        """Writes the unchanged policy, with its spaces.
 
         Args:
-            directory: Created when missing.
+            directory: Folder to write to; created if missing.
         """
         document = self.description.model_copy(
             update={
@@ -166,7 +166,7 @@ def is_foreign(directory: Path) -> bool:
     """Whether a folder holds the policy of another program."""
     try:
         document = json.loads((directory / DESCRIPTION_FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):  # told by whoever reads it as something else
+    except (OSError, ValueError, RecursionError):  # reported by the reader of the other format
         return False
     return isinstance(document, dict) and document.get("format") == FORMAT
 
@@ -181,13 +181,13 @@ def load_foreign_policy(
     """Reads the policy of another program.
 
     Args:
-        directory: Its folder.
-        observation_space: Space of observations; as the folder says when left out.
-        action_space: Space of actions; likewise.
-        programs: Whether TorchScript and ONNX may be run, rather than layers alone.
+        directory: Folder with `policy.json`.
+        observation_space: That of the environment; by default as stored.
+        action_space: That of the environment; by default as stored.
+        programs: Whether TorchScript and ONNX may be run, or only layers.
 
     Raises:
-        InputError: A file is missing or wrong, or holds a program that may not be run.
+        InputError: A file is missing or invalid, or holds a program that may not be run.
     """
     path = directory / DESCRIPTION_FILE
     try:
@@ -214,20 +214,20 @@ def load_foreign_policy(
 
 def _space(path: Path, document: dict[str, Any] | None) -> gym.Space[Any]:
     if document is None:
-        raise InputError(f"{path}: says nothing of the spaces that it acts in")
+        raise InputError(f"{path}: states no spaces to act in")
     return space_from_json(document)
 
 
 def _check_output(description: ForeignDescription, space: gym.Space[Any]) -> None:
     discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
     if description.output != "actions" and (description.output == "logits") != discrete:
-        raise InputError(f"output: {description.output} are no actions of {space}")
+        raise InputError(f"output: {description.output} are not actions of {space}")
 
 
 def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tensor], th.Tensor]:
     if description.kind == "torchscript":
         with warnings.catch_warnings():
-            # What others wrote stays what it is, whatever torch recommends for new programs.
+            # Torch's advice for new programs does not apply to existing ones.
             warnings.filterwarnings("ignore", message=".*torch.jit", category=DeprecationWarning)
             module: nn.Module = th.jit.load(  # type: ignore[no-untyped-call]
                 io.BytesIO(program), map_location="cpu"
@@ -250,7 +250,7 @@ class _OnnxProgram:
             self._session = onnxruntime.InferenceSession(
                 program, options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # its classes have no common base but this
+        except Exception as error:  # its exceptions have no other common base
             raise ValueError(str(error)) from error
         self._input = self._session.get_inputs()[0].name
 
@@ -263,7 +263,7 @@ def _layers(weights: dict[str, th.Tensor], activation: type[nn.Module]) -> nn.Mo
     count = len(weights) // 2
     expected = {f"{index}.{part}" for index in range(count) for part in ("weight", "bias")}
     if not count or set(weights) != expected:
-        raise ValueError(f"holds {', '.join(sorted(weights)) or 'nothing'}; due are 0.weight, …")
+        raise ValueError(f"holds {', '.join(sorted(weights)) or 'nothing'}; needs 0.weight, …")
     modules: list[nn.Module] = []
     for index in range(count):
         weight, bias = weights[f"{index}.weight"], weights[f"{index}.bias"]

@@ -1,4 +1,4 @@
-"""Policies on the Hugging Face hub: how they are named, and which files they are."""
+"""Names and files of policies on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def repository_name(organization: str, algo: str, env_name: str) -> str:
 
     Args:
         organization: Owner on the hub.
-        algo: Such as `ppo`.
-        env_name: Gymnasium id; a module before a colon is left out.
+        algo: Name of the algorithm, such as `ppo`.
+        env_name: Gymnasium id; a module before a colon is dropped.
     """
     return f"{organization}/{agent_name(algo, env_name)}"
 
@@ -29,7 +29,7 @@ def agent_name(algo: str, env_name: str) -> str:
 
 
 def policy_file_names(repo: str) -> list[str]:
-    """Names that the files of a policy may have in a repository of that name.
+    """Possible names of a policy's files in a repository.
 
     Args:
         repo: Name of the repository, with or without its owner.
@@ -39,20 +39,20 @@ def policy_file_names(repo: str) -> list[str]:
 
 
 def archive_name(repo: str) -> str:
-    """Name of the zip of Stable-Baselines3 in a repository of that name."""
+    """Name of the Stable-Baselines3 zip in a repository."""
     return f"{repo.rpartition('/')[2]}.zip"
 
 
 def find_policy(folder: Path, repo: str) -> Path | None:
-    """The policy among the files of a repository.
+    """Finds the policy among the files of a repository.
 
     Args:
         folder: Folder with the files.
-        repo: Name of the repository.
+        repo: Name of the repository, with or without its owner.
 
     Returns:
-        Folder with a policy in this library's own form, or else path of a zip of
-        Stable-Baselines3; `None` where there is neither.
+        Folder with a policy in this library's format, or else path of a zip of
+        Stable-Baselines3; `None` if there is neither.
     """
     for own in (folder / name for name in _OWN_FOLDERS):
         if (own / _OWN_FILES[0]).is_file():
@@ -62,19 +62,19 @@ def find_policy(folder: Path, repo: str) -> Path | None:
 
 
 def fetch_policy(organization: str, algo: str, env_name: str, revision: str | None) -> Path:
-    """Fetches a policy into the hub's cache; what is there already is not fetched again.
+    """Fetches a policy into the hub's cache, except for files that are already there.
 
     Args:
         organization: Owner on the hub.
-        algo: Such as `ppo`.
-        env_name: Gymnasium id.
-        revision: Branch, tag or commit; the newest commit when `None`.
+        algo: Name of the algorithm, such as `ppo`.
+        env_name: Gymnasium id; a module before a colon is dropped.
+        revision: Branch, tag or commit; the latest commit when `None`.
 
     Returns:
-        As `find_policy`.
+        Folder or zip, as from `find_policy`.
 
     Raises:
-        InputError: No such repository, revision or file, or the hub cannot be reached.
+        InputError: Repository, revision or files are missing, or the hub cannot be reached.
     """
     repo = repository_name(organization, algo, env_name)
     fetched = hub_client.fetch(repo, files=policy_file_names(repo), revision=revision)

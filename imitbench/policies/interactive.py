@@ -1,4 +1,4 @@
-"""Policies that ask a person at the terminal, for demonstrations and for DAgger."""
+"""Policies that query a person at the terminal, for demonstrations and for DAgger."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ ATARI_ACTION_NAMES_TO_KEYS = {
     "DOWNRIGHTFIRE": "n",
     "DOWNLEFTFIRE": "v",
 }
-"""Keys that lie on a keyboard as the directions do."""
+"""Keys arranged on a keyboard like the directions."""
 
 
 class DiscreteInteractivePolicy(NonTrainablePolicy, abc.ABC):
-    """Shows each observation to a person, and takes the action whose key is entered.
+    """Shows each observation to a person and takes the action whose key is entered.
 
     Args:
-        observation_space: Space of observations.
-        action_space: Discrete space of actions.
-        action_keys_names: Name of each action by its key, in the order of the actions.
+        observation_space: That of the environment.
+        action_space: Must be Discrete.
+        action_keys_names: Maps keys to names of actions, in the order of the actions.
         clear_screen_on_query: Whether to clear the terminal before each question.
-        input_stream: Where answers are read, a line each; standard input by default.
-        output_stream: Where questions are written; standard output by default.
+        input_stream: Source of answers, one per line; standard input by default.
+        output_stream: Destination of questions; standard output by default.
 
     Raises:
         ValueError: The actions are not discrete, or keys and names are not distinct and one per
@@ -116,22 +116,22 @@ class DiscreteInteractivePolicy(NonTrainablePolicy, abc.ABC):
             self._out.flush()
             line = source.readline()
             if not line:
-                raise EOFError("the input ended while an action was asked for")
+                raise EOFError("the input ended before an action was entered")
             key = line.strip()
             if key in self._actions:
                 return key
-            question = f"'{key}' is no key of an action. {choices}: "
+            question = f"'{key}' is not the key of an action. {choices}: "
 
     @abc.abstractmethod
     def _render(self, obs: Any) -> object | None:
         """Shows an observation.
 
         Returns:
-            Whatever `_clean_up` needs to take it away again.
+            What `_clean_up` needs to remove it.
         """
 
     def _clean_up(self, context: object | None) -> None:
-        """Takes away what `_render` showed, once the action has been chosen."""
+        """Removes what `_render` showed, once the action has been chosen."""
         del context
 
 
@@ -157,13 +157,13 @@ class ImageObsDiscreteInteractivePolicy(DiscreteInteractivePolicy):
         plt.close(context)  # type: ignore[arg-type]
 
     def _prepare_obs_image(self, obs: Array) -> Array:
-        """Makes an image that can be shown of an observation; override for other encodings.
+        """Converts an observation to an image; override for other encodings.
 
         Args:
-            obs: Shape (height, width), or with channels first or last, as the space has them.
+            obs: Shape (height, width), or with channels first or last, as in the space.
 
         Returns:
-            Shape (height, width) or (height, width, 3). Of stacked frames, the newest one.
+            Shape (height, width) or (height, width, 3). Of stacked frames, the latest one.
         """
         space = self.observation_space
         if obs.ndim != 3:
@@ -176,12 +176,12 @@ class ImageObsDiscreteInteractivePolicy(DiscreteInteractivePolicy):
 
 
 class AtariInteractivePolicy(ImageObsDiscreteInteractivePolicy):
-    """Asks for the actions of an Atari game, by the keys of `ATARI_ACTION_NAMES_TO_KEYS`.
+    """Queries actions of an Atari game, with the keys of `ATARI_ACTION_NAMES_TO_KEYS`.
 
     Args:
-        env: The game, alone or vectorized.
-        *args: Passed on to `DiscreteInteractivePolicy`, after the keys.
-        **kwargs: Passed on likewise.
+        env: The game, single or vectorized.
+        *args: Passed to `DiscreteInteractivePolicy`, after the keys.
+        **kwargs: Passed to `DiscreteInteractivePolicy`.
 
     Raises:
         ValueError: The environment does not name its actions, or names unknown ones.
@@ -203,6 +203,6 @@ def _action_names(env: gym.Env[Any, Any] | VecEnv) -> list[str]:
         return list(env.get_wrapper_attr("get_action_meanings")())
     except AttributeError:
         raise ValueError(
-            "env: is no Atari game: it has no get_action_meanings; use "
-            "ImageObsDiscreteInteractivePolicy with keys of your own"
+            "env: not an Atari game: it has no get_action_meanings; use "
+            "ImageObsDiscreteInteractivePolicy with your own keys"
         ) from None

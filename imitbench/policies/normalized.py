@@ -1,4 +1,4 @@
-"""A policy that normalizes observations by fixed statistics before it acts."""
+"""A policy that normalizes observations with fixed statistics before it acts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stable_baselines3.common.policies import BasePolicy
 class NormalizedPolicy(BasePolicy):
     """Acts on `clip((obs - mean) / sqrt(var + epsilon), -clip_obs, clip_obs)`.
 
-    That is what `VecNormalize` of Stable-Baselines3 shows to a policy. The statistics are part of
-    the policy here, so it acts in the plain environment and changes them no more.
+    This is what `VecNormalize` of Stable-Baselines3 passes to a policy. Here the statistics are
+    fixed and part of the policy, so it acts in the unwrapped environment.
 
     Args:
-        policy: Policy of normalized observations.
-        mean: Mean of observations, in their shape.
-        var: Their variance.
+        policy: Policy that acts on normalized observations.
+        mean: Mean of observations, shape `observation_shape`.
+        var: Variance of observations, shape `observation_shape`.
         epsilon: Added to the variance.
         clip_obs: Largest absolute value of a normalized observation.
 
@@ -50,7 +50,7 @@ class NormalizedPolicy(BasePolicy):
                 )
         self.policy = policy
         self.epsilon, self.clip_obs = epsilon, clip_obs
-        # In double precision, as `VecNormalize` computes.
+        # `VecNormalize` computes in double precision.
         self.register_buffer("mean", th.as_tensor(mean, dtype=th.float64))
         self.register_buffer("var", th.as_tensor(var, dtype=th.float64))
         self.to(policy.device)
@@ -64,8 +64,8 @@ class NormalizedPolicy(BasePolicy):
         """Chooses actions.
 
         Args:
-            observation: Batch of observations as the environment gives them.
-            deterministic: Whether to take the most likely ones.
+            observation: Observations of the environment, shape (batch, …).
+            deterministic: Whether to take the most likely actions.
         """
         return self._predict(observation, deterministic)
 

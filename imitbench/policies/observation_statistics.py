@@ -1,4 +1,4 @@
-"""The statistics in a `vec_normalize.pkl`, read as data."""
+"""Reads the statistics of a `vec_normalize.pkl` without unpickling it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from imitbench.util.safe_unpickler import Name, Record, RefusedPickleError, name
 _WRAPPER = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
 _STATISTICS = "stable_baselines3.common.running_mean_std.RunningMeanStd"
 _OURS = names_in(modules=(), names={_WRAPPER, _STATISTICS})
-# The last observations of all environments are in there too, which may be images.
+# The file also holds the last observations of all environments, which may be images.
 _MAX_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class ObservationStatistics:
-    """What `VecNormalize` does to observations: `clip((obs - mean) / sqrt(var + epsilon))`.
+    """Statistics of `VecNormalize`, for `clip((obs - mean) / sqrt(var + epsilon))`.
 
     Attributes:
-        mean: Mean of observations, float64, in their shape.
-        var: Their variance.
+        mean: Mean of observations, shape `observation_shape`, float64.
+        var: Variance of observations, shape `observation_shape`, float64.
         epsilon: Added to the variance.
         clip_obs: Largest absolute value of a normalized observation.
     """
@@ -41,14 +41,14 @@ class ObservationStatistics:
     clip_obs: float
 
     def applied_to(self, policy: BasePolicy, where: str) -> NormalizedPolicy:
-        """The policy of plain observations that normalizes them for `policy`.
+        """Wraps a policy so that it acts on unnormalized observations.
 
         Args:
-            policy: Policy of normalized observations.
-            where: What to call the statistics in messages.
+            policy: Policy that acts on normalized observations.
+            where: Name of the statistics in messages.
 
         Raises:
-            InputError: They have another shape than its observations.
+            InputError: The shapes of statistics and observations differ.
         """
         shape = policy.observation_space.shape
         if self.mean.shape != shape:
@@ -62,21 +62,21 @@ class ObservationStatistics:
 
 
 def read_observation_statistics(path: Path) -> ObservationStatistics | None:
-    """Reads what `VecNormalize.save` of Stable-Baselines3 wrote. Nothing in it is executed.
+    """Reads a file of `VecNormalize.save` of Stable-Baselines3. Nothing in it is executed.
 
     Args:
-        path: The file.
+        path: A `vec_normalize.pkl`.
 
     Returns:
-        The statistics; `None` where only rewards were normalized.
+        The statistics; `None` if only rewards were normalized.
 
     Raises:
-        InputError: It cannot be read, is no such file, holds something that such a file has no
-            need of, or is of a kind that is not supported.
+        InputError: The file cannot be read, is of another type, holds objects that such a file
+            does not need, or is not supported.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size:,} bytes are no statistics")
+            raise InputError(f"{path}: {path.stat().st_size:,} bytes are too many for statistics")
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
@@ -122,7 +122,7 @@ def _finite(name: str, value: Any) -> npt.NDArray[np.float64]:
 
 def _number(name: str, value: Any) -> float:
     array = array_of(value)
-    # Nothing may be clipped, but something must be a number.
+    # An infinite bound means no clipping, so only NaN is refused.
     if array.ndim or math.isnan(array) or array < 0:
-        raise RefusedPickleError(f"{name} is no positive number")
+        raise RefusedPickleError(f"{name} is not a positive number")
     return float(array)

@@ -1,4 +1,4 @@
-"""Arrays, numbers and spaces out of pickles that were read as data."""
+"""Rebuilds arrays, numbers and spaces from pickles that were read as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from imitbench.util.safe_unpickler import Name, Record, RefusedPickleError, names_in
 
-# NumPy 2 renamed the home of what makes arrays.
+# NumPy 2 renamed the module of the functions that build arrays.
 _CORES = ("numpy.core", "numpy._core")
 _ARRAY = {f"{core}.multiarray._reconstruct" for core in _CORES}
 _BUFFER = {f"{core}.numeric._frombuffer" for core in _CORES}
@@ -44,17 +44,17 @@ ADMITTED = names_in(
         "__builtin__.object",
     },
 )
-"""Names that arrays and spaces consist of."""
+"""Names that pickles of arrays and spaces may contain."""
 
 
 def array_of(value: Any) -> npt.NDArray[Any]:
-    """The array of numbers that a record describes; numbers are arrays without dimensions.
+    """The array that a record describes; numbers become arrays of shape `()`.
 
     Args:
-        value: A record, or a plain number.
+        value: A record, or a number.
 
     Raises:
-        RefusedPickleError: It describes something else, or contradicts itself.
+        RefusedPickleError: It describes something else, or is inconsistent.
     """
     if isinstance(value, bool | int | float):
         return np.array(value)
@@ -72,10 +72,10 @@ def array_of(value: Any) -> npt.NDArray[Any]:
 
 
 def dtype_of(value: Any) -> np.dtype[Any]:
-    """The type of numbers that a record describes.
+    """The data type that a record describes.
 
     Raises:
-        RefusedPickleError: It describes no type of plain numbers.
+        RefusedPickleError: It does not describe a numeric data type.
     """
     if isinstance(value, Record):
         if value.kind == "numpy.dtype" and value.arguments:
@@ -89,10 +89,10 @@ def dtype_of(value: Any) -> np.dtype[Any]:
 
 
 def space_of(value: Any) -> gym.Space[Any]:
-    """The space that a record describes, whichever Gym or Gymnasium it was.
+    """The space that a record of any version of Gym or Gymnasium describes.
 
     Raises:
-        RefusedPickleError: It describes none, or one that no policy here has.
+        RefusedPickleError: It does not describe a supported space.
     """
     match = _SPACE.fullmatch(value.kind) if isinstance(value, Record) else None
     build = _SPACES.get(match[1]) if match else None
@@ -119,7 +119,7 @@ def _dict(attributes: dict[str, Any]) -> spaces.Dict:
     if isinstance(parts, Record):
         pairs = parts.items or (parts.arguments[0] if parts.arguments else [])
         parts = dict(tuple(pair) for pair in pairs)
-    # Policies take no dictionaries of dictionaries, which might also contain themselves.
+    # Policies do not support nested dictionaries, which might also contain themselves.
     if any(isinstance(part, Record) and part.kind.endswith(".Dict") for part in parts.values()):
         raise RefusedPickleError("a dictionary of dictionaries")
     return spaces.Dict({str(key): space_of(part) for key, part in parts.items()})
@@ -163,7 +163,7 @@ def _array(data: Any, dtype: Any, shape: Any, order: Any) -> npt.NDArray[Any]:
 
 
 def _bytes(data: Any) -> bytes:
-    # Protocols 0 to 2 have no bytes: they stand there as text in Latin 1, or as `bytes()`.
+    # Protocols 0 to 2 have no bytes: they are stored as Latin 1 text, or as `bytes()`.
     if isinstance(data, Record) and data.kind in _BYTES:
         data = data.arguments[0] if data.arguments else b""
     if isinstance(data, bytes | bytearray):

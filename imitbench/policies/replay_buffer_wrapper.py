@@ -1,4 +1,4 @@
-"""Replay buffers whose rewards come from a reward function whenever they are sampled."""
+"""Replay buffers whose rewards are computed by a reward function on sampling."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ RewardFn = Callable[[Any, Any, Any, Any], Array]
 
 
 class ReplayBufferRewardWrapper(ReplayBuffer):
-    """A replay buffer that relabels what is sampled from it.
+    """A replay buffer that relabels the rewards of samples.
 
-    The rewards that were stored are kept in the buffer and never sampled. The reward function
-    sees observations as the environment gave them, also where the samples are normalized;
-    actions as they were executed, although off-policy algorithms store those of a box scaled to
-    [-1, 1]; actions and observations in the shape of their spaces; and `dones` that are true
-    where an episode ended other than by a time limit.
+    Stored rewards are kept in the buffer but never sampled. The reward function gets the
+    environment's observations, even if samples are normalized; actions as executed, although
+    off-policy algorithms store those of a box scaled to [-1, 1]; both in the shape of their
+    spaces; and `dones` that are true where an episode ended other than by a time limit.
 
     Args:
         buffer_size: Number of transitions to hold, over all environments.
-        observation_space: Space of observations.
-        action_space: Space of actions.
+        observation_space: That of the environment.
+        action_space: That of the environment.
         replay_buffer_class: Class of the buffer that holds the transitions.
-        reward_fn: Rewards of a batch, shape (batch,).
+        reward_fn: Returns rewards of a batch, shape (batch,).
         **kwargs: Further arguments of `replay_buffer_class`.
 
     Raises:
@@ -63,7 +62,7 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
             buffer_size, observation_space, action_space, **kwargs
         )
         self.reward_fn = reward_fn
-        # Not ReplayBuffer's own constructor, which would allocate all arrays once more.
+        # Not ReplayBuffer's constructor, which would allocate all arrays a second time.
         BaseBuffer.__init__(
             self,
             self.replay_buffer.buffer_size,
@@ -76,7 +75,7 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
     # The position is that of the wrapped buffer. The constructors, and `reset`, set it to zero.
     @property
     def pos(self) -> int:
-        """Where the next transition goes."""
+        """Index of the next transition to write."""
         return self.replay_buffer.pos
 
     @pos.setter
@@ -93,25 +92,25 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
         self.replay_buffer.full = value
 
     def __getattr__(self, name: str) -> Any:
-        # Reached for what is not set here: the arrays, and methods that only some buffers have.
-        if name == "replay_buffer":  # while a copy is being made
+        # Called for attributes not set here: arrays, and methods that only some buffers have.
+        if name == "replay_buffer":  # not yet set while a copy is made
             raise AttributeError(name)
         return getattr(self.replay_buffer, name)
 
     def add(self, *args: Any, **kwargs: Any) -> None:
-        """Adds a step of each environment; arguments as those of the wrapped buffer."""
+        """Adds a step of each environment; arguments as for the wrapped buffer."""
         self.replay_buffer.add(*args, **kwargs)
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Samples transitions.
 
         Args:
-            batch_size: How many.
+            batch_size: Number of transitions.
             env: Normalizes observations, if given.
 
         Returns:
-            Samples as the wrapped buffer gives them, with rewards of the reward function, shape
-            (batch, 1), float32.
+            Samples of the wrapped buffer, with rewards of the reward function, shape (batch, 1),
+            float32.
         """
         return self._relabel(self.replay_buffer.sample(batch_size), env)
 
@@ -145,10 +144,10 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
 
 
 class ReplayBufferView:
-    """What a replay buffer holds at present, read-only and without copying.
+    """A read-only view of the current content of a replay buffer, without copying.
 
     Args:
-        buffer: The buffer; the view follows as it fills.
+        buffer: Buffer to view; later additions become visible.
     """
 
     def __init__(self, buffer: ReplayBuffer) -> None:
@@ -166,7 +165,7 @@ class ReplayBufferView:
 
     @property
     def next_observations(self) -> Observations:
-        """As `observations`; not available where the buffer optimizes its memory."""
+        """As `observations`; not available if the buffer optimizes its memory."""
         observations: Observations = self._filled("next_observations")
         return observations
 
@@ -178,13 +177,13 @@ class ReplayBufferView:
 
     @property
     def rewards(self) -> Array:
-        """As stored, not relabelled; shape (steps, n_envs)."""
+        """Stored rewards, not relabelled, shape (steps, n_envs)."""
         rewards: Array = self._filled("rewards")
         return rewards
 
     @property
     def dones(self) -> Array:
-        """Where episodes ended for any reason; shape (steps, n_envs)."""
+        """Whether an episode ended, for any reason, shape (steps, n_envs)."""
         dones: Array = self._filled("dones")
         return dones
 
@@ -213,7 +212,7 @@ def _reward_inputs(
 
 
 def _in_space(value: Any, space: gym.Space[Any]) -> Any:
-    """As NumPy, in the shape that the space gives to an entry: buffers keep numbers as rows."""
+    """As NumPy, with entries in the shape of the space: buffers store numbers as rows."""
     array = _to_numpy(value)
     if isinstance(array, dict):
         return array

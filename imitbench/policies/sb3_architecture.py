@@ -1,8 +1,8 @@
-"""Rebuilds the policy in a zip of Stable-Baselines3 from its weights and the text beside them.
+"""Rebuilds the policy in a zip of Stable-Baselines3 from its weights and printed attributes.
 
-Sizes of layers, kinds of heads and of feature extractors follow from the names and shapes of the
-weights. What leaves no trace in them (the activation function, squashing) is read from the plain
-text in the zip, or takes Stable-Baselines3's default where the text does not mention it.
+Layer sizes and types of heads and feature extractors follow from the names and shapes of the
+weights. Settings that leave no trace in them (the activation function, squashing) are read from
+the printed attributes in the zip; by default they are those of Stable-Baselines3.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from imitbench.policies.space_check import channels_first
 
 Weights = dict[str, th.Tensor]
 
-# Settings that the weights tell better, that concern training alone, or that say nothing.
+# Settings that the weights determine, that concern only training, or that have no effect.
 _READ_ELSEWHERE = {
     "net_arch",
     "use_sde",
@@ -63,14 +63,14 @@ _TEXT_SETTINGS = {"activation_fn", "features_extractor_class", "features_extract
 
 @dataclass(frozen=True)
 class PolicyPlan:
-    """All that it takes to build a policy.
+    """Everything needed to build a policy.
 
     Attributes:
-        policy_class: Its class.
-        kwargs: Arguments of its constructor besides spaces and learning rate.
-        weights: Its state dictionary, by today's names.
-        faithful: Whether the weights are those of the file one to one, so that the state of
-            optimizers still belongs to them.
+        policy_class: Class to construct.
+        kwargs: Constructor arguments except spaces and learning rate.
+        weights: State dictionary, with current names.
+        faithful: Whether the weights match the file one to one, so that the state of optimizers
+            applies to them.
     """
 
     policy_class: type[BasePolicy]
@@ -81,7 +81,7 @@ class PolicyPlan:
 
 @dataclass
 class _Shape:
-    """What names and shapes of the weights say."""
+    """Properties derived from the names and shapes of the weights."""
 
     kwargs: dict[str, Any]
     weights: Weights
@@ -96,12 +96,12 @@ class _Shape:
 def plan_policy(
     archive: Sb3Zip, observation_space: gym.Space[Any], action_space: gym.Space[Any]
 ) -> PolicyPlan:
-    """Works out how to build the policy of a zip.
+    """Determines how to build the policy of a zip.
 
     Args:
-        archive: The zip.
-        observation_space: Space of the environment's observations.
-        action_space: Space of its actions.
+        archive: Content of the zip.
+        observation_space: That of the environment.
+        action_space: That of the environment.
 
     Raises:
         InputError: A part cannot be determined without unpickling (it is named), or the policy
@@ -126,18 +126,18 @@ def build_policy(
 ) -> tuple[BasePolicy, PolicyPlan]:
     """Builds the policy of a zip for an environment's spaces.
 
-    Torch's generator is left as it was.
+    Torch's generator is not changed.
 
     Args:
-        archive: The zip.
-        observation_space: Space of the environment's observations.
-        action_space: Space of its actions.
+        archive: Content of the zip.
+        observation_space: That of the environment.
+        action_space: That of the environment.
 
     Returns:
-        The policy on the CPU, in evaluation mode, and what it was built from.
+        The policy on the CPU, in evaluation mode, and its plan.
 
     Raises:
-        InputError: As `plan_policy`, or the weights do not fit together.
+        InputError: As for `plan_policy`, or the weights do not fit together.
     """
     plan = plan_policy(archive, observation_space, action_space)
     try:
@@ -158,7 +158,7 @@ def build_policy(
 
 
 def _settings(archive: Sb3Zip) -> dict[str, Any]:
-    """`policy_kwargs`, with text in place of what is no JSON; everything in it is known."""
+    """`policy_kwargs`, with text in place of non-JSON values; unknown settings are refused."""
     stored = archive.data.get("policy_kwargs", {})
     stored = stored.shown if isinstance(stored, Opaque) else stored or {}
     if not isinstance(stored, dict):
@@ -208,7 +208,7 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
         _widths(archive, f"mlp_extractor.{part}")
         for part in ("shared_net", "policy_net", "value_net")
     )
-    # Versions before 1.8 could share layers. Two copies of them compute the same.
+    # Versions before 1.8 could share layers, which two copies of them replace.
     for part, own in (("policy_net", pi), ("value_net", vf)) if shared else ():
         _prepend(weights, "mlp_extractor.shared_net", f"mlp_extractor.{part}", len(own))
     weights = {k: v for k, v in weights.items() if not k.startswith("mlp_extractor.shared_net.")}
@@ -219,7 +219,7 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
     log_std = archive.weights.get("log_std")
     if log_std is not None and log_std.ndim == 2:
         kwargs["use_sde"] = True
-        # With one action both forms have this shape, and mean the same.
+        # With one action both forms have this shape and are equivalent.
         kwargs["full_std"] = log_std.shape[1] == head.shape[0]
     extractors = ["pi_features_extractor.", "vf_features_extractor."]
     return _Shape(
@@ -230,7 +230,7 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
         outputs=head.shape[0],
         continuous=log_std is not None,
         faithful=not shared,
-        # Versions before 1.7 wrote the shared extractor once.
+        # Versions before 1.7 stored the shared extractor once.
         aliases={"features_extractor.": extractors}
         if settings.get("share_features_extractor", True)
         else {},
@@ -299,7 +299,7 @@ def _critics(archive: Sb3Zip, pi: list[int]) -> dict[str, Any]:
 
 
 def _widths(archive: Sb3Zip, prefix: str) -> list[int]:
-    """Widths of a sequence of linear layers, between which only activations stand."""
+    """Widths of a sequence of linear layers with only activations in between."""
     keys = [key for key in archive.weights if key.startswith(f"{prefix}.")]
     number = len(keys) // 2
     expected = {f"{prefix}.{2 * i}.{what}" for i in range(number) for what in ("weight", "bias")}
@@ -317,7 +317,7 @@ def _matrix(archive: Sb3Zip, key: str) -> th.Tensor:
 
 
 def _prepend(weights: Weights, shared: str, branch: str, own_layers: int) -> None:
-    """Puts copies of the shared layers before those of a branch."""
+    """Inserts copies of the shared layers before those of a branch."""
     names = [key.removeprefix(shared) for key in weights if key.startswith(f"{shared}.")]
     moved = len(names) // 2
     for index in reversed(range(own_layers)):
@@ -341,7 +341,7 @@ def _with_aliases(shape: _Shape) -> Weights:
 def _extractor(
     archive: Sb3Zip, shape: _Shape, settings: dict[str, Any], observation_space: gym.Space[Any]
 ) -> dict[str, Any]:
-    """The features extractor, after checking that it takes the environment's observations."""
+    """The features extractor, after checking that it fits the environment's observations."""
     found = {
         key.removeprefix(shape.extractor): value
         for key, value in shape.weights.items()
@@ -399,5 +399,5 @@ def _number_of_outputs(space: gym.Space[Any]) -> int | None:
 
 
 def _zero(_progress: float) -> float:
-    """Learning rate of the optimizer that Stable-Baselines3 insists on building."""
+    """Learning rate of the unused optimizer that Stable-Baselines3 always builds."""
     return 0.0

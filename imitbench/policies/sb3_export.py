@@ -1,8 +1,8 @@
-"""Writes zips of Stable-Baselines3, which `PPO.load` and its like read, from policies.
+"""Writes policies as zips of Stable-Baselines3, for `PPO.load` and similar methods.
 
-Such a zip holds pickles of Stable-Baselines3's own objects, as every zip of `model.save` does. It
-names nothing of this library: policies and extractors of ours are written as those of
-Stable-Baselines3 that compute the same, so that people without this library can load it.
+Like every zip of `model.save`, they contain pickles of Stable-Baselines3's objects. They do not
+refer to this library: its policies and extractors are written as equivalent ones of
+Stable-Baselines3, so that people without this library can load them.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _AS_WRITTEN: dict[type[BasePolicy], type[BasePolicy]] = {
         )
     },
 }
-# Loading a zip allocates its whole replay buffer, however little is to be done with the model.
+# Loading a zip allocates its whole replay buffer, even if the model is only evaluated.
 _BUFFER_SIZE = 10_000
-# Made anew from the learning rate and its like on loading; other versions have other classes.
+# Rebuilt from the hyper-parameters on loading; their classes differ between versions.
 _SCHEDULES = ("lr_schedule", "exploration_schedule")
 _NORM_WEIGHTS = "features_extractor.normalize."
 _ACTING = ("", "pi_", "actor.", "q_net.")
@@ -70,11 +70,11 @@ _ACTING = ("", "pi_", "actor.", "q_net.")
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """Result of an export.
 
     Attributes:
-        files: The zip, and a `vec_normalize.pkl` where observations are normalized.
-        missing: What the zip does not bring back, one sentence each.
+        files: The zip, and a `vec_normalize.pkl` if observations are normalized.
+        missing: What the zip does not restore, one sentence each.
     """
 
     files: list[Path]
@@ -88,29 +88,29 @@ def export_sb3_zip(
     algorithm: str | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
 ) -> Exported:
-    """Writes a policy as Stable-Baselines3's `model.save` does.
+    """Writes a policy like Stable-Baselines3's `model.save`.
 
-    Normalization of observations, whether by a `NormalizedPolicy` or by a features extractor, is
-    written as a `vec_normalize.pkl` beside the zip, which `VecNormalize.load` reads. A time
-    feature is left to `TimeFeatureWrapper` of sb3-contrib.
+    Normalization of observations, by a `NormalizedPolicy` or a features extractor, is written as
+    a `vec_normalize.pkl` next to the zip, for `VecNormalize.load`. A time feature is left to
+    `TimeFeatureWrapper` of sb3-contrib.
 
     Args:
-        policy: A policy that `storage.save_policy` could store, other than a tabular, random or
+        policy: A policy that `storage.save_policy` can store, other than a tabular, random or
             zero one.
-        path: The zip.
-        algorithm: Such as `ppo`; the usual one of the policy's class when `None`.
-        hyperparameters: Arguments of the algorithm, plain values; the rest are
-            Stable-Baselines3's defaults, but for a small replay buffer.
+        path: Zip to write.
+        algorithm: Such as `ppo`; `None` for the first that has this class of policy.
+        hyperparameters: Arguments of the algorithm, plain values; the others are
+            Stable-Baselines3's defaults, except for a small replay buffer.
 
     Returns:
-        Which files were written, and what they do not bring back.
+        The files written, and what they do not restore.
 
     Raises:
         ValueError: No algorithm of Stable-Baselines3 has such a policy, or observations are
             normalized twice.
     """
     missing = [
-        "the state of optimizers: training on starts them anew",
+        "the state of optimizers: further training starts with new ones",
         "the hyper-parameters and replay buffer of the training",
     ]
     if isinstance(policy, TimeFeaturePolicy):
@@ -125,11 +125,11 @@ def export_sb3_zip(
     weights = dict(policy.state_dict())
     if kwargs.get("features_extractor_class") is NormalizeFeaturesExtractor:
         if statistics is not None:
-            raise ValueError("policy: normalizes observations twice, for which there is no zip")
+            raise ValueError("policy: normalizes observations twice, which a zip cannot store")
         statistics = _extractor_statistics(policy, weights)
         kwargs |= {"features_extractor_class": FlattenExtractor, "features_extractor_kwargs": {}}
         weights = {key: value for key, value in weights.items() if _NORM_WEIGHTS not in key}
-        missing.append("statistics of their own that critics may have had: the actor's stand")
+        missing.append("separate statistics of the critics, if any: the actor's are used instead")
     model = _model(cls, written_as, policy, kwargs, hyperparameters or {})
     model.policy.load_state_dict(weights)
     model.observation_space = _portable(model.observation_space)
@@ -163,9 +163,7 @@ def _algorithm_for(
         if written_as is not None and issubclass(written_as, base)
     }
     if written_as is None or not fitting:
-        raise ValueError(
-            f"policy: a {type(policy).__name__} belongs to no algorithm of Stable-Baselines3"
-        )
+        raise ValueError(f"policy: no algorithm of Stable-Baselines3 has a {type(policy).__name__}")
     name = algorithm or next(iter(fitting))
     if name not in fitting:
         raise ValueError(
@@ -191,10 +189,10 @@ def _model(
     with th.random.fork_rng(devices=[]):
         model = cls(policy_class, venv, policy_kwargs=policy_kwargs, device="cpu", **settings)
     if cls is DQN:
-        # Versions before 2.4 insist on an optimizer of both networks, which later ones accept.
+        # Versions before 2.4 require an optimizer of both networks, which later ones accept.
         parameters = list(model.policy.parameters())
         model.policy.optimizer = th.optim.Adam(parameters, lr=model.lr_schedule(1.0))
-    # As numbers, which any version reads, and makes into schedules of its own.
+    # As numbers, which any version reads and converts to its schedules.
     for name in ("clip_range", "clip_range_vf"):
         schedule = getattr(model, name, None)
         if callable(schedule):
@@ -206,7 +204,9 @@ def _extractor_statistics(policy: BasePolicy, weights: dict[str, th.Tensor]) -> 
     prefix = next(p for p in _ACTING if f"{p}{_NORM_WEIGHTS}running_mean" in weights)
     module = policy.get_submodule(f"{prefix}{_NORM_WEIGHTS}".rstrip("."))
     if not isinstance(module, BaseNorm):
-        raise ValueError(f"policy: normalizes by a {type(module).__name__}, for which is no zip")
+        raise ValueError(
+            f"policy: normalizes with a {type(module).__name__}, which a zip cannot store"
+        )
     shape = policy.observation_space.shape
     mean, var = (
         getattr(module, name).cpu().double().numpy().reshape(shape)
@@ -233,9 +233,9 @@ def _write_statistics(statistics: ObservationStatistics, policy: BasePolicy, pat
 
 
 class _Portable(np.ndarray[Any, Any]):
-    """Is pickled as the ordinary array that it is, in the way that NumPy 1.26 can read too.
+    """Is pickled as an ordinary array, in a form that NumPy 1.26 can also read.
 
-    NumPy 2 writes arrays by a function that NumPy 1 does not have where it can.
+    By default NumPy 2 pickles arrays through a function that NumPy 1 does not have.
     """
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -243,7 +243,7 @@ class _Portable(np.ndarray[Any, Any]):
 
 
 def _portable(space: gym.Space[Any]) -> gym.Space[Any]:
-    """A copy without generator of random numbers, and with arrays that any NumPy reads."""
+    """A copy without random generator, and with arrays that any NumPy reads."""
     copied = space_from_json(space_to_json(space))
     for part in (copied, *(copied.spaces.values() if isinstance(copied, gym.spaces.Dict) else ())):
         for name, value in vars(part).items():
@@ -253,7 +253,7 @@ def _portable(space: gym.Space[Any]) -> gym.Space[Any]:
 
 
 class _Stub(gym.Env[Any, Any]):
-    """Has a policy's spaces; is never stepped."""
+    """Provides the spaces of a policy; never stepped."""
 
     def __init__(self, policy: BasePolicy) -> None:
         self.observation_space = policy.observation_space

@@ -1,4 +1,4 @@
-"""Finds which features extractor a policy in a zip of Stable-Baselines3 has."""
+"""Determines the features extractor of a policy in a zip of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def find_extractor(
     settings: dict[str, Any],
     observation_space: gym.Space[Any],
 ) -> tuple[type[BaseFeaturesExtractor], dict[str, Any]]:
-    """Finds the extractor by its weights, and makes sure that the text does not disagree.
+    """Determines the extractor from its weights, and checks the printed settings against it.
 
     Args:
-        archive: The zip.
-        weights: The extractor's own weights, by names relative to it.
+        archive: Content of the zip.
+        weights: Weights of the extractor, by names relative to it.
         settings: `policy_kwargs` as text.
-        observation_space: Space of the environment's observations.
+        observation_space: That of the environment.
 
     Returns:
-        Its class and the arguments of its constructor.
+        Class and constructor arguments of the extractor.
 
     Raises:
-        InputError: It is none that is known here.
+        InputError: The extractor is not supported.
     """
     cls, kwargs = _extractor_by_weights(archive, weights, observation_space)
     if "features_extractor_class" in settings:
@@ -52,7 +52,7 @@ def find_extractor(
             raise undetermined(archive, "policy_kwargs.features_extractor_class", name)
     stated = _stated_kwargs(archive, settings.get("features_extractor_kwargs"))
     for name, value in stated.items():
-        # It only tells the extractor what to expect, so it leaves no trace in the weights.
+        # It only declares the range of inputs, so it leaves no trace in the weights.
         if name == "normalized_image" and isinstance(value, bool):
             kwargs[name] = value
         elif kwargs.get(name) != value:

@@ -1,6 +1,6 @@
-"""Classes of Stable-Baselines3 and of imitation libraries, found by the text that names them.
+"""Finds classes of Stable-Baselines3 and imitation libraries by their printed names.
 
-Only classes listed here are ever built; a text that names another one is an error, not an import.
+Only classes listed here are ever constructed; other names are errors, never imported.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ _INIT_TEXT = re.compile(r"<function (\w+)\.__init__ at 0x[0-9a-f]+>")
 
 
 def class_in_text(text: Any) -> tuple[str, bool]:
-    """Reads a printed class.
+    """Parses a printed class.
 
     Args:
         text: Such as `<class 'torch.nn.modules.activation.ReLU'>`.
 
     Returns:
-        Its name, and whether it comes from a package whose classes are known here. The name is
-        the text itself where it is no printed class.
+        Its name, and whether it is from a supported package. The name is the text itself if that
+        is not a printed class.
     """
     match = _CLASS_TEXT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -79,11 +79,11 @@ def class_in_text(text: Any) -> tuple[str, bool]:
 
 
 def class_of_object(value: Opaque) -> tuple[str, bool]:
-    """Reads which class a pickled class object is, from its printed attributes.
+    """Identifies a pickled class object from its printed attributes.
 
     Returns:
-        As `class_in_text`. A class without a constructor of its own does not say its name; it is
-        then called after its module.
+        As `class_in_text`. The attributes of a class without a constructor do not contain its
+        name; the name is then derived from its module.
     """
     module = str(value.shown.get("__module__", "an unknown module"))
     match = _INIT_TEXT.fullmatch(str(value.shown.get("__init__", "")))
@@ -96,11 +96,11 @@ def policy_class_of_object(value: Opaque) -> tuple[type[sb3_policies.BasePolicy]
     """Finds the class of a policy.
 
     Returns:
-        The class, or `None` where it is not known here; and what the file calls it.
+        The class, or `None` if it is not supported; and its name in the file.
     """
     name, at_home = class_of_object(value)
-    # Off-policy algorithms name their variants alike; these differ in the extractor alone, which
-    # is read from the weights.
+    # Variants of off-policy policies have the same name in all algorithms, and differ only in the
+    # extractor, which is derived from the weights.
     if at_home and name in ("CnnPolicy", "MultiInputPolicy"):
         algorithm = "".join(str(value.shown["__module__"]).split(".")[1:2]).upper()
         return POLICIES.get(f"{algorithm}Policy"), name

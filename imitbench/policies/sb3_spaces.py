@@ -1,4 +1,4 @@
-"""The spaces that a zip of Stable-Baselines3 was made for, whichever Gym wrote them."""
+"""Reads the spaces in a zip of Stable-Baselines3, from any version of Gym or Gymnasium."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ _KINDS = {"gym", "gymnasium"}
 def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
     """The space of observations or actions that the policy was trained with.
 
-    Its pickle is read as data, see `safe_unpickler`; where that gives nothing, its printed
-    attributes are read.
+    Its pickle is read as data, see `safe_unpickler`; if that fails, its printed attributes are.
 
     Args:
-        archive: The zip.
-        name: Which of them.
+        archive: Content of the zip.
+        name: `observation_space` or `action_space`.
 
     Returns:
-        The space; `None` where the zip does not tell.
+        The space; `None` if the zip does not determine it.
     """
     stored = archive.data.get(name)
     if not isinstance(stored, Opaque):
@@ -44,7 +43,7 @@ def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
 
 
 def printed_array(text: Any) -> np.ndarray[Any, Any] | None:
-    """Numbers of a printed array; `None` where it is no such text, or abbreviated."""
+    """Numbers of a printed array, flat; `None` for other or abbreviated text."""
     try:
         return np.array(str(text).replace("[", " ").replace("]", " ").split(), dtype=float)
     except ValueError:
@@ -70,7 +69,7 @@ def _printed_space(stored: Opaque) -> gym.Space[Any] | None:
     if min(shape) < 0 or low.size != high.size or low.size != np.prod(shape):
         return None
     dtype = np.dtype(str(shown["dtype"]))
-    # The largest number of a type is printed rounded, perhaps to beyond it.
+    # The largest number of a type is printed rounded, possibly beyond its range.
     bounds = (np.clip(b, np.finfo(dtype).min, np.finfo(dtype).max) if dtype.kind == "f" and
               np.isfinite(b).all() else b for b in (low, high))  # fmt: skip
     low, high = (bound.astype(dtype).reshape(shape) for bound in bounds)

@@ -1,8 +1,8 @@
-"""Reads what Stable-Baselines3's `save` writes, as data: nothing in the file is ever executed.
+"""Reads zips of Stable-Baselines3's `save` as data: nothing in the file is ever executed.
 
-Such a zip holds `data`, a JSON document, and tensors. Python objects stand in `data` as pickles
-in Base64 (under `:serialized:`), beside which Stable-Baselines3 writes their type and their
-first-level attributes in plain text. The pickles are never opened here; the plain text is kept.
+Such a zip holds `data`, a JSON document, and tensors. `data` contains Python objects as pickles in
+Base64 (under `:serialized:`), together with their type and first-level attributes as text. The
+pickles are never opened here; the text is kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DATA, _WEIGHTS, _SUFFIX = "data", "policy.pth", ".pth"
 _VARIABLES = ("pytorch_variables.pth", "tensors.pth")
 _REFUSED = re.compile(r"GLOBAL ([\w.]+)")
 _PICKLE, _TYPE = ":serialized:", ":type:"
-# A zip may claim any size for what it holds; real ones have kilobytes of data and hardly compress.
+# A zip may declare any size; real ones have kilobytes of data and hardly compress.
 _MAX_DATA_BYTES = 64 * 2**20
 _ALWAYS_FINE_BYTES = 64 * 2**20
 _MAX_EXPANSION = 10
@@ -42,12 +42,12 @@ _MAX_EXPANSION = 10
 
 @dataclass(frozen=True)
 class Opaque:
-    """A Python object that only unpickling would bring back.
+    """A Python object that only unpickling could restore.
 
     Attributes:
-        type_name: Its type as Stable-Baselines3 printed it, such as `<class 'function'>`.
-        shown: Its attributes, as JSON where they were plain, else as printed text.
-        pickled: Its pickle; empty where there is none.
+        type_name: Type as printed by Stable-Baselines3, such as `<class 'function'>`.
+        shown: Attributes, as JSON if possible, else as printed text.
+        pickled: The pickle; empty if there is none.
     """
 
     type_name: str
@@ -63,7 +63,7 @@ class Sb3Zip:
     """The content of a zip.
 
     Attributes:
-        path: Where it was read.
+        path: Path of the zip.
         data: Attributes of the algorithm: plain JSON values, and `Opaque` ones.
         weights: State dictionary of the policy.
         optimizers: State dictionaries of the optimizers by name, such as `policy.optimizer`.
@@ -81,10 +81,10 @@ def read_sb3_zip(path: Path) -> Sb3Zip:
     """Reads a zip written by `model.save` of Stable-Baselines3.
 
     Args:
-        path: The file.
+        path: A `.zip` file.
 
     Raises:
-        InputError: It is missing, damaged, or no such zip.
+        InputError: It is missing, damaged, or not such a zip.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -111,12 +111,12 @@ def read_sb3_zip(path: Path) -> Sb3Zip:
 
 
 def undetermined(archive: Sb3Zip, what: str, found: Any) -> InputError:
-    """The error for a part that stands in the zip as a pickle alone.
+    """The error for a part that only the pickles of the zip determine.
 
     Args:
-        archive: The zip.
-        what: The part.
-        found: What is known of it.
+        archive: Content of the zip.
+        what: Name of the part.
+        found: What is known about it, for the message.
     """
     return InputError(
         f"{archive.path}: {what}: cannot be determined without unpickling ({found}); {TRUST_HINT}"
@@ -124,26 +124,26 @@ def undetermined(archive: Sb3Zip, what: str, found: Any) -> InputError:
 
 
 def _check_entries(path: Path, entries: list[zipfile.ZipInfo]) -> set[str]:
-    """Names of the files in the zip, after making sure that it is one that a model is saved to."""
+    """Names of the files in the zip, after checking that it can be that of a model."""
     names: set[str] = set()
     for entry in entries:
         name = PurePosixPath(entry.filename)
         if name.is_absolute() or ".." in name.parts or "\\" in entry.filename:
             raise InputError(
-                f"{path}: an entry points out of the file ({entry.filename!r}); no model has that, "
-                "do not use it"
+                f"{path}: an entry points outside the zip ({entry.filename!r}), which no model "
+                "has: do not use it"
             )
         if stat.S_ISLNK(entry.external_attr >> 16):
-            raise InputError(f"{path}: {entry.filename!r} is a link; no model has that")
+            raise InputError(f"{path}: {entry.filename!r} is a link, which no model has")
         if entry.filename in names:
-            raise InputError(f"{path}: {entry.filename!r} stands in it twice; no model has that")
+            raise InputError(f"{path}: contains {entry.filename!r} twice, which no model does")
         if entry.flag_bits & 1:
-            raise InputError(f"{path}: {entry.filename!r} is encrypted; no model is")
+            raise InputError(f"{path}: {entry.filename!r} is encrypted, which no model is")
         names.add(entry.filename)
     for required in (_DATA, _WEIGHTS):
         if required not in names:
             raise InputError(
-                f"{path}: no model of Stable-Baselines3, or a truncated one: it has no '{required}'"
+                f"{path}: not a model of Stable-Baselines3, or truncated: it has no '{required}'"
             )
     unpacked = sum(entry.file_size for entry in entries)
     allowed = max(_ALWAYS_FINE_BYTES, _MAX_EXPANSION * path.stat().st_size)
@@ -157,7 +157,7 @@ def _parse(path: Path, text: bytes) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: 'data' is no JSON ({error}); fetch it again") from error
+        raise InputError(f"{path}: 'data' is not JSON ({error}); fetch it again") from error
     if not isinstance(document, dict):
         raise InputError(f"{path}: 'data' must be a JSON object")
     return {name: _without_pickle(value) for name, value in document.items()}
@@ -178,12 +178,12 @@ def _read_tensors(path: Path, name: str, content: bytes) -> dict[str, Any]:
     _check_inner_sizes(path, name, content)
     try:
         state = th.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises whatever its restricted reader stumbles over
+    except Exception as error:  # torch's restricted reader may raise anything
         problem = _problem_of(error)
         raise InputError(f"{path}: '{name}' is not plain tensors ({problem})") from error
     if not isinstance(state, dict):
         raise InputError(f"{path}: '{name}' must hold named tensors")
-    # A tensor may claim to repeat a few numbers endlessly; copying it would fill the memory.
+    # A tensor may repeat a few numbers endlessly; copying it would fill the memory.
     claimed = sum(t.numel() * t.element_size() for t in state.values() if th.is_tensor(t))
     if claimed > _MAX_EXPANSION * len(content):
         raise InputError(
@@ -193,7 +193,7 @@ def _read_tensors(path: Path, name: str, content: bytes) -> dict[str, Any]:
 
 
 def _problem_of(error: Exception) -> str:
-    """What torch's reader stumbled over, without its advice to let the file execute."""
+    """The reason why torch's reader failed, without its advice to allow execution."""
     text = str(error).strip()
     if match := _REFUSED.search(text):
         return f"it names {match[1]}"
@@ -202,7 +202,7 @@ def _problem_of(error: Exception) -> str:
 
 
 def _check_inner_sizes(path: Path, name: str, content: bytes) -> None:
-    """Torch's files are zips too, by now; torch would believe whatever sizes they claim."""
+    """Checks the sizes in a torch file, usually a zip too, because torch trusts them."""
     if not zipfile.is_zipfile(io.BytesIO(content)):
         return
     try:
@@ -217,6 +217,6 @@ def _check_inner_sizes(path: Path, name: str, content: bytes) -> None:
 def _check_all_tensors(path: Path, name: str, state: dict[str, Any]) -> None:
     for key, value in state.items():
         if not (isinstance(key, str) and isinstance(value, th.Tensor)):
-            raise InputError(f"{path}: '{name}': {key!r} is no tensor")
+            raise InputError(f"{path}: '{name}': {key!r} is not a tensor")
         if value.layout is not th.strided or value.device.type != "cpu":
-            raise InputError(f"{path}: '{name}': {key!r} is no ordinary tensor")
+            raise InputError(f"{path}: '{name}': {key!r} is not a dense CPU tensor")

@@ -1,6 +1,6 @@
 """Loads and saves policies and training algorithms.
 
-Nothing that is read is ever unpickled, unless the caller passes `trust=True`.
+Nothing is unpickled unless the caller passes `trust=True`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from imitbench.util.registry import Registry, build_loader_fn_require_space
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
 PolicyLoaderFn = Callable[..., BasePolicy]
-"""Takes an environment before any arguments of its own, and returns a policy."""
+"""Takes a vector environment and further arguments, and returns a policy."""
 
 policy_registry: Registry[PolicyLoaderFn] = Registry()
-"""Policy loaders by name. Register your own here."""
+"""Policy loaders by name; others can be registered here."""
 
 _ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     "ppo": PPO,
@@ -54,8 +54,8 @@ _ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
 }
 _DEFAULT_FILE = "model.zip"
 _POLICY_BASES = {cls: cls.policy_aliases["MlpPolicy"] for cls in _ALGORITHMS.values()}
-# What Stable-Baselines3's `load` takes besides hyper-parameters and needs not be told here:
-# environments are always reset, and spaces and schedules follow from the rest.
+# Arguments of Stable-Baselines3's `load` other than hyper-parameters, which are ignored here:
+# environments are always reset, and spaces and schedules follow from other state.
 _WITHOUT_EFFECT = (
     "custom_objects",
     "force_reset",
@@ -85,22 +85,22 @@ def load_policy(policy_type: str, venv: VecEnv, **kwargs: Any) -> BasePolicy:
     - the same names with `-huggingface` take `env_name`, and optionally `organization` and
       `revision`.
 
-    A `vec_normalize.pkl` beside a zip becomes part of the policy, unless `venv` normalizes.
+    A `vec_normalize.pkl` next to a zip becomes part of the policy, unless `venv` normalizes.
 
-    All but the first two also take `device`, and `trust`: whether what cannot be read otherwise
-    may be unpickled, which executes whatever code it holds.
+    All but the first two also take `device`, and `trust`: whether parts that cannot be read
+    otherwise may be unpickled, which can execute any code.
 
     Args:
         policy_type: A name in `policy_registry`.
-        venv: Where the policy will act; its spaces are checked against the policy's.
+        venv: Environments that the policy will act in; the spaces must fit.
         **kwargs: Arguments of the loader.
 
     Returns:
         The policy, in evaluation mode.
 
     Raises:
-        InputError: No such type, nothing at the path, a damaged file, a part that cannot be
-            determined without unpickling, or spaces that do not fit.
+        InputError: The type is unknown, there is no model, a file is damaged, a part cannot be
+            determined without unpickling, or the spaces do not fit.
     """
     try:
         loader = policy_registry.get(policy_type)
@@ -115,31 +115,31 @@ def load_policy(policy_type: str, venv: VecEnv, **kwargs: Any) -> BasePolicy:
 def load_stable_baselines_model(
     cls: type[Algorithm], path: str | Path, venv: VecEnv, *, trust: bool = False, **kwargs: Any
 ) -> Algorithm:
-    """Loads an algorithm of Stable-Baselines3, ready to train on.
+    """Loads an algorithm of Stable-Baselines3 to resume training.
 
     Policy, optimizers, hyper-parameters and counters are restored; replay buffers are not saved
-    and start empty. The environment is reset when training goes on.
+    and start empty. The environment is reset when training resumes.
 
     Args:
-        cls: The algorithm.
+        cls: Class of the algorithm, such as `PPO`.
         path: A folder that `save_stable_model` wrote, a zip of Stable-Baselines3, or a folder
             with a `model.zip`.
         venv: Environment to train on.
-        trust: Whether a zip may be unpickled, which executes whatever code it holds; then
-            `kwargs` are those of `cls.load`.
-        **kwargs: Hyper-parameters in place of stored ones, and `device`. Those that are stored
-            as Python objects only, such as schedules, must be given. `custom_objects` may hold
+        trust: Whether a zip may be unpickled, which can execute any code; then `kwargs` are those
+            of `cls.load`.
+        **kwargs: Hyper-parameters that replace stored ones, and `device`. Those that are stored
+            only as Python objects, such as schedules, are required. `custom_objects` may hold
             them too.
 
     Returns:
-        The algorithm.
+        The algorithm with `venv` as its environment.
 
     Raises:
-        MissingModelError: Nothing at the path (also a `FileNotFoundError`).
-        NormalizedObservationsError: Beside it lies a `vec_normalize.pkl`, while `venv` does not
-            normalize observations (also a `FileExistsError`).
-        InputError: A damaged file, a part that cannot be determined without unpickling, or
-            spaces that do not fit.
+        MissingModelError: There is no model at the path (also a `FileNotFoundError`).
+        NormalizedObservationsError: There is a `vec_normalize.pkl` next to it, but `venv` does
+            not normalize observations (also a `FileExistsError`).
+        InputError: A file is damaged, a part cannot be determined without unpickling, or the
+            spaces do not fit.
     """
     source = _find_model(Path(path))
     if _statistics_missing(source, venv):
@@ -177,27 +177,26 @@ def save_stable_model(
 ) -> None:
     """Saves an algorithm of Stable-Baselines3 without pickle.
 
-    Writes `policy.json` and `policy.safetensors` (the policy, in the form of this library) and
-    `algorithm.json` and `algorithm.state` (what it takes to go on training) to `output_dir`; under
-    a file name other than the default, to the folder `output_dir/<filename without suffix>`.
-    `load_policy` and `load_stable_baselines_model` take `output_dir` as well as
-    `output_dir/filename`.
+    Writes `policy.json` and `policy.safetensors` (the policy, in this library's format) and
+    `algorithm.json` and `algorithm.state` (the training state) to `output_dir`; for a file name
+    other than the default, to the folder `output_dir/<filename without suffix>`. `load_policy`
+    and `load_stable_baselines_model` accept `output_dir` as well as `output_dir/filename`.
 
     Args:
-        output_dir: Where to save; created when missing.
-        model: The algorithm.
-        filename: Tells apart several models in one folder.
+        output_dir: Folder to write to; created if missing.
+        model: Algorithm to save.
+        filename: Distinguishes several models in one folder.
 
     Raises:
-        ValueError: The policy or its optimizer is of a class that cannot be stored without
-            pickle, or depends on statistics of a `VecNormalize` around the environment.
+        ValueError: The class of the policy or its optimizer cannot be stored without pickle, or
+            the policy depends on a `VecNormalize` around the environment.
     """
     directory = _folder_of(Path(output_dir) / filename)
     normalizer = model.get_vec_normalize_env()
     if normalizer is not None and normalizer.norm_obs:
         raise ValueError(
             "model: its observations are normalized by a VecNormalize, whose statistics are not "
-            "stored; normalize within the policy, by features_extractor_class="
+            "stored; normalize within the policy, with features_extractor_class="
             "NormalizeFeaturesExtractor, or call model.save and normalizer.save"
         )
     storage.save_policy(model.policy, directory)
@@ -205,14 +204,14 @@ def save_stable_model(
 
 
 class SavePolicyCallback(callbacks.EventCallback):
-    """Saves the algorithm whenever it is called, to `policy_dir/<steps, in 12 digits>`.
+    """Saves the algorithm on each call, to `policy_dir/<steps, in 12 digits>`.
 
-    Meant as the `callback` of `EveryNTimesteps`, or of another callback that triggers one.
+    Intended as the `callback` of `EveryNTimesteps` or another `EventCallback`.
 
     Args:
         policy_dir: Folder of the saved models.
-        *args: Passed on to `EventCallback`.
-        **kwargs: Passed on to `EventCallback`.
+        *args: Passed to `EventCallback`.
+        **kwargs: Passed to `EventCallback`.
     """
 
     def __init__(self, policy_dir: str | Path, *args: Any, **kwargs: Any) -> None:
@@ -253,7 +252,7 @@ def _load_from_hub(
 
 
 def _find_model(path: Path) -> Path:
-    """Folder in this library's own form, or file of Stable-Baselines3."""
+    """Finds a folder in this library's format, or a file of Stable-Baselines3."""
     for folder in (path, path / "policy"):
         if holds_policy(folder):
             return folder
@@ -269,7 +268,7 @@ def _find_model(path: Path) -> Path:
 
 
 def _folder_of(path: Path) -> Path:
-    """Folder that stands for a file name given to `save_stable_model`."""
+    """Folder for a file name given to `save_stable_model`."""
     return path.parent if path.name == _DEFAULT_FILE else path.with_suffix("")
 
 

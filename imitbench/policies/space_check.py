@@ -1,4 +1,4 @@
-"""Whether a policy and an environment have been made for each other."""
+"""Checks whether a policy fits the spaces of an environment."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def check_policy_fits(
     *,
     where: str,
 ) -> None:
-    """Checks that a policy was made for spaces like these.
+    """Checks that a policy fits the spaces of an environment.
 
     Args:
-        policy: The policy.
-        observation_space: Space of the environment's observations.
-        action_space: Space of its actions.
-        where: What to call the policy in the message.
+        policy: Policy to check.
+        observation_space: That of the environment.
+        action_space: That of the environment.
+        where: Name of the policy in the message.
 
     Raises:
-        InputError: Kind or shape differ. Bounds may differ, as they do between versions of
-            the same environment.
+        InputError: Type or shape of a space differ. Bounds may differ, as they do between
+            versions of an environment.
     """
     for what, own, wanted in (
         ("observations", policy.observation_space, channels_first(observation_space)),
@@ -46,7 +46,7 @@ def check_policy_fits(
 
 
 def channels_first(space: gym.Space[Any]) -> gym.Space[Any]:
-    """The space that networks see: images with their channels first, all else as it is."""
+    """The space that networks observe: images with channels first, others unchanged."""
     if isinstance(space, gym.spaces.Dict):
         return gym.spaces.Dict({key: channels_first(part) for key, part in space.spaces.items()})
     if (

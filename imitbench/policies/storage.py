@@ -1,7 +1,7 @@
 """Stores policies without pickle: architecture as JSON, weights as safetensors.
 
-A stored policy is a folder with `policy.json` and `policy.safetensors`. Reading one builds only
-classes named in this module; nothing from the file is ever executed.
+A stored policy is a folder with `policy.json` and `policy.safetensors`. Reading builds only
+classes named in this module; no code from the file is executed.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
     "RandomPolicy": RandomPolicy,
     "ZeroPolicy": ZeroPolicy,
 }
-# Known where the package sb3-contrib is installed.
+# Supported if the package sb3-contrib is installed.
 _OF_SB3_CONTRIB = {"TQCPolicy": "tqc", "QRDQNPolicy": "qrdqn"}
-# These classes fix their own architecture and refuse to be told it again.
+# The architecture of these classes is fixed, and they do not accept it as an argument.
 _FIXED_ARCHITECTURE = ("FeedForward32Policy", "SAC1024Policy")
-# What a policy needs to act; optimizers and learning-rate schedules belong to checkpoints.
+# Stored separately, or not needed to act: training state belongs to checkpoints.
 _NOT_STORED = (
     "observation_space",
     "action_space",
@@ -93,9 +93,9 @@ class _Weights(BaseModel):
 
 
 class _Normalization(BaseModel):
-    """How a `NormalizedPolicy` normalizes; the statistics stand with the weights.
+    """Settings of a `NormalizedPolicy`; its statistics are stored with the weights.
 
-    `clip_obs` is null where nothing is clipped.
+    `clip_obs` is null if nothing is clipped.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -105,7 +105,7 @@ class _Normalization(BaseModel):
 
 
 class _TimeFeature(BaseModel):
-    """What a `TimeFeaturePolicy` counts to."""
+    """Settings of a `TimeFeaturePolicy`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -115,8 +115,8 @@ class _TimeFeature(BaseModel):
 class _Description(BaseModel):
     """`policy.json`.
 
-    Spaces are those of the networks; what stands between them and the environment follows after
-    the networks, and is left out where there is nothing.
+    Spaces are those of the networks. Wrappers between them and the environment are stored in the
+    optional last fields.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -140,12 +140,12 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
     """Writes a policy to `directory`.
 
     Args:
-        policy: An instance of a class that this module knows, with layers that it knows; or a
+        policy: A policy of a class and with layers that this module supports; or a
             `NormalizedPolicy` or `TimeFeaturePolicy` around one; or a `ForeignPolicy`.
-        directory: Created when missing; an older policy in it is replaced.
+        directory: Created if missing; an existing policy in it is replaced.
 
     Raises:
-        ValueError: The policy's class, a layer's class or a space cannot be stored; the
+        ValueError: The class of the policy or of a layer, or a space, cannot be stored; the
             message names it.
     """
     if isinstance(policy, ForeignPolicy):
@@ -172,7 +172,7 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
     shared = getattr(policy, "share_features_extractor", None)
     if shared is not None:  # Stable-Baselines3 leaves it out of most policies' parameters
         kwargs["share_features_extractor"] = shared
-    # Policies without parameters of their own (random, zero) take only their spaces.
+    # Policies without weights (random, zero) take only their spaces.
     if not policy.state_dict():
         kwargs = {}
     weights = weights_to_bytes(whole)
@@ -192,8 +192,8 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
     """Reads a policy written by `save_policy`.
 
     Args:
-        directory: Folder of the policy.
-        device: Where to put it.
+        directory: Folder with `policy.json`.
+        device: Device of the loaded policy.
 
     Returns:
         The policy, in evaluation mode.
@@ -229,7 +229,7 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
 
 
 def _class_of(name: str) -> type[sb3_policies.BasePolicy] | None:
-    """The class that a name stands for; `None` where there is none, or its package is missing."""
+    """The class of this name; `None` if it is unknown, or its package is missing."""
     if name not in _OF_SB3_CONTRIB:
         return _POLICIES.get(name)
     try:
@@ -255,7 +255,7 @@ def _build(
     if normalization is not None:
         shape = policy.observation_space.shape
         if shape is None:
-            raise ValueError("only observations that are arrays are normalized")
+            raise ValueError("only array observations can be normalized")
         policy = NormalizedPolicy(
             policy,
             np.zeros(shape),
@@ -269,9 +269,9 @@ def _build(
 
 
 def draw_exploration(policy: sb3_policies.BasePolicy) -> None:
-    """Draws the exploration of gSDE, which else stays that of the untrained policy.
+    """Samples the exploration noise of gSDE, which is otherwise that of the untrained policy.
 
-    Torch's generator is left as it was.
+    Torch's generator is not changed.
     """
     while isinstance(policy, NormalizedPolicy | TimeFeaturePolicy):
         policy = policy.policy
@@ -282,5 +282,5 @@ def draw_exploration(policy: sb3_policies.BasePolicy) -> None:
 
 
 def _no_schedule(_progress: float) -> float:
-    """Learning rate of the optimizer that Stable-Baselines3 insists on building."""
+    """Learning rate of the unused optimizer that Stable-Baselines3 always builds."""
     return 0.0

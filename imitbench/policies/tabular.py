@@ -1,4 +1,4 @@
-"""Policies that are tables: a distribution over actions for each step and state."""
+"""Tabular policies: a distribution over actions for each step and state."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Floats = npt.NDArray[np.float64]
 
 
 class TabularPolicy(BasePolicy):
-    """Acts by a table. What Stable-Baselines3 calls an observation is a state here.
+    """A tabular policy that observes states.
 
-    Its memory, the `state` of `predict`, is the step of each episode.
+    The `state` of `predict` is the current step of each episode.
 
     Args:
-        state_space: Space of states.
-        action_space: Space of actions.
+        state_space: Discrete space, used as the observation space.
+        action_space: Discrete space.
         pi: `pi[t, s, a]` is the probability of action `a` in state `s` at step `t`, shape
             (horizon, states, actions).
-        rng: Draws actions; torch's global generator when `None`, as in other policies.
+        rng: Samples actions; `None` for torch's global generator, as in other policies.
 
     Attributes:
-        pi: The table, float64.
-        rng: What draws actions.
+        pi: The table, shape (horizon, states, actions), float64.
+        rng: Generator of actions, or `None`.
 
     Raises:
-        ValueError: A space is not discrete, or `pi` does not fit them or holds no probabilities.
+        ValueError: A space is not discrete, or `pi` has another shape or is not a distribution.
     """
 
     pi: Floats
@@ -58,7 +58,7 @@ class TabularPolicy(BasePolicy):
         """Replaces the table.
 
         Raises:
-            ValueError: It does not fit the spaces or holds no probabilities.
+            ValueError: It does not fit the spaces or is not a distribution.
         """
         table = np.array(pi, dtype=np.float64)
         expected = (self._n_states, _size(self.action_space))
@@ -74,11 +74,11 @@ class TabularPolicy(BasePolicy):
         if not ((table >= 0).all() and np.allclose(totals, 1, rtol=0, atol=1e-5)):
             raise ValueError("pi: must hold probabilities, which add up to 1 over actions")
         self.pi = table
-        # The last action takes what rounding leaves, but never one of probability zero.
+        # Normalized, so that rounding never selects an action of probability zero.
         self._cumulative = cumulative / totals
 
     def forward(self, *args: Any, **kwargs: Any) -> th.Tensor:
-        """Not available: there is nothing to train.
+        """Not available: this policy cannot be trained.
 
         Raises:
             NotImplementedError: Always.
@@ -100,18 +100,18 @@ class TabularPolicy(BasePolicy):
         """Chooses actions.
 
         Args:
-            observation: States, shape (n,).
-            state: Step of each episode, one array of shape (n,) in a tuple, as the last call
-                returned it; all episodes begin when `None`.
-            episode_start: Which episodes begin with this very observation, shape (n,).
-            deterministic: Whether to take the most likely action, the first of several.
+            observation: Numbers of states, shape (n,).
+            state: Step of each episode, a tuple of one array of shape (n,), as the last call
+                returned it; `None` if all episodes begin.
+            episode_start: Whether episodes begin with this observation, shape (n,), bool.
+            deterministic: Whether to take the most likely action; the first in case of ties.
 
         Returns:
             Actions, shape (n,), int64, and the new state.
 
         Raises:
-            ValueError: The observation is a dictionary or holds no states, lengths differ, or an
-                episode is longer than the table.
+            ValueError: The observation is a dictionary or holds values that are not states,
+                lengths differ, or an episode is longer than the table.
         """
         if isinstance(observation, Mapping):
             raise ValueError("observation: a table needs states, not a dictionary")
@@ -120,13 +120,13 @@ class TabularPolicy(BasePolicy):
         if len(steps) and steps.max() >= len(self.pi):
             raise ValueError(
                 f"state: an episode is at step {steps.max()}, but the table has {len(self.pi)} "
-                "steps; pass on episode_start where a new one begins"
+                "steps; pass episode_start where a new one begins"
             )
         if deterministic:
             actions = self.pi[steps, states].argmax(axis=1)
         else:
             draws = self._uniform(len(states))
-            # The number of actions that are passed before the draw is reached.
+            # Inverse transform sampling: the number of cumulative probabilities up to the draw.
             actions = (self._cumulative[steps, states] <= draws[:, None]).sum(axis=1)
         return actions + int(getattr(self.action_space, "start", 0)), (steps + 1,)
 
@@ -134,14 +134,15 @@ class TabularPolicy(BasePolicy):
         """Probabilities of actions.
 
         Args:
-            observation: States, or observations of them, one for each of n.
-            steps: Steps of the episode at which they are met, shape (n,).
+            observation: n states, or n observations of states.
+            steps: Step within its episode of each, shape (n,).
 
         Returns:
             Shape (n, actions).
 
         Raises:
-            ValueError: The observation holds no states, or a step is beyond the table.
+            ValueError: The observation holds values that are not states, or a step exceeds the
+                table.
         """
         if len(steps) and steps.max() >= len(self.pi):
             raise ValueError(f"steps: the table has {len(self.pi)}, not {steps.max() + 1}")
@@ -152,11 +153,11 @@ class TabularPolicy(BasePolicy):
         start = int(getattr(self.observation_space, "start", 0))
         states = observation.reshape(-1).astype(np.int64) - start
         if len(states) and not 0 <= states.min() <= states.max() < self._n_states:
-            raise ValueError(f"observation: holds something else than states: {observation}")
+            raise ValueError(f"observation: holds values that are not states: {observation}")
         return states
 
     def _uniform(self, count: int) -> Floats:
-        """Numbers from [0, 1)."""
+        """Uniform numbers from [0, 1), shape (count,), float64."""
         if self.rng is not None:
             return self.rng.random(count)
         draws: Floats = th.rand(count, dtype=th.float64).numpy()
@@ -164,17 +165,17 @@ class TabularPolicy(BasePolicy):
 
 
 class ObservationTabularPolicy(TabularPolicy):
-    """A table that acts on the observations of its environment, and can be stored.
+    """A tabular policy that observes the environment's observations and can be stored.
+
+    Until `load_state_dict`, the table is uniform and no observation is known; `of` makes a
+    complete policy for an environment.
 
     Args:
-        observation_space: Space of observations.
-        action_space: Space of actions.
-        horizon: Steps of an episode.
-        n_states: Number of states.
-        rng: Draws actions; torch's global generator when `None`.
-
-    The table is uniform, and no observation is known, until `load_state_dict`; `of` makes one
-    for an environment.
+        observation_space: That of the environment.
+        action_space: Discrete space.
+        horizon: Length of the table, in steps.
+        n_states: Number of states in the table.
+        rng: Samples actions; `None` for torch's global generator.
     """
 
     table: th.Tensor
@@ -210,9 +211,9 @@ class ObservationTabularPolicy(TabularPolicy):
         """Makes the policy of a tabular environment.
 
         Args:
-            env: The environment.
+            env: As for `TabularModel.of`.
             pi: Shape (horizon, states, actions).
-            rng: Draws actions; torch's global generator when `None`.
+            rng: Samples actions; `None` for torch's global generator.
 
         Raises:
             ValueError: `env` is not tabular, or `pi` does not fit it.
@@ -231,7 +232,7 @@ class ObservationTabularPolicy(TabularPolicy):
         return policy
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Takes over both tables, as every module does."""
+        """Loads both tables, like any module."""
         result = super().load_state_dict(*args, **kwargs)
         self._refresh()
         return result
@@ -245,7 +246,7 @@ class ObservationTabularPolicy(TabularPolicy):
         """Replaces the table.
 
         Raises:
-            ValueError: It has another shape than the one before, or holds no probabilities.
+            ValueError: Its shape differs from the current one, or it is not a distribution.
         """
         table = np.array(pi, dtype=np.float64)
         if table.shape != tuple(self.table.shape):

@@ -12,18 +12,18 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 
 DEFAULT_STEPS = 1000
-"""What `TimeFeatureWrapper` takes where the environment has no time limit."""
+"""Default of `TimeFeatureWrapper` for environments without a time limit."""
 
 
 class TimeFeaturePolicy(BasePolicy):
-    """Appends `1 - t / max_steps` to observations, then acts, `t` steps into the episode.
+    """Appends `1 - t / max_steps` to observations at step `t` of an episode, then acts.
 
-    That is what `TimeFeatureWrapper` of sb3-contrib shows to a policy. The feature is part of the
-    policy here, so it acts in the plain environment. It counts the steps in the state that
-    `predict` takes and returns; whoever leaves that out gets the actions of first steps.
+    This is the feature of `TimeFeatureWrapper` of sb3-contrib. Here it is part of the policy,
+    which so acts in the unwrapped environment. It counts steps in the state that `predict` takes
+    and returns; without that state every step counts as the first.
 
     Args:
-        policy: Policy of observations with the feature, which are vectors.
+        policy: Policy that acts on vectors with the feature.
         max_steps: Time limit of the environment, in steps.
 
     Raises:
@@ -52,13 +52,13 @@ class TimeFeaturePolicy(BasePolicy):
         """Chooses actions.
 
         Args:
-            observation: One observation, or a batch of them.
-            state: What the previous call returned; `None` in the first step.
-            episode_start: Where an episode begins with this very observation, shape (batch,).
+            observation: One observation, shape (size,), or a batch, shape (batch, size).
+            state: As the previous call returned it; `None` at the first step.
+            episode_start: Whether episodes begin with this observation, shape (batch,), bool.
             deterministic: Whether to take the most likely actions.
 
         Returns:
-            The actions, and the steps taken so far, to be passed to the next call.
+            The actions, and the state for the next call.
         """
         given = np.asarray(observation)
         single = given.ndim == 1
@@ -77,7 +77,7 @@ class TimeFeaturePolicy(BasePolicy):
         raise ValueError("a policy with a time feature needs predict(), which counts the steps")
 
     def forward(self, *args: Any) -> th.Tensor:
-        """Not available: an observation alone does not tell the time.
+        """Not available: an observation alone does not determine the step.
 
         Raises:
             ValueError: Always.

@@ -1,6 +1,6 @@
-"""Stable-Baselines3's own loaders, which unpickle.
+"""Stable-Baselines3's loaders, which unpickle.
 
-This is the one module of policies that lets a file execute code. Nothing calls it unless the user
+Only this module of the package lets a policy file execute code. Nothing calls it unless the user
 passes `trust=True` (`--trust` on the command line).
 """
 
@@ -21,12 +21,12 @@ Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
 
 
 def unpickle_algorithm(cls: type[Algorithm], path: Path, **kwargs: Any) -> Algorithm:
-    """Loads an algorithm as `cls.load` does.
+    """Loads an algorithm with `cls.load`.
 
     Args:
-        cls: The algorithm.
+        cls: Class of the algorithm.
         path: A zip of Stable-Baselines3.
-        **kwargs: Passed on to `cls.load`.
+        **kwargs: Passed to `cls.load`.
 
     Raises:
         InputError: It needs a package that is not installed.
@@ -36,14 +36,14 @@ def unpickle_algorithm(cls: type[Algorithm], path: Path, **kwargs: Any) -> Algor
 
 
 def unpickle_statistics(path: Path, venv: VecEnv) -> ObservationStatistics | None:
-    """Loads statistics as `VecNormalize.load` does.
+    """Loads statistics with `VecNormalize.load`.
 
     Args:
         path: A `vec_normalize.pkl`.
-        venv: Environments of the observations.
+        venv: Environments with the same observation space.
 
     Returns:
-        The statistics; `None` where only rewards were normalized.
+        The statistics; `None` if only rewards were normalized.
 
     Raises:
         InputError: It needs a package that is not installed, or holds statistics of dictionaries.
@@ -69,5 +69,5 @@ def _unpickling(path: Path) -> Iterator[None]:
         yield
     except ImportError as error:
         raise InputError(
-            f"{path}: cannot be unpickled here ({error}); install what it needs"
+            f"{path}: cannot be unpickled here ({error}); install the missing package"
         ) from error

@@ -1,4 +1,4 @@
-"""Settings of all tests of policies, and what they share."""
+"""Fixtures shared by the tests of policies."""
 
 import pytest
 from support.drift import CHOICE, drift_venv

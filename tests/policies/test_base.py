@@ -1,4 +1,4 @@
-"""Policies without training, and the shapes of those with."""
+"""Policies without training, and the architectures of trainable ones."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_random_actions_are_valid_and_follow_the_seed(space):
 
 
 @pytest.mark.parametrize("space", ACTIONS, ids=str)
-def test_zero_actions(space):
+def test_zero_actions_are_valid(space):
     actions, _ = ZeroPolicy(VECTOR, space).predict(np.zeros((2, 3), np.float32))
     assert all(space.contains(action) for action in actions)
     assert np.all(actions == getattr(space, "start", 0))
@@ -50,14 +50,14 @@ def test_zero_outside_the_action_space_is_refused():
         ZeroPolicy(VECTOR, spaces.Box(1.0, 2.0, (1,), np.float32))
 
 
-def test_random_actions_on_dict_observations():
+def test_random_actions_accept_dict_observations():
     space = spaces.Dict({"a": VECTOR, "b": spaces.Discrete(4)})
     policy = RandomPolicy(space, spaces.Discrete(2))
     actions, _ = policy.predict({"a": np.zeros((5, 3), np.float32), "b": np.zeros(5, np.int64)})
     assert actions.shape == (5,)
 
 
-def test_they_cannot_be_trained():
+def test_policies_without_training_have_no_forward_pass():
     assert HardCodedPolicy is NonTrainablePolicy
     with pytest.raises(NotImplementedError, match="RandomPolicy"):
         RandomPolicy(VECTOR, VECTOR).forward(th.zeros(1, 3))
@@ -75,7 +75,7 @@ def test_sac_1024_has_layers_of_1024():
     assert policy.actor.latent_pi[2].weight.shape == (1024, 1024)
 
 
-def test_observations_are_normalized_by_their_statistics_and_frozen_when_acting():
+def test_statistics_are_updated_in_training_and_fixed_when_acting():
     policy = FeedForward32Policy(
         VECTOR, spaces.Discrete(2), lambda _: 1e-3,
         features_extractor_class=NormalizeFeaturesExtractor,

@@ -1,4 +1,4 @@
-"""Experts in whatever form they come: policies of the plain environment."""
+"""Experts in all formats are loaded as policies of the unwrapped environment."""
 
 import json
 
@@ -62,7 +62,7 @@ def alter(path, change):
 
 @pytest.mark.parametrize("pickled", [True, False])
 @pytest.mark.parametrize("action_space", [TORQUE, CHOICE, spaces.Discrete(3, start=2)])
-def test_spaces_are_read_from_pickles_or_else_from_text(tmp_path, action_space, pickled):
+def test_spaces_are_read_from_pickles_or_printed_text(tmp_path, action_space, pickled):
     ppo(action_space=action_space).save(tmp_path / "model.zip")
 
     def change(data):
@@ -77,7 +77,7 @@ def test_spaces_are_read_from_pickles_or_else_from_text(tmp_path, action_space, 
     assert stored_space(archive, "observation_space") == drift_venv().observation_space
 
 
-def test_where_no_space_is_told_the_environment_is_asked_for(tmp_path):
+def test_an_undetermined_space_requires_the_environment(tmp_path):
     ppo().save(tmp_path / "model.zip")
     alter(tmp_path / "model.zip", lambda data: data.pop("observation_space"))
     with pytest.raises(InputError, match=r"observation_space: cannot be determined.*--env"):
@@ -85,7 +85,7 @@ def test_where_no_space_is_told_the_environment_is_asked_for(tmp_path):
     load_expert(tmp_path, surroundings(drift_venv()))
 
 
-def test_an_environment_that_does_not_fit_is_told(tmp_path):
+def test_an_environment_that_does_not_fit_is_refused(tmp_path):
     ppo(policy_kwargs=SMALL).save(tmp_path / "model.zip")
     save_policy(load_expert(tmp_path), tmp_path / "own")
     for source in (tmp_path / "model.zip", tmp_path / "own"):
@@ -96,7 +96,7 @@ def test_an_environment_that_does_not_fit_is_told(tmp_path):
 
 
 class Timed(gym.ObservationWrapper):
-    """What sb3-contrib's wrapper does."""
+    """Adds the time feature like the wrapper of sb3-contrib."""
 
     def __init__(self, env, limit):
         super().__init__(env)
@@ -111,7 +111,7 @@ class Timed(gym.ObservationWrapper):
 
 
 class TestTimeFeature:
-    """One more number than the environment has, which says how much of the episode is left."""
+    """An additional number in observations: the remaining share of the episode."""
 
     @pytest.fixture
     def folder(self, tmp_path):
@@ -139,10 +139,10 @@ class TestTimeFeature:
             found, state = policy.predict(observations, state=state, deterministic=True)
             np.testing.assert_array_equal(found, actions(self.model, shown))
 
-    def test_bounds_of_zero_and_one_tell_of_it(self, folder):
+    def test_bounds_of_zero_and_one_indicate_it(self, folder):
         self.check(load_expert(folder, surroundings(drift_venv(), 10)), 10)
 
-    def test_settings_tell_of_it_and_of_the_limit(self, folder):
+    def test_settings_indicate_it_and_its_limit(self, folder):
         wrapper = "sb3_contrib.common.wrappers.TimeFeatureWrapper"
         for text, limit in (
             (f"env_wrapper: {wrapper}\n", 1000),
@@ -156,7 +156,7 @@ class TestTimeFeature:
         save_policy(load_expert(folder, surroundings(drift_venv(), 10)), tmp_path / "own")
         self.check(load_expert(tmp_path / "own", surroundings(drift_venv())), 10)
 
-    def test_one_more_number_without_such_bounds_is_none(self, tmp_path):
+    def test_an_extra_number_without_these_bounds_is_refused(self, tmp_path):
         PPO("MlpPolicy", drift_venv(size=4), **SHORT).save(tmp_path / "model.zip")
         with pytest.raises(InputError, match="was it trained with a time feature"):
             load_expert(tmp_path, surroundings(drift_venv()))
@@ -196,13 +196,13 @@ def test_trust_unpickles_what_cannot_be_read_otherwise(tmp_path):
         ("dqn", "dqn"),
     ],
 )
-def test_the_algorithm_is_known_by_its_attributes(tmp_path, make, name):
+def test_the_algorithm_is_identified_by_its_attributes(tmp_path, make, name):
     MODELS[make]().save(tmp_path / "model.zip")
     assert algorithm_name(read_sb3_zip(tmp_path / "model.zip")) == name
 
 
 class TestFolder:
-    """The layouts that experts come in."""
+    """The folder layouts of experts."""
 
     def zip_in(self, folder, name="model.zip"):
         folder.mkdir(exist_ok=True)
@@ -218,10 +218,10 @@ class TestFolder:
         (folder / "other.zip").write_bytes(b"")
         assert open_expert_folder(folder).policy.name == "sac-Drift-v0.zip"
 
-    def test_none_or_several_are_told(self, tmp_path):
+    def test_no_or_several_policies_are_refused(self, tmp_path):
         with pytest.raises(InputError, match="no such file or folder"):
             open_expert_folder(tmp_path / "absent")
-        with pytest.raises(InputError, match=r"neither policy\.json nor a zip"):
+        with pytest.raises(InputError, match=r"needs policy\.json or a zip"):
             open_expert_folder(tmp_path)
         for name in ("a.zip", "b.zip"):
             (tmp_path / name).write_bytes(b"")
@@ -236,7 +236,7 @@ class TestFolder:
         found = open_expert_folder(folder)
         assert (found.env_id, found.config, found.env_kwargs) == ("Drift-v0", {"gamma": 0.5}, {})
 
-    def test_statistics_lie_beside_the_zip_or_where_trainings_put_them(self, tmp_path):
+    def test_statistics_are_found_next_to_the_zip_or_in_the_folder_of_rl_zoo(self, tmp_path):
         folder = self.zip_in(tmp_path / "sac", "Drift-v0.zip")
         assert open_expert_folder(folder).statistics is None
         (folder / "Drift-v0").mkdir()

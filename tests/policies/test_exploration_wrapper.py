@@ -1,4 +1,4 @@
-"""Exploration: how often, for how long, and by which generator."""
+"""Exploration: how often, for how long, and with which generator."""
 
 import numpy as np
 import pytest
@@ -28,16 +28,16 @@ def actions_of(venv, random_prob, switch_prob, steps=4000, seed=0):
     return np.array([wrapper(obs)[0] for _ in range(steps)])
 
 
-def test_without_randomness_the_policy_is_itself(venv):
+def test_without_randomness_all_actions_are_the_policys(venv):
     assert (actions_of(venv, 0.0, 0.5) == WRAPPED).all()
 
 
-def test_with_nothing_else_all_actions_are_random(venv):
+def test_with_random_prob_one_all_actions_are_random(venv):
     actions = actions_of(venv, 1.0, 0.5)
     assert set(np.unique(actions)) == {0, 1, 2}
 
 
-def test_the_share_of_random_actions(venv):
+def test_the_share_of_random_actions_is_random_prob(venv):
     share = (actions_of(venv, 0.3, 0.5, steps=20_000)[:, 0] != WRAPPED).mean()
     assert share == pytest.approx(0.3, abs=0.02)
 
@@ -56,7 +56,7 @@ def test_the_same_generator_gives_the_same_actions(venv):
     assert not np.array_equal(first, actions_of(venv, 0.5, 0.5, steps=100, seed=1))
 
 
-def test_a_restored_wrapper_goes_on_alike(venv):
+def test_a_restored_wrapper_continues_like_the_original(venv):
     rngs = [np.random.default_rng(seed) for seed in (0, 1)]
     one, two = (ExplorationWrapper(constant, venv, 0.5, 0.3, rng) for rng in rngs)
     obs = venv.reset()
@@ -76,6 +76,6 @@ def test_it_collects_rollouts(venv):
 
 
 @pytest.mark.parametrize("probabilities", [(-0.1, 0.5), (0.5, 1.1)])
-def test_probabilities_out_of_range_are_told(venv, probabilities):
+def test_probabilities_out_of_range_are_refused(venv, probabilities):
     with pytest.raises(ValueError, match=r"_prob must lie in \[0, 1\]"):
         ExplorationWrapper(None, venv, *probabilities, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""Hostile files of policies: none executes, none fills the memory, each gives one line."""
+"""Malicious policy files: none is executed or fills the memory; each is refused in one line."""
 
 import io
 import json
@@ -45,10 +45,10 @@ def refused(path, message, mark=None):
     assert mark is None or not mark.exists()
 
 
-def test_bombs_in_data_do_not_go_off(files, tmp_path, mark):
+def test_pickles_in_data_are_not_executed(files, tmp_path, mark):
     data = with_bombs_in_data(files["data"], mark)
     path = write_zip(tmp_path / "a.zip", {**files, "data": data})
-    # The text beside them tells all that is needed, so the policy is loaded all the same.
+    # The printed attributes are sufficient, so the policy is loaded nevertheless.
     venv = drift_venv()
     load_expert(path, Surroundings(venv.observation_space, venv.action_space))
     load_expert(path)
@@ -77,16 +77,16 @@ def old_tar(state):
     ],
     ids=["zip", "legacy", "tar"],
 )
-def test_bombs_among_tensors_do_not_go_off(files, tmp_path, mark, name, saved):
+def test_pickles_among_tensors_are_not_executed(files, tmp_path, mark, name, saved):
     bomb = saved({"a": Bomb(mark), "b": th.zeros(2)})
     path = write_zip(tmp_path / "a.zip", {**files, name: bomb})
     refused(path, rf"'{name.replace('.', '[.]')}' is not plain tensors", mark)
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil", "..\\evil"])
-def test_entries_that_point_out_of_the_file_are_refused(files, tmp_path, name):
+def test_entries_that_point_outside_the_zip_are_refused(files, tmp_path, name):
     path = write_zip(tmp_path / "a.zip", {**files, name: b"x"})
-    refused(path, "points out of the file")
+    refused(path, "points outside the zip")
     assert not (tmp_path.parent / "evil").exists()
 
 
@@ -99,7 +99,7 @@ def test_links_duplicates_and_encrypted_entries_are_refused(files, tmp_path):
     path = write_zip(tmp_path / "b.zip", files)
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("policy.pth", files["policy.pth"])
-    refused(path, r"'policy\.pth' stands in it twice")
+    refused(path, r"contains 'policy\.pth' twice")
     data = bytearray(write_zip(tmp_path / "c.zip", files).read_bytes())
     start = data.rindex(b"PK\x01\x02")
     data[start + 8] |= 1
@@ -117,7 +117,7 @@ def test_a_zip_that_declares_ten_gigabytes_is_not_unpacked(files, tmp_path):
     refused(path, "more than any model has")
 
 
-def test_what_expands_a_thousandfold_is_not_unpacked(files, tmp_path):
+def test_files_that_expand_a_thousandfold_are_not_unpacked(files, tmp_path):
     zeros = b"\0" * (128 * 2**20)
     for name, content in (("policy.pth", zeros), ("data", zeros), ("system_info.txt", zeros)):
         path = tmp_path / f"{name}.zip"
@@ -159,19 +159,19 @@ def test_tensors_of_other_kinds_are_refused(files, tmp_path, kind):
         ({"surprise": th.zeros(2)}, "do not fit"),
     ],
 )
-def test_weights_of_a_wrong_kind_are_told(files, tmp_path, change, message):
+def test_invalid_weights_are_refused(files, tmp_path, change, message):
     state = {**th.load(io.BytesIO(files["policy.pth"])), **change}
     path = write_zip(tmp_path / "a.zip", {**files, "policy.pth": tensor_file(state)})
     refused(path, message)
 
 
 @pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":' * 200_000, b"\xff\xfe", b"{} {}"])
-def test_data_that_is_no_document_is_told(files, tmp_path, data):
+def test_data_that_is_not_json_is_refused(files, tmp_path, data):
     refused(write_zip(tmp_path / "a.zip", {**files, "data": data}), "'data'")
 
 
 @pytest.mark.parametrize("keep", [0, 1, 30, 500, 5000, -1, -22, -60])
-def test_truncated_zips_are_told(files, tmp_path, keep):
+def test_truncated_zips_are_refused(files, tmp_path, keep):
     path = write_zip(tmp_path / "a.zip", files)
     path.write_bytes(path.read_bytes()[:keep])
     refused(path, "truncated|not a readable zip|no model")
@@ -211,7 +211,7 @@ class TestOwnForm:
         path.write_bytes(data)
         self.describe(folder, weights={"file": path.name, "sha256": digest(data)})
 
-    def test_weights_that_are_no_numbers_are_told(self, folder):
+    def test_weights_that_are_not_finite_are_refused(self, folder):
         self.replace_weights(folder, log_std=th.full((2,), float("inf")))
         refused(folder, "log_std has numbers that are not finite")
 
@@ -226,7 +226,7 @@ class TestOwnForm:
         self.describe(folder, observation_space={**space, "shape": [10**6, 10**6]})
         refused(folder, "larger than any observation")
 
-    def test_other_documents_are_told(self, folder):
+    def test_other_documents_are_refused(self, folder):
         for text in ("[" * 200_000, "{}", "null", '{"format": "imitbench-policy", "x": 1}'):
             (folder / "policy.json").write_text(text)
             refused(folder, "policy.json")

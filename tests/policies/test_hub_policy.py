@@ -27,7 +27,7 @@ def model(seed):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """What repositories hold: our own files, a zip, and statistics; all of different policies."""
+    """Files of repositories: of this library, a zip, and statistics; each of another policy."""
     folder = tmp_path_factory.mktemp("files")
     save_stable_model(folder, model(0))
     model(1).save(folder / ZIP)
@@ -53,26 +53,26 @@ def is_of_seed(policy, seed):
     return np.array_equal(policy.predict(observations, deterministic=True)[0], wanted)
 
 
-def test_our_own_files_come_first(hub, files):
+def test_files_of_this_library_take_precedence(hub, files):
     hub.add_model(REPOSITORY, {k: v for k, v in files.items() if k != "vec_normalize.pkl"})
     assert is_of_seed(load(), 0)
     assert not any("algorithm" in request for request in hub.requests)
 
 
-def test_they_may_lie_in_a_folder_as_in_a_run(hub, files):
+def test_they_may_be_in_a_folder_policy(hub, files):
     own = {f"policy/{name}": files[name] for name in ("policy.json", "policy.safetensors")}
     hub.add_model(REPOSITORY, own)
     assert is_of_seed(load(), 0)
 
 
-def test_a_zip_is_read_where_there_is_nothing_else(hub, files):
+def test_a_zip_is_read_without_files_of_this_library(hub, files):
     hub.add_model(REPOSITORY, {ZIP: files[ZIP], "README.md": b"", "replay.mp4": b"0" * 1000})
     assert is_of_seed(load(), 1)
     assert not any("replay" in request for request in hub.requests)
 
 
 @pytest.mark.parametrize("name", ["seals/Drift-v0", "seals-Drift-v0", "seals:seals/Drift-v0"])
-def test_the_ways_to_name_an_environment(hub, files, name):
+def test_all_forms_of_an_environment_id_are_accepted(hub, files, name):
     hub.add_model(REPOSITORY, {ZIP: files[ZIP]})
     assert is_of_seed(load(env_name=name), 1)
 
@@ -86,7 +86,7 @@ def test_a_revision_is_a_branch_a_tag_or_a_commit(hub, files):
     assert is_of_seed(load(revision=old), 1)
 
 
-def test_what_was_fetched_is_found_without_the_hub(hub, files, monkeypatch):
+def test_fetched_files_are_found_offline(hub, files, monkeypatch):
     hub.add_model(REPOSITORY, {ZIP: files[ZIP]})
     load()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -102,7 +102,7 @@ def test_statistics_become_part_of_the_policy(hub, files):
         load()
 
 
-def test_what_is_missing_is_told_in_one_line(hub, files):
+def test_missing_parts_are_refused_in_one_line(hub, files):
     hub.add_model("org/ppo-Empty-v0", {"README.md": b""})
     hub.add_model(REPOSITORY, {ZIP: files[ZIP]})
     for kwargs, message in (
@@ -116,7 +116,7 @@ def test_what_is_missing_is_told_in_one_line(hub, files):
         assert "\n" not in str(caught.value)
 
 
-def test_a_hub_out_of_reach_is_told(tmp_path, monkeypatch):
+def test_an_unreachable_hub_is_an_error(tmp_path, monkeypatch):
     with serve_hub() as hub:
         pass
     hub.point_client_here(monkeypatch, tmp_path)
@@ -126,7 +126,7 @@ def test_a_hub_out_of_reach_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_clients_own_settings_are_honoured(tmp_path, files):
+def test_the_settings_of_the_client_are_respected(tmp_path, files):
     with serve_hub() as hub:
         hub.add_model(REPOSITORY, {ZIP: files[ZIP]})
         script = (

@@ -1,4 +1,4 @@
-"""Policies that ask a person: here the person is a stream of lines."""
+"""Policies that query a person; here a stream of lines answers."""
 
 import io
 
@@ -20,7 +20,7 @@ KEYS = {"a": "left", "s": "stay", "d": "right"}
 
 
 class Person(DiscreteInteractivePolicy):
-    """Notes what is shown and taken away."""
+    """Records what is shown and removed."""
 
     def __init__(self, answers, action_space=None, keys=KEYS, **kwargs):
         action_space = action_space or spaces.Discrete(3)
@@ -60,11 +60,11 @@ def test_one_observation_gives_one_action():
     assert (action.shape, int(action)) == ((), 2)
 
 
-def test_other_keys_are_asked_again():
+def test_other_keys_are_rejected():
     person = Person("q\n\nleft\nD\nd\n")
     assert person.predict(np.zeros((1, 2), np.float32))[0].tolist() == [2]
     for wrong in ("'q'", "''", "'left'", "'D'"):
-        assert f"{wrong} is no key of an action" in person.screen.getvalue()
+        assert f"{wrong} is not the key of an action" in person.screen.getvalue()
 
 
 def test_actions_may_start_anywhere():
@@ -72,7 +72,7 @@ def test_actions_may_start_anywhere():
     assert person.predict(np.zeros((1, 2), np.float32))[0].tolist() == [7]
 
 
-def test_the_end_of_the_input_is_told_and_cleans_up():
+def test_the_end_of_the_input_is_an_error_and_cleans_up():
     person = Person("x\n")
     with pytest.raises(EOFError, match="the input ended"):
         person.predict(np.zeros((1, 2), np.float32))
@@ -135,7 +135,7 @@ class Game(gym.Env):
 
 
 @pytest.mark.parametrize("vectorized", [False, True])
-def test_games_have_keys_of_their_own(vectorized):
+def test_games_have_standard_keys(vectorized):
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")
     env = DummyVecEnv([Game]) if vectorized else gym.wrappers.TimeLimit(Game(), 5)
@@ -160,7 +160,7 @@ def test_games_without_known_actions_are_refused():
     with pytest.raises(ValueError, match="actions without a key: JUMP"):
         AtariInteractivePolicy(Odd())
     for env in (gym.make("CartPole-v1"), DummyVecEnv([lambda: gym.make("CartPole-v1")])):
-        with pytest.raises(ValueError, match="no Atari game"):
+        with pytest.raises(ValueError, match="not an Atari game"):
             AtariInteractivePolicy(env)
 
 
@@ -176,7 +176,7 @@ def test_games_without_known_actions_are_refused():
     ],
 )
 def test_images_of_any_layout_can_be_shown(shape, shown):
-    """Channels first or last, colours or grey, stacked or not: the newest frame is shown."""
+    """Channels first or last, colours or grey, stacked or not: the latest frame is shown."""
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")
     person = ImageObsDiscreteInteractivePolicy(

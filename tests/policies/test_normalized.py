@@ -1,4 +1,4 @@
-"""A normalized policy sees what `VecNormalize` would show it."""
+"""A normalized policy observes what `VecNormalize` would pass to it."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def normalized(policy, venv):
     )
 
 
-def test_it_acts_as_the_policy_does_on_normalized_observations(normalizer):
+def test_it_acts_like_the_policy_on_normalized_observations(normalizer):
     model = SAC("MlpPolicy", drift_venv(), buffer_size=10, policy_kwargs={"net_arch": [8]})
     policy = normalized(model.policy, normalizer)
     raw = normalizer.get_original_obs()

@@ -31,14 +31,14 @@ def write(path, value, protocol=4):
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_they_are_those_that_were_saved(normalizer, tmp_path, protocol):
+def test_saved_statistics_are_read(normalizer, tmp_path, protocol):
     found = read_observation_statistics(write(tmp_path / "a.pkl", normalizer, protocol))
     np.testing.assert_array_equal(found.mean, normalizer.obs_rms.mean)
     np.testing.assert_array_equal(found.var, normalizer.obs_rms.var)
     assert (found.epsilon, found.clip_obs) == (0.01, 0.5)
 
 
-def test_a_policy_with_them_acts_on_plain_observations(normalizer, tmp_path):
+def test_a_policy_with_them_acts_on_unnormalized_observations(normalizer, tmp_path):
     normalizer.save(str(tmp_path / "a.pkl"))
     model = PPO("MlpPolicy", normalizer, **SHORT)
     raw = normalizer.get_original_obs()
@@ -52,12 +52,12 @@ def test_a_policy_with_them_acts_on_plain_observations(normalizer, tmp_path):
         read_observation_statistics(tmp_path / "a.pkl").applied_to(other, "a.pkl")
 
 
-def test_normalized_rewards_concern_no_policy(tmp_path):
+def test_statistics_of_rewards_alone_give_none(tmp_path):
     path = write(tmp_path / "a.pkl", VecNormalize(drift_venv(), norm_obs=False))
     assert read_observation_statistics(path) is None
 
 
-def test_real_ones_of_an_old_version_are_read(shared_dir):
+def test_real_statistics_of_an_old_version_are_read(shared_dir):
     found = read_observation_statistics(
         shared_dir / "hub-fixtures/rl-zoo/ppo-HalfCheetah-v3/vec_normalize.pkl"
     )
@@ -66,7 +66,7 @@ def test_real_ones_of_an_old_version_are_read(shared_dir):
     assert (found.epsilon, found.clip_obs) == (1e-8, 10.0)
 
 
-def test_dictionaries_are_told_to_be_unsupported(tmp_path):
+def test_statistics_of_dictionaries_are_refused(tmp_path):
     venv = VecNormalize(DummyVecEnv([Parts]), norm_obs_keys=["numbers"])
     path = write(tmp_path / "a.pkl", venv)
     with pytest.raises(InputError, match=r"dictionaries of observations.*--trust"):
@@ -104,7 +104,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_files_stay_data_and_are_told_in_one_line(normalizer, tmp_path, kind):
+def test_malicious_files_are_refused_in_one_line_and_not_executed(normalizer, tmp_path, kind):
     make, message = HOSTILE[kind]
     mark = tmp_path / "executed"
     path = write(tmp_path / "a.pkl", make(normalizer, mark))
@@ -115,7 +115,7 @@ def test_hostile_files_stay_data_and_are_told_in_one_line(normalizer, tmp_path, 
     assert not mark.exists()
 
 
-def test_damaged_missing_and_endless_files_are_told(normalizer, tmp_path):
+def test_damaged_missing_and_huge_files_are_refused(normalizer, tmp_path):
     path = write(tmp_path / "a.pkl", normalizer)
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match="damaged or no pickle"):
@@ -124,11 +124,11 @@ def test_damaged_missing_and_endless_files_are_told(normalizer, tmp_path):
         read_observation_statistics(tmp_path / "absent.pkl")
     with path.open("wb") as stream:
         stream.truncate(2**30)
-    with pytest.raises(InputError, match="1,073,741,824 bytes are no statistics"):
+    with pytest.raises(InputError, match="1,073,741,824 bytes are too many"):
         read_observation_statistics(path)
 
 
-def test_an_array_that_claims_more_than_it_has_is_refused(normalizer, tmp_path):
+def test_an_array_that_declares_more_than_it_has_is_refused(normalizer, tmp_path):
     path = write(tmp_path / "a.pkl", with_mean(normalizer, np.arange(3, dtype=np.float64)))
     data = path.read_bytes()
     shape = b"K\x01K\x03\x85"
@@ -139,7 +139,7 @@ def test_an_array_that_claims_more_than_it_has_is_refused(normalizer, tmp_path):
 
 
 def test_bounds_of_the_space_do_not_matter(tmp_path):
-    """Only the statistics are taken; whatever else the file says is ignored."""
+    """Only the statistics are used; the rest of the file is ignored."""
     venv = VecNormalize(drift_venv())
     venv.observation_space = spaces.Box(-9, 9, (5,))
     path = write(tmp_path / "a.pkl", venv)

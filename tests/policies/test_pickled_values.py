@@ -1,4 +1,4 @@
-"""Arrays, numbers and spaces out of pickles that were read as data."""
+"""Arrays, numbers and spaces are rebuilt from pickles that were read as data."""
 
 import pickle
 
@@ -56,7 +56,7 @@ def test_spaces_are_read_with_their_generators_ignored(protocol, space):
     assert space_of(read_safely(pickle.dumps(space, protocol), ADMITTED)) == space
 
 
-def test_what_holds_objects_is_no_array():
+def test_arrays_of_objects_are_refused():
     for value in (np.array([{}, None]), np.array(["text"]), np.array([(1, 2.0)], dtype="i4,f8")):
         with pytest.raises(RefusedPickleError):
             array_of(read_safely(pickle.dumps(value), anything))

@@ -1,4 +1,4 @@
-"""Rewards of samples are those of the reward function, whatever was stored."""
+"""Rewards of samples are those of the reward function, not the stored ones."""
 
 import copy
 
@@ -90,7 +90,7 @@ def test_an_algorithm_learns_from_relabelled_rewards(cls, space):
     assert samples.rewards.dtype == th.float32
 
 
-def test_the_reward_sees_the_actions_that_were_executed():
+def test_the_reward_function_gets_the_executed_actions():
     space = spaces.Box(np.array([[-2.0], [0.0]], np.float32), np.array([[2.0], [8.0]], np.float32))
     executed, rewarded = [], []
 
@@ -108,7 +108,7 @@ def test_the_reward_sees_the_actions_that_were_executed():
     assert {each.tobytes() for each in rewarded} <= {each.tobytes() for each in executed}
 
 
-def test_the_reward_decides_what_is_learnt():
+def test_the_reward_determines_what_is_learned():
     def times(scale):
         def reward(obs, acts, next_obs, dones):
             return scale * acts[:, 0]
@@ -141,7 +141,7 @@ def test_stored_rewards_are_kept():
     assert (wrapper.rewards == 7.0).all()
 
 
-def test_ends_by_time_limits_are_no_ends():
+def test_ends_by_time_limits_are_not_done():
     wrapper = buffer(ended)
     obs = np.zeros((2, 3), np.float32)
     add(wrapper, obs, obs, dones=[True, True], infos=[{"TimeLimit.truncated": True}, {}])
@@ -149,7 +149,7 @@ def test_ends_by_time_limits_are_no_ends():
     assert 0 < rewards.mean() < 1
 
 
-def test_the_reward_sees_raw_observations_and_the_learner_normalized_ones():
+def test_the_reward_function_gets_raw_observations_and_the_learner_normalized_ones():
     venv = VecNormalize(drift_venv(), norm_reward=False)
     seen = []
 
@@ -167,7 +167,7 @@ def test_the_reward_sees_raw_observations_and_the_learner_normalized_ones():
     assert abs(seen[-1].mean()) > 1 > abs(samples.observations.numpy().mean())
 
 
-def test_dictionaries_are_handed_on():
+def test_dictionary_observations_are_passed_to_the_reward_function():
     def reward(obs, acts, next_obs, dones):
         return obs["a"][:, 0] + next_obs["a"][:, 1]
 
@@ -182,7 +182,7 @@ def test_dictionaries_are_handed_on():
     assert th.equal(samples.rewards[:, 0], 2 * samples.observations["a"][:, 0] + 1)
 
 
-def test_discrete_observations_are_numbers():
+def test_discrete_observations_are_passed_as_numbers():
     def reward(obs, acts, next_obs, dones):
         return 10.0 * obs + next_obs
 
@@ -209,12 +209,12 @@ def test_rewards_of_the_wrong_shape_are_refused():
         wrapper.sample(4)
 
 
-def test_sums_over_steps_are_refused():
+def test_n_step_buffers_are_refused():
     with pytest.raises(ValueError, match="replay_buffer_class: NStepReplayBuffer"):
         buffer(replay_buffer_class=NStepReplayBuffer)
 
 
-def test_a_view_shows_what_is_held_and_changes_nothing():
+def test_a_view_shows_the_content_read_only():
     for target in (ReplayBuffer(20, OBSERVATIONS, TORQUE, n_envs=2), buffer()):
         view = ReplayBufferView(target)
         assert len(view) == 0

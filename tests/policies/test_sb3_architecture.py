@@ -1,4 +1,4 @@
-"""Policies rebuilt from zips act as those that Stable-Baselines3 unpickles."""
+"""Policies rebuilt from zips act like those that Stable-Baselines3 unpickles."""
 
 import json
 import zipfile
@@ -52,7 +52,7 @@ def test_a_rebuilt_policy_acts_as_the_unpickled_one(tmp_path, make):
     assert all(th.equal(value, state[key]) for key, value in policy.state_dict().items())
 
 
-def test_torchs_generator_is_left_alone(tmp_path):
+def test_torchs_generator_is_not_changed(tmp_path):
     archive = save(ppo(), tmp_path / "model.zip")
     th.manual_seed(3)
     expected = th.rand(2)
@@ -99,7 +99,7 @@ UNDETERMINED = {
 
 
 @pytest.mark.parametrize("part", UNDETERMINED)
-def test_what_cannot_be_determined_is_named(tmp_path, part):
+def test_undetermined_parts_are_named(tmp_path, part):
     archive = save(UNDETERMINED[part](), tmp_path / "model.zip")
     with pytest.raises(InputError, match=rf"{part}: .*trust=True") as caught:
         rebuild(archive, drift_venv())
@@ -110,7 +110,7 @@ def test_what_cannot_be_determined_is_named(tmp_path, part):
     ("name", "value"),
     [("squash_output", "yes"), ("surprise", 1), ("clip_mean", "wide"), ("activation_fn", 3)],
 )
-def test_settings_that_make_no_sense_are_named(tmp_path, name, value):
+def test_invalid_settings_are_named(tmp_path, name, value):
     save(ppo(), tmp_path / "model.zip")
 
     def change(data):
@@ -120,7 +120,7 @@ def test_settings_that_make_no_sense_are_named(tmp_path, name, value):
         rebuild(alter(tmp_path / "model.zip", change), drift_venv())
 
 
-def test_a_zip_without_text_about_its_policy_is_read_by_its_weights(tmp_path):
+def test_a_zip_without_text_about_its_policy_is_rebuilt_from_its_weights(tmp_path):
     model = off(SAC, policy_kwargs=SMALL)
     save(model, tmp_path / "model.zip")
 
@@ -146,14 +146,14 @@ def test_a_zip_without_text_about_its_policy_is_read_by_its_weights(tmp_path):
         (spaces.Dict({"a": TORQUE}), 3, "made for"),
     ],
 )
-def test_an_environment_that_does_not_fit_is_told(tmp_path, space, size, message):
+def test_an_environment_that_does_not_fit_is_refused(tmp_path, space, size, message):
     archive = save(ppo(), tmp_path / "model.zip")
     observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
     with pytest.raises(InputError, match=message):
         build_policy(archive, observation_space, space)
 
 
-def test_layers_shared_by_old_versions_are_unfolded(tmp_path):
+def test_layers_shared_by_old_versions_are_copied(tmp_path):
     """Until version 1.8 `net_arch=[8, {"pi": [4], "vf": []}]` shared the first layer."""
     model = ppo(policy_kwargs={"net_arch": {"pi": [8, 4], "vf": [8]}})
     archive = save(model, tmp_path / "model.zip")
@@ -178,7 +178,7 @@ def test_layers_shared_by_old_versions_are_unfolded(tmp_path):
         assert th.equal(found, wanted)
 
 
-def test_the_extractor_that_old_versions_wrote_once_is_found(tmp_path):
+def test_an_extractor_stored_once_by_old_versions_is_shared(tmp_path):
     """Until version 1.7 there were no separate names for actor's and critic's extractors."""
     model = ppo(policy_kwargs=NORMALIZED)
     model.learn(8)
@@ -194,7 +194,7 @@ def test_the_extractor_that_old_versions_wrote_once_is_found(tmp_path):
     )
 
 
-def test_weights_that_are_no_numbers_are_named(tmp_path):
+def test_weights_that_are_not_finite_are_named(tmp_path):
     archive = save(ppo(), tmp_path / "model.zip")
     archive.weights["action_net.bias"][0] = float("nan")
     with pytest.raises(InputError, match=r"action_net\.bias has numbers that are not finite"):

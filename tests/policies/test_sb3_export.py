@@ -1,4 +1,4 @@
-"""Zips that Stable-Baselines3's own loaders read."""
+"""Exported zips are read by the loaders of Stable-Baselines3."""
 
 import json
 
@@ -25,7 +25,7 @@ def actions(policy, observations):
 
 @pytest.mark.filterwarnings("ignore:.*saved with SB3 < 2.4.0")  # the form that all versions read
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_an_expert_survives_the_way_there_and_back(tmp_path, make):
+def test_an_expert_survives_the_round_trip(tmp_path, make):
     model = make()
     model.learn(24)
     model.save(tmp_path / "model.zip")
@@ -48,14 +48,14 @@ def test_an_expert_survives_the_way_there_and_back(tmp_path, make):
 @pytest.mark.parametrize(
     "kind", ["ppo feed-forward 32", "ppo normalized", "sac 1024", "sac normalized"]
 )
-def test_nothing_of_this_library_is_named(tmp_path, kind):
+def test_the_zip_does_not_refer_to_this_library(tmp_path, kind):
     for path in export_sb3_zip(MODELS[kind]().policy, tmp_path / "model.zip").files:
         assert b"imitbench" not in path.read_bytes()
     data = json.loads(read_zip(tmp_path / "model.zip")["data"])
     assert "imitbench" not in json.dumps(data)
 
 
-def test_normalized_observations_come_as_statistics(tmp_path):
+def test_normalization_is_exported_as_statistics(tmp_path):
     inner = ppo(policy_kwargs=SMALL).policy
     policy = NormalizedPolicy(inner, np.arange(3.0), np.full(3, 4.0), epsilon=0.1, clip_obs=1.5)
     exported = export_sb3_zip(policy, tmp_path / "model.zip")
@@ -67,7 +67,7 @@ def test_normalized_observations_come_as_statistics(tmp_path):
     np.testing.assert_array_equal(actions(load_expert(tmp_path), raw), actions(policy, raw))
 
 
-def test_what_does_not_come_back_is_said(tmp_path):
+def test_missing_parts_are_listed(tmp_path):
     inner = PPO("MlpPolicy", drift_venv(size=4), **SHORT).policy
     exported = export_sb3_zip(TimeFeaturePolicy(inner, 50), tmp_path / "model.zip")
     assert any("optimizers" in line for line in exported.missing)
@@ -80,16 +80,16 @@ def test_hyperparameters_may_be_given(tmp_path):
     assert PPO.load(tmp_path / "model.zip").gamma == 0.5
 
 
-def test_torchs_generator_is_left_alone(tmp_path):
+def test_torchs_generator_is_not_changed(tmp_path):
     policy = ppo().policy
     before = th.get_rng_state()
     export_sb3_zip(policy, tmp_path / "model.zip")
     assert th.equal(th.get_rng_state(), before)
 
 
-def test_what_has_no_zip_is_told(tmp_path):
+def test_policies_without_a_zip_are_refused(tmp_path):
     observations = spaces.Box(-1, 1, (3,))
-    with pytest.raises(ValueError, match="a RandomPolicy belongs to no algorithm"):
+    with pytest.raises(ValueError, match=r"no algorithm .* has a RandomPolicy"):
         export_sb3_zip(RandomPolicy(observations, TORQUE), tmp_path / "a.zip")
     with pytest.raises(ValueError, match="'sac' has no ActorCriticPolicy; it is one of ppo, a2c"):
         export_sb3_zip(ppo(action_space=CHOICE).policy, tmp_path / "a.zip", algorithm="sac")

@@ -1,4 +1,4 @@
-"""Zips of Stable-Baselines3 are read as data, whatever is in them."""
+"""Zips of Stable-Baselines3 are read as data, regardless of their content."""
 
 import base64
 import io
@@ -39,7 +39,7 @@ def tensors(state):
 
 
 class Bomb:
-    """Leaves a mark where it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, mark):
         self.mark = mark
@@ -56,7 +56,7 @@ def test_plain_values_and_tensors_are_read(content, tmp_path):
     assert archive.variables == {}
 
 
-def test_pickled_values_are_known_by_their_text_alone(content, tmp_path):
+def test_pickled_values_are_represented_by_their_text(content, tmp_path):
     settings = read_sb3_zip(write(tmp_path / "a.zip", content)).data["policy_kwargs"]
     assert isinstance(settings, Opaque)
     assert settings.shown == {
@@ -82,16 +82,16 @@ def test_nothing_is_unpickled(content, tmp_path):
     [
         ("data", None, "it has no 'data'"),
         ("policy.pth", None, r"it has no 'policy\.pth'"),
-        ("data", b"{", "'data' is no JSON"),
+        ("data", b"{", "'data' is not JSON"),
         ("data", b"[1]", "must be a JSON object"),
-        ("data", b"[" * 100_000, "'data' is no JSON"),
+        ("data", b"[" * 100_000, "'data' is not JSON"),
         ("policy.pth", b"x", "not plain tensors"),
         ("policy.pth", tensors([1]), "must hold named tensors"),
-        ("policy.pth", tensors({"a": 1}), "'a' is no tensor"),
-        ("pytorch_variables.pth", tensors({"a": "b"}), "'a' is no tensor"),
+        ("policy.pth", tensors({"a": 1}), "'a' is not a tensor"),
+        ("pytorch_variables.pth", tensors({"a": "b"}), "'a' is not a tensor"),
     ],
 )
-def test_damage_is_told_in_one_line(content, tmp_path, name, replacement, message):
+def test_damage_is_refused_in_one_line(content, tmp_path, name, replacement, message):
     files = {**content, name: replacement}
     path = write(tmp_path / "a.zip", {k: v for k, v in files.items() if v is not None})
     with pytest.raises(InputError, match=message) as caught:
@@ -100,17 +100,17 @@ def test_damage_is_told_in_one_line(content, tmp_path, name, replacement, messag
     assert "\n" not in str(caught.value)
 
 
-def test_truncated_and_missing_files_are_told(content, tmp_path):
+def test_truncated_and_missing_files_are_refused(content, tmp_path):
     path = write(tmp_path / "a.zip", content)
     path.write_bytes(path.read_bytes()[:-100])
-    # The files of tensors within are zips too, so that its end looks like that of another one.
-    with pytest.raises(InputError, match="or a truncated one: it has no 'data'"):
+    # The tensor files inside are zips too, so that the end looks like that of another zip.
+    with pytest.raises(InputError, match="or truncated: it has no 'data'"):
         read_sb3_zip(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_sb3_zip(tmp_path / "absent.zip")
 
 
-def test_a_changed_byte_is_told(content, tmp_path):
+def test_a_changed_byte_is_detected(content, tmp_path):
     path = write(tmp_path / "a.zip", content)
     data = bytearray(path.read_bytes())
     data[data.index(b'"n_steps"') + 2] ^= 1

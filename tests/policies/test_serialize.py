@@ -1,4 +1,4 @@
-"""Loading and saving: what comes back acts, and trains, as what was saved."""
+"""Loading and saving: a loaded model acts and trains like the saved one."""
 
 import hashlib
 import json
@@ -85,9 +85,9 @@ def assert_same(found, wanted):
         assert th.equal(found[key], value), key
 
 
-@pytest.mark.filterwarnings("ignore:`n_steps=3` is ignored")  # told by the pickled one
+@pytest.mark.filterwarnings("ignore:`n_steps=3` is ignored")  # from the pickled one
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_a_saved_algorithm_trains_on_as_the_one_that_was_pickled(tmp_path, make):
+def test_a_saved_algorithm_resumes_like_a_pickled_one(tmp_path, make):
     model = make()
     model.learn(24)
     venv = drift_venv(model.action_space)
@@ -102,7 +102,7 @@ def test_a_saved_algorithm_trains_on_as_the_one_that_was_pickled(tmp_path, make)
 
 
 @pytest.mark.parametrize("name", ["ppo", "ppo normalized", "ppo schedules", "a2c", "dqn"])
-def test_a_pickled_algorithm_trains_on_without_unpickling(tmp_path, name):
+def test_a_pickled_algorithm_resumes_without_unpickling(tmp_path, name):
     model = MODELS[name]()
     model.learn(24)
     venv = drift_venv(model.action_space)
@@ -113,7 +113,7 @@ def test_a_pickled_algorithm_trains_on_without_unpickling(tmp_path, name):
     assert_same(train_on(found), train_on(wanted))
 
 
-def test_what_a_save_writes(tmp_path):
+def test_a_save_writes_four_files(tmp_path):
     save_stable_model(tmp_path, ppo())
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"policy.json", "policy.safetensors", "algorithm.json", "algorithm.state"}
@@ -150,7 +150,7 @@ def test_the_policy_of_a_run_directory_is_found(tmp_path, torque_venv):
     load_policy("ppo", torque_venv, path=tmp_path / "run")
 
 
-def test_a_gsde_policy_explores_as_much_as_it_has_learnt_to(tmp_path, torque_venv):
+def test_a_gsde_policy_explores_with_its_learned_deviation(tmp_path, torque_venv):
     model = ppo(use_sde=True)
     model.policy.log_std.data.fill_(-20.0)
     save_stable_model(tmp_path, model)
@@ -175,7 +175,7 @@ def test_the_callback_saves_at_each_trigger(tmp_path, torque_venv):
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["000000000016", "000000000032", "000000000048"]
     policy = load_policy("ppo", torque_venv, path=tmp_path / names[-1])
-    # Saved before the update that the last steps led to.
+    # Saved before the update on the last steps.
     assert policy.observation_space.shape == (3,)
     resumed = load_stable_baselines_model(PPO, tmp_path / names[1], torque_venv)
     assert resumed.num_timesteps == 32
@@ -186,7 +186,7 @@ def test_zero_and_random_need_no_file(torque_venv):
     assert isinstance(load_policy("random", torque_venv), RandomPolicy)
 
 
-def test_own_loaders_can_be_registered(torque_venv):
+def test_custom_loaders_can_be_registered(torque_venv):
     class Mine(ZeroPolicy):
         pass
 
@@ -197,7 +197,7 @@ def test_own_loaders_can_be_registered(torque_venv):
     assert isinstance(load_policy(name, torque_venv), Mine)
 
 
-def test_an_unknown_type_is_told_with_the_nearest(torque_venv):
+def test_an_unknown_type_is_refused_with_the_nearest(torque_venv):
     with pytest.raises(InputError, match=r"policy_type 'pppo'.* did you mean 'ppo'"):
         load_policy("pppo", torque_venv, path="x")
 
@@ -212,7 +212,7 @@ def test_a_missing_model_is_also_a_file_not_found_error(tmp_path, torque_venv):
 
 
 @pytest.mark.parametrize("form", ["plain", "zip"])
-def test_another_algorithms_model_is_told(tmp_path, form):
+def test_another_algorithms_model_is_refused(tmp_path, form):
     model = off(SAC)
     path = tmp_path / "model.zip"
     model.save(path) if form == "zip" else save_stable_model(tmp_path, model)
@@ -222,14 +222,14 @@ def test_another_algorithms_model_is_told(tmp_path, form):
         load_stable_baselines_model(PPO, path, drift_venv())
 
 
-def test_algorithms_with_the_same_policy_are_told_apart(tmp_path, torque_venv):
+def test_algorithms_with_the_same_policy_are_distinguished(tmp_path, torque_venv):
     save_stable_model(tmp_path, ppo())
     with pytest.raises(InputError, match="holds the algorithm PPO, not A2C"):
         load_stable_baselines_model(A2C, tmp_path, torque_venv)
 
 
 @pytest.mark.parametrize("form", ["plain", "zip"])
-def test_an_environment_that_does_not_fit_is_told(tmp_path, form):
+def test_an_environment_that_does_not_fit_is_refused(tmp_path, form):
     path = tmp_path / "model.zip"
     ppo().save(path) if form == "zip" else save_stable_model(tmp_path, ppo())
     for load in (
@@ -243,14 +243,14 @@ def test_an_environment_that_does_not_fit_is_told(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["plain", "zip"])
-def test_functions_are_not_stored_and_must_be_given_again(tmp_path, torque_venv, form):
+def test_functions_are_not_stored_and_must_be_passed_again(tmp_path, torque_venv, form):
     def rate(progress):
         return 1e-3 * progress
 
     model = ppo(learning_rate=rate)
     path = tmp_path / "model.zip"
     model.save(path) if form == "zip" else save_stable_model(tmp_path, model)
-    with pytest.raises(InputError, match=r"learning_rate \(.*give learning_rate=…, or"):
+    with pytest.raises(InputError, match=r"learning_rate \(.*pass learning_rate=…, or"):
         load_stable_baselines_model(PPO, path, torque_venv)
     found = load_stable_baselines_model(PPO, path, torque_venv, learning_rate=rate)
     assert found.lr_schedule(0.5) == 5e-4
@@ -261,32 +261,32 @@ def test_functions_are_not_stored_and_must_be_given_again(tmp_path, torque_venv,
     load_policy("ppo", torque_venv, path=path)
 
 
-def test_hyperparameters_can_be_overridden_and_unknown_ones_are_told(tmp_path, torque_venv):
+def test_hyperparameters_can_be_overridden_and_unknown_ones_are_refused(tmp_path, torque_venv):
     save_stable_model(tmp_path, ppo())
     model = load_stable_baselines_model(PPO, tmp_path, torque_venv, gamma=0.5, device="cpu")
     assert model.gamma == 0.5
-    with pytest.raises(InputError, match=r"gama: no argument of PPO; did you mean 'gamma'"):
+    with pytest.raises(InputError, match=r"gama: not an argument of PPO; did you mean 'gamma'"):
         load_stable_baselines_model(PPO, tmp_path, torque_venv, gama=0.5)
 
 
-def test_files_of_different_saves_are_not_mixed(tmp_path, torque_venv):
+def test_files_of_different_saves_are_refused(tmp_path, torque_venv):
     save_stable_model(tmp_path / "a", ppo())
     save_stable_model(tmp_path / "b", ppo(seed=1))
     for name in ("policy.json", "policy.safetensors"):
         shutil.copy(tmp_path / "b" / name, tmp_path / "a" / name)
     load_policy("ppo", torque_venv, path=tmp_path / "a")
-    with pytest.raises(InputError, match=r"of another save than algorithm\.json"):
+    with pytest.raises(InputError, match=r"not saved together with algorithm\.json"):
         load_stable_baselines_model(PPO, tmp_path / "a", torque_venv)
 
 
-def test_a_policy_without_training_state_is_no_algorithm(tmp_path, torque_venv):
+def test_a_policy_without_training_state_is_not_an_algorithm(tmp_path, torque_venv):
     save_stable_model(tmp_path, ppo())
     (tmp_path / "algorithm.json").unlink()
     with pytest.raises(InputError, match="a policy without its training state"):
         load_stable_baselines_model(PPO, tmp_path, torque_venv)
 
 
-def test_what_cannot_be_saved_is_told(tmp_path):
+def test_normalized_environments_cannot_be_saved(tmp_path):
     normalized = VecNormalize(drift_venv())
     with pytest.raises(ValueError, match="VecNormalize, whose statistics are not stored"):
         save_stable_model(tmp_path, ppo(venv=normalized))
@@ -295,7 +295,7 @@ def test_what_cannot_be_saved_is_told(tmp_path):
 
 
 class TestWithStatistics:
-    """Zips that come with the statistics of a `VecNormalize`."""
+    """Zips with statistics of a `VecNormalize`."""
 
     @pytest.fixture
     def model(self, tmp_path):
@@ -315,11 +315,13 @@ class TestWithStatistics:
             found = policy.predict(raw, deterministic=True)[0]
             np.testing.assert_array_equal(found, wanted)
 
-    def test_training_on_needs_an_environment_that_normalizes(self, model, tmp_path, torque_venv):
+    def test_resuming_needs_an_environment_that_normalizes(self, model, tmp_path, torque_venv):
         with pytest.raises(FileExistsError, match="wrap the environment"):
             load_stable_baselines_model(PPO, tmp_path, torque_venv)
 
-    def test_an_environment_that_normalizes_needs_none(self, model, tmp_path, torque_venv):
+    def test_an_environment_that_normalizes_replaces_the_statistics(
+        self, model, tmp_path, torque_venv
+    ):
         venv = VecNormalize.load(str(tmp_path / "vec_normalize.pkl"), torque_venv)
         observations = venv.reset()
         for trust in (False, True):
@@ -331,7 +333,7 @@ class TestWithStatistics:
         assert load_stable_baselines_model(PPO, tmp_path, venv).num_timesteps == 32
 
 
-def test_trust_loads_what_only_unpickling_gives(tmp_path, torque_venv):
+def test_trust_loads_parts_that_only_unpickling_restores(tmp_path, torque_venv):
     model = ppo(policy_kwargs={**SMALL, "activation_fn": th.nn.Softplus})
     model.save(tmp_path / "model.zip")
     with pytest.raises(InputError, match=r"Softplus.*trust=True"):
@@ -346,8 +348,8 @@ def test_trust_loads_what_only_unpickling_gives(tmp_path, torque_venv):
     assert again.gamma == 0.5
 
 
-def test_pickles_that_need_something_else_are_told(shared_dir):
-    """This one was written before gymnasium took the place of gym."""
+def test_pickles_that_need_a_missing_package_are_refused(shared_dir):
+    """This file was written before gymnasium replaced gym."""
     if find_spec("gym"):
         pytest.skip("gym is installed")
     path = shared_dir / "hub-fixtures/rl-zoo/ppo-HalfCheetah-v3/ppo-HalfCheetah-v3.zip"

@@ -1,4 +1,4 @@
-"""Stored policies: the same actions after a round trip, and hostile files stay data."""
+"""Stored policies: the same actions after a round trip; malicious files are refused."""
 
 import json
 import sys
@@ -98,7 +98,7 @@ def test_sharing_of_extractors_is_kept(tmp_path):
     assert not load_policy(tmp_path).share_features_extractor
 
 
-def test_exploration_of_gsde_is_drawn_from_the_trained_deviation(tmp_path):
+def test_exploration_of_gsde_is_sampled_from_the_trained_deviation(tmp_path):
     policy = POLICIES["gSDE squashed"]()
     with th.no_grad():
         policy.log_std.fill_(-20.0)  # hardly any
@@ -142,21 +142,21 @@ def test_a_policy_of_sb3_contrib_needs_that_package(tmp_path, monkeypatch):
         load_policy(tmp_path)
 
 
-def test_a_truncated_weights_file_is_told(stored):
+def test_a_truncated_weights_file_is_refused(stored):
     weights = stored / "policy.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(InputError, match="truncated or altered"):
         load_policy(stored)
 
 
-def test_a_truncated_description_is_told(stored):
+def test_a_truncated_description_is_refused(stored):
     path = stored / "policy.json"
     path.write_text(path.read_text()[:-40])
     with pytest.raises(InputError, match=r"policy\.json"):
         load_policy(stored)
 
 
-def test_missing_files_are_told(stored):
+def test_missing_files_are_refused(stored):
     (stored / "policy.safetensors").unlink()
     with pytest.raises(InputError, match=r"policy\.safetensors"):
         load_policy(stored)
@@ -175,7 +175,7 @@ def test_missing_files_are_told(stored):
         (["extra"], 1, "extra"),
     ],
 )
-def test_descriptions_that_ask_for_anything_else_are_refused(stored, path, value, message):
+def test_invalid_descriptions_are_refused(stored, path, value, message):
     file = stored / "policy.json"
     document = json.loads(file.read_text())
     inner = document

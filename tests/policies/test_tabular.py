@@ -1,4 +1,4 @@
-"""Policies that are tables: what they choose, how they count steps, and what they refuse."""
+"""Tabular policies: their actions, their count of steps, and invalid arguments."""
 
 import gymnasium as gym
 import numpy as np
@@ -38,7 +38,7 @@ class TestActing:
             np.testing.assert_allclose(shares, pi[step, :, 1], atol=0.02)
             np.testing.assert_array_equal(memory[0], step + 1)
 
-    def test_never_chooses_what_has_probability_zero(self):
+    def test_never_chooses_actions_of_probability_zero(self):
         pi = np.tile([0.0, 0.3, 0.0, 0.7, 0.0], (1, 1, 1))
         policy = TabularPolicy(spaces.Discrete(1), spaces.Discrete(5), pi, None)
         th.manual_seed(0)
@@ -51,7 +51,7 @@ class TestActing:
         )
         np.testing.assert_array_equal(actions, pi[[1, 0, 3], [0, 1, 2]].argmax(axis=1))
 
-    def test_begins_anew_with_an_episode(self):
+    def test_restarts_with_each_episode(self):
         pi = np.zeros((2, 3, 2))
         pi[0, :, 0] = pi[1, :, 1] = 1
         policy = make(pi)
@@ -61,7 +61,7 @@ class TestActing:
         np.testing.assert_array_equal(after[0], [1, 2])
         np.testing.assert_array_equal(memory[0], [1, 1])
 
-    def test_depends_on_its_generator_alone(self):
+    def test_depends_only_on_its_generator(self):
         states = np.zeros(100, dtype=int)
         np.testing.assert_array_equal(
             make(seed=3).predict(states)[0], make(seed=3).predict(states)[0]
@@ -101,14 +101,14 @@ class TestBadInput:
             (np.tile([1.5, -0.5], (4, 3, 1)), "pi: must hold probabilities"),
         ],
     )
-    def test_tables_that_do_not_fit(self, pi, message):
+    def test_tables_that_do_not_fit_are_refused(self, pi, message):
         with pytest.raises(ValueError, match=message):
             make(pi)
         with pytest.raises(ValueError, match=message):
             make().set_pi(pi)
 
     @pytest.mark.parametrize("which", ["state_space", "action_space"])
-    def test_spaces_that_are_not_discrete(self, which):
+    def test_spaces_that_are_not_discrete_are_refused(self, which):
         given = {"state_space": STATES, "action_space": ACTIONS, which: spaces.Box(0, 1, (2,))}
         with pytest.raises(ValueError, match=f"{which}: must be Discrete"):
             TabularPolicy(**given, pi=random_table(), rng=None)
@@ -116,20 +116,20 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ((np.array([3]),), "observation: holds something else than states"),
+            ((np.array([3]),), "observation: holds values that are not states"),
             (({"a": np.array([0])},), "a table needs states, not a dictionary"),
             ((np.array([0]), (np.array([4]),)), "an episode is at step 4, but the table has 4"),
             ((np.array([0]), (np.array([1, 2]),)), r"state: has shapes \[\(2,\)\]"),
         ],
     )
-    def test_observations_and_memories_that_do_not_fit(self, arguments, message):
+    def test_observations_and_states_that_do_not_fit_are_refused(self, arguments, message):
         with pytest.raises(ValueError, match=message):
             make().predict(*arguments)
 
 
 class TestObservations:
     @pytest.mark.parametrize("env_id", ["seals/CliffWorld7x4-v0", "seals/CliffWorld7x4XY-v0"])
-    def test_decide_as_their_states_do(self, env_id):
+    def test_give_the_actions_of_their_states(self, env_id):
         env = gym.make(env_id)
         pi = random_table(9, 28, 4)
         by_state = TabularPolicy(env.unwrapped.state_space, env.action_space, pi)
@@ -152,7 +152,7 @@ class TestObservations:
         actions, _ = policy.predict(np.array([2, 0]), deterministic=True)
         np.testing.assert_array_equal(actions, random_table()[0, [2, 0]].argmax(axis=1))
 
-    def test_survive_in_a_state_dict(self):
+    def test_are_restored_from_a_state_dict(self):
         env = CliffWorldEnv(width=4, height=3, horizon=6, use_xy_obs=True)
         policy = ObservationTabularPolicy.of(env, random_table(6, 12, 4))
         other = ObservationTabularPolicy(env.observation_space, env.action_space, 6, 12)
@@ -164,7 +164,7 @@ class TestObservations:
         ]
         np.testing.assert_array_equal(*actions)
 
-    def test_have_their_table_replaced(self):
+    def test_keep_a_replaced_table_in_the_state_dict(self):
         env = small_model(deterministic=True)
         policy = ObservationTabularPolicy.of(env, random_table())
         policy.set_pi(random_table(seed=1))
@@ -172,7 +172,7 @@ class TestObservations:
         with pytest.raises(ValueError, match=r"pi: has shape \(5, 3, 2\)"):
             policy.set_pi(random_table(5))
 
-    def test_of_no_state_are_refused(self):
+    def test_of_unknown_states_are_refused(self):
         env = small_model(deterministic=True)
         policy = ObservationTabularPolicy.of(env, random_table())
         with pytest.raises(ValueError, match=r"observation: .* is the observation of no state"):

@@ -1,4 +1,4 @@
-"""A policy that counts the steps of the episode sees what `TimeFeatureWrapper` would show it."""
+"""A policy that counts steps observes the same feature as with `TimeFeatureWrapper`."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def inner():
     return PPO("MlpPolicy", drift_venv(size=4), seed=0, **SHORT).policy
 
 
-def test_it_appends_the_part_of_the_episode_that_is_left(inner):
+def test_it_appends_the_remaining_share_of_the_episode(inner):
     policy = TimeFeaturePolicy(inner, 10)
     assert policy.observation_space.shape == (3,)
     rng, state = np.random.default_rng(0), None
@@ -29,7 +29,7 @@ def test_it_appends_the_part_of_the_episode_that_is_left(inner):
         np.testing.assert_array_equal(actions, inner.predict(shown, deterministic=True)[0])
 
 
-def test_the_count_begins_anew_with_each_episode(inner):
+def test_the_count_restarts_with_each_episode(inner):
     policy = TimeFeaturePolicy(inner, 10)
     obs = np.ones((2, 3), np.float32)
     first, state = policy.predict(obs, episode_start=np.array([True, True]), deterministic=True)
@@ -43,7 +43,7 @@ def test_the_count_begins_anew_with_each_episode(inner):
     np.testing.assert_array_equal(state[0], [1, 3])
 
 
-def test_single_observations_are_taken_too(inner):
+def test_single_observations_are_accepted(inner):
     policy = TimeFeaturePolicy(inner, 10)
     action, state = policy.predict(np.ones(3, np.float32), deterministic=True)
     batch, _ = policy.predict(np.ones((1, 3), np.float32), deterministic=True)
@@ -72,7 +72,7 @@ def test_it_is_stored_without_pickle(inner, tmp_path):
         )
 
 
-def test_an_observation_alone_does_not_tell_the_time(inner):
+def test_the_forward_pass_and_invalid_arguments_are_refused(inner):
     policy = TimeFeaturePolicy(inner, 10)
     with pytest.raises(ValueError, match="needs predict"):
         policy(drift_venv().reset())
@@ -83,7 +83,7 @@ def test_an_observation_alone_does_not_tell_the_time(inner):
         TimeFeaturePolicy(images, 10)
 
 
-def test_spaces_with_and_without_it():
+def test_spaces_gain_and_lose_the_feature():
     space = spaces.Box(np.array([-1.0, -2.0]), np.array([1.0, 2.0]), dtype=np.float64)
     assert with_time(space) == spaces.Box(
         np.array([-1.0, -2.0, 0.0]), np.array([1.0, 2.0, 1.0]), dtype=np.float64

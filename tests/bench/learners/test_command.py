@@ -154,7 +154,7 @@ def reread(method, path):
     [
         ({"kind": "pickle"}, "kind: Input should be"),
         ({"file": "../../etc/passwd"}, "file: String should match"),
-        ({"output": "logits"}, "logits are no actions of Box"),
+        ({"output": "logits"}, "logits are not actions of Box"),
         ({"file": "absent"}, "absent: cannot be read"),
         ({"file": "policy.json"}, "not layers that can be read"),
     ],
