@@ -1,4 +1,4 @@
-"""The sentences by which this project is known, at full size."""
+"""The main promises of this project, at full size."""
 
 import csv
 import io
@@ -48,19 +48,19 @@ def test_behavioral_cloning_reaches_the_expert_on_classic(uninterrupted):
     assert float(row["score_iqm"]) >= 0.9
 
 
-def test_doing_it_again_does_nothing(uninterrupted):
+def test_repeating_a_sweep_runs_nothing(uninterrupted):
     folder, document = uninterrupted
     again = run(folder)
     assert (again["done"], again["already_done"]) == (0, 9)
     assert numbers(again) == numbers(document)
 
 
-def test_killed_half_way_it_completes_with_the_same_numbers(tmp_path, uninterrupted):
+def test_a_sweep_killed_half_way_completes_with_the_same_numbers(tmp_path, uninterrupted):
     victim = subprocess.Popen(
         COMMAND, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True
     )
     while len(list(tmp_path.glob("runs/*/*/*/*/result.json"))) < 4:
-        assert victim.poll() is None, "it was over before it could be killed"
+        assert victim.poll() is None, "it ended before it could be killed"
         time.sleep(0.01)
     os.kill(victim.pid, signal.SIGKILL)
     victim.wait()
@@ -82,7 +82,7 @@ def test_adversarial_training_reaches_the_expert_on_cartpole(tmp_path):
 
 
 @pytest.mark.parametrize("env", ["seals/CartPole-v0", "Pendulum-v1"])
-def test_preferences_reach_the_expert_and_explain_the_reward(tmp_path, env):
+def test_preferences_reach_the_expert_and_recover_the_reward(tmp_path, env):
     command = [
         *COMMAND[:4], "--algo", "preference_comparisons", "--env", env,
         "--seeds", "1", "--json", "--quiet",
@@ -102,7 +102,7 @@ def test_preferences_reach_the_expert_and_explain_the_reward(tmp_path, env):
     assert len(list(tmp_path.glob("runs/*/*/*/*/reward/*"))) >= 1
 
 
-def test_a_killed_training_goes_on_from_its_checkpoint_with_the_same_numbers(tmp_path):
+def test_a_killed_training_resumes_from_its_checkpoint_with_the_same_numbers(tmp_path):
     command = [
         *COMMAND[:4], "--algo", "gail", "--env", "Pendulum-v1", "--seeds", "1", "--budget", "quick",
         "--checkpoint-minutes", "0", "--json", "--quiet",
@@ -119,7 +119,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint_with_the_same_numbers(tmp
         command, cwd=killed, stdout=subprocess.DEVNULL, start_new_session=True
     )
     while not list(killed.glob("runs/*/*/*/*/checkpoint/000003.state")):
-        assert victim.poll() is None, "it was over before it could be killed"
+        assert victim.poll() is None, "it ended before it could be killed"
         time.sleep(0.01)
     os.killpg(victim.pid, signal.SIGKILL)
     victim.wait()
@@ -131,7 +131,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint_with_the_same_numbers(tmp
     assert not list(killed.glob("runs/*/*/*/*/checkpoint"))
 
 
-def test_the_sentence_by_which_this_project_is_known_needs_no_network(tmp_path):
+def test_airl_on_seals_runs_and_reports_without_network(tmp_path):
     command = [sys.executable, "-m", "imitbench"]
     offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
     asked = "run --algo airl --suite seals --seeds 1 --budget quick --jobs 2 --json --quiet"

@@ -1,4 +1,4 @@
-"""The harness from Python does what the commands do, and returns records and data frames."""
+"""The Python API does what the commands do, and returns records and data frames."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def out(tmp_path_factory):
     return folder
 
 
-def test_importing_the_package_loads_nothing_heavy():
+def test_importing_the_package_loads_no_large_packages():
     code = (
         "import imitbench, sys\n"
         "assert callable(imitbench.report) and 'run' in dir(imitbench)\n"
@@ -43,7 +43,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 @pytest.mark.slow
-def test_a_script_without_a_guard_runs_with_several_workers(tmp_path):
+def test_a_script_without_a_main_guard_runs_with_several_workers(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -56,7 +56,7 @@ def test_a_script_without_a_guard_runs_with_several_workers(tmp_path):
     assert "seeds=[0, 3]" in command
 
 
-def test_runs_that_are_there_are_not_done_again(tmp_path, capsys):
+def test_completed_runs_are_not_repeated(tmp_path, capsys):
     options = {"env": "Pendulum-v1", "seeds": 1, "budget": "quick", "executor": "inline"}
     first = imitbench.run("random", out=tmp_path / "runs", **options)
     again = imitbench.run(["random"], out=tmp_path / "runs", **options)
@@ -81,7 +81,7 @@ def test_runs_that_are_there_are_not_done_again(tmp_path, capsys):
         ({"algos": "bc", "timeout": "soon"}, "--timeout soon"),
     ],
 )
-def test_bad_input_is_one_line(tmp_path, monkeypatch, arguments, message):
+def test_bad_input_raises_an_error_of_one_line(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=message) as raised:
         imitbench.run(**arguments)
@@ -89,7 +89,7 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, arguments, message):
     assert not list(tmp_path.rglob("result.json"))
 
 
-def test_an_unknown_parameter_is_no_silent_typo():
+def test_an_unknown_parameter_is_an_error():
     with pytest.raises(TypeError, match="retrys"):
         imitbench.run("bc", retrys=3)
 
@@ -104,7 +104,7 @@ def test_results_are_a_data_frame_with_the_documented_columns(out):
     assert len(imitbench.results(out, suite="other")) == 0
 
 
-def test_failures_curves_and_the_rest_are_tables_of_their_own(out):
+def test_failures_curves_and_other_tables_are_data_frames(out):
     failures = imitbench.results(out, "failures")
     assert {"run_id", "phase", "error_type", "message"} <= set(failures.columns)
     assert len(failures) == 1
@@ -117,7 +117,7 @@ def test_failures_curves_and_the_rest_are_tables_of_their_own(out):
         imitbench.results(out, "failure")
 
 
-def test_results_that_are_not_there(tmp_path):
+def test_a_missing_results_folder_is_an_error(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         imitbench.results(tmp_path / "nothing")
 
@@ -143,18 +143,18 @@ def test_a_report_is_text_a_file_plots_or_a_record(out, tmp_path):
         ({"failed_runs": "ignore"}, "failed_runs ignore"),
     ],
 )
-def test_a_report_refuses_what_it_cannot_mean(out, arguments, message):
+def test_a_report_refuses_invalid_arguments(out, arguments, message):
     with pytest.raises(InputError, match=message):
         imitbench.report(out, **arguments)
 
 
-def test_the_package_of_the_same_name_stays_a_package():
+def test_report_is_a_function_and_a_package():
     from imitbench.report.tables import build_report
 
     assert imitbench.report.tables.build_report is build_report
 
 
-def test_compare_says_what_the_command_says(out):
+def test_compare_gives_the_verdict_of_the_command(out):
     found = imitbench.compare("gail", "bc", out=out, replicates=500)
     [verdict] = found.verdicts
     assert verdict.decision in ("better", "worse", "undecided")
@@ -172,6 +172,6 @@ def test_compare_says_what_the_command_says(out):
         (lambda out: imitbench.compare("gail", out=out, replicates=0), "replicates must be"),
     ],
 )
-def test_numbers_that_statistics_do_not_take_are_bad_input(out, call, message):
+def test_numbers_out_of_range_are_bad_input(out, call, message):
     with pytest.raises(InputError, match=message):
         call(out)

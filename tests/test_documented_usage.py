@@ -1,8 +1,8 @@
-"""The library as its users know it: what they have written for the reference API works here.
+"""Programs that were written for the reference API work with this library.
 
-Each test is one of the usual ways to use the API, from an expert on a hub to a trained policy,
-at a small size. Those of preference comparisons are the reference's own examples, read from the
-folder of fixtures and run with another name of the package and smaller numbers.
+Each test is one of the usual ways to use the API, from an expert on a hub to a trained policy, at
+a small size. The tests of preference comparisons use the reference's own examples, read from the
+folder of fixtures and run with another package name and smaller numbers.
 """
 
 import functools
@@ -95,7 +95,7 @@ def rollouts_of(expert, env, episodes=8):
     )
 
 
-def test_first_steps_with_behavioral_cloning(env, expert):
+def test_behavioral_cloning_improves_the_policy(env, expert):
     transitions = rollout.flatten_trajectories(rollouts_of(expert, env))
     trainer = bc.BC(
         observation_space=env.observation_space,
@@ -109,7 +109,7 @@ def test_first_steps_with_behavioral_cloning(env, expert):
     assert after > before + 100
 
 
-def test_dagger_from_an_untrained_policy(tmp_path, env, expert):
+def test_dagger_trains_an_untrained_policy(tmp_path, env, expert):
     rng = np.random.default_rng(0)
     trainer = SimpleDAggerTrainer(
         venv=env,
@@ -133,7 +133,9 @@ def test_dagger_from_an_untrained_policy(tmp_path, env, expert):
     ],
     ids=["gail", "airl"],
 )
-def test_adversarial_training_of_a_learner(tmp_path, env, expert, algorithm, net, options):
+def test_adversarial_training_logs_discriminator_and_generator(
+    tmp_path, env, expert, algorithm, net, options
+):
     learner = PPO(
         env=env,
         policy=MlpPolicy,
@@ -170,7 +172,7 @@ def test_adversarial_training_of_a_learner(tmp_path, env, expert, algorithm, net
     assert "mean/gen/rollout/ep_rew_wrapped_mean" in header
 
 
-def test_trajectories_on_disk(tmp_path, env, expert):
+def test_trajectories_are_saved_and_loaded(tmp_path, env, expert):
     trajectories = rollouts_of(expert, env, episodes=2)
     serialize.save(tmp_path / "demos", trajectories)
     loaded = serialize.load(tmp_path / "demos")
@@ -179,7 +181,7 @@ def test_trajectories_on_disk(tmp_path, env, expert):
     np.testing.assert_array_equal(loaded[0].rews, trajectories[0].rews)
 
 
-def test_a_loader_of_one_s_own(env, monkeypatch):
+def test_a_custom_policy_loader_is_called(env, monkeypatch):
     monkeypatch.setattr(policy_registry, "_values", dict(policy_registry._values))
 
     def my_loader(venv, some_param: int) -> BasePolicy:
@@ -191,7 +193,7 @@ def test_a_loader_of_one_s_own(env, monkeypatch):
 
 
 class Mine(RewardNet):
-    """A reward network of one's own."""
+    """A custom reward network."""
 
     def __init__(self, observation_space, action_space):
         super().__init__(observation_space, action_space)
@@ -200,7 +202,7 @@ class Mine(RewardNet):
         return th.zeros_like(done)
 
 
-def test_a_reward_network_in_place_of_an_environment_s_reward():
+def test_a_reward_network_replaces_the_reward_of_the_environment():
     venv = util.make_vec_env("Pendulum-v1", n_envs=3, rng=np.random.default_rng(0))
     for net in (Mine, BasicRewardNet):
         reward_net = net(venv.observation_space, venv.action_space)
@@ -235,7 +237,7 @@ def test_normalized_rewards_are_stored_and_evaluated_frozen(tmp_path):
     assert (learning(*batch) != before).any()
 
 
-def test_a_value_function_as_potential():
+def test_a_value_function_works_as_potential():
     venv = util.make_vec_env("Pendulum-v1", n_envs=2, rng=np.random.default_rng(0))
     agent = PPO(MlpPolicy, venv, n_steps=32, batch_size=32, device="cpu")
     base = BasicRewardNet(venv.observation_space, venv.action_space)
@@ -251,7 +253,7 @@ def test_a_value_function_as_potential():
 
 @pytest.fixture
 def run_example(tmp_path, monkeypatch):
-    """Runs a program in an empty folder; gives its names."""
+    """Runs a program in an empty folder; returns its namespace."""
     monkeypatch.chdir(tmp_path)
 
     def run(program):
@@ -274,7 +276,7 @@ SMALLER = pytest.param({"num_iterations": 1, "total_comparisons": 20}, id="small
 
 
 @pytest.mark.parametrize("numbers", [SMALLER, AS_WRITTEN])
-def test_the_tutorial_on_preference_comparisons(shared_dir, run_example, numbers):
+def test_the_tutorial_on_preference_comparisons_runs(shared_dir, run_example, numbers):
     numbers = {**numbers, "n_epochs": 1} if numbers else numbers
     program = program_in(reference_text(shared_dir, "002"))
     assert program.count("import ") == 11
@@ -287,7 +289,7 @@ def test_the_tutorial_on_preference_comparisons(shared_dir, run_example, numbers
 
 
 @pytest.mark.parametrize("numbers", [SMALLER, AS_WRITTEN])
-def test_the_short_example_of_preference_comparisons(shared_dir, run_example, numbers):
+def test_the_short_example_of_preference_comparisons_runs(shared_dir, run_example, numbers):
     example = section(
         reference_text(shared_dir, "001"),
         "Detailed example notebook: Learning a Reward Function using Preference Comparisons",
@@ -302,7 +304,7 @@ def test_the_short_example_of_preference_comparisons(shared_dir, run_example, nu
     "comparisons",
     [pytest.param(5, id="smaller"), pytest.param(15, id="as written", marks=pytest.mark.slow)],
 )
-def test_the_tutorial_on_atari(shared_dir, run_example, comparisons):
+def test_the_tutorial_on_atari_runs(shared_dir, run_example, comparisons):
     pytest.importorskip("ale_py", reason="ale-py is missing: pip install 'imitbench[atari]'")
     pytest.importorskip("cv2", reason="OpenCV is missing: pip install 'imitbench[atari]'")
     example = section(
@@ -311,7 +313,7 @@ def test_the_tutorial_on_atari(shared_dir, run_example, comparisons):
         "-----",
     )
     program = program_in(example)
-    # That text is from the days of gym.
+    # That text was written for gym.
     program = program.replace("import gym\n", "import gymnasium as gym\n")
     program = program.replace("from gym.", "from gymnasium.")
     assert "AutoResetWrapper(preprocessed_env)" in program
@@ -322,7 +324,7 @@ def test_the_tutorial_on_atari(shared_dir, run_example, comparisons):
     assert dataset.fragments1[0].obs.shape == (11, 84, 84, 4)
 
 
-def test_all_that_the_reference_of_preference_comparisons_lists_is_here(shared_dir):
+def test_every_documented_name_of_preference_comparisons_exists(shared_dir):
     listed = signatures_in(reference_text(shared_dir, "000"))
     assert len(listed) >= 50
     for name, arguments in listed:

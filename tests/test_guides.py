@@ -1,4 +1,4 @@
-"""The guides to the Python API and to `imitbench train`: all of their code runs, smaller."""
+"""All code of the guides to the Python API and to `imitbench train` runs, at a smaller size."""
 
 import re
 import shlex
@@ -31,7 +31,7 @@ def test_all_python_of_the_guide_runs(tmp_path):
     assert (tmp_path / "report.html").is_file()
 
 
-def test_the_guide_names_every_column_and_parameter():
+def test_the_guide_names_every_column():
     text = (DOCS / "python.md").read_text()
     from imitbench.store.records import ScoreRow
 
@@ -52,7 +52,7 @@ def test_all_commands_of_the_guide_to_train_run(tmp_path, monkeypatch):
         assert done.exception is None, (line, done.exception)
 
 
-def test_every_command_that_the_guide_to_train_names_is_there():
+def test_every_command_that_the_guide_to_train_names_exists():
     group = typer.main.get_command(app)
     named = re.findall(r"`imitbench ([^`]+)`", (DOCS / "train.md").read_text())
     assert len(named) > 15

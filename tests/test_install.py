@@ -1,4 +1,4 @@
-"""The installer: nothing twice, half-made environments mended, one line for what goes wrong."""
+"""The installer installs nothing twice, repairs environments, and reports errors in one line."""
 
 import ast
 import importlib.util
@@ -21,7 +21,7 @@ def installer():
 
 @pytest.fixture
 def project(installer, tmp_path, monkeypatch):
-    """A project of its own, whose pip only notes what it is asked for."""
+    """A separate project folder, for an installer whose pip is replaced."""
     root = tmp_path / "project"
     root.mkdir()
     (root / "pyproject.toml").write_text("lint = []\ndocs = []\n")
@@ -38,7 +38,7 @@ def pip(installer, monkeypatch):
 
 
 def stand_in(venv, script):
-    """Something that is started as the environment's Python."""
+    """Writes a script that replaces the environment's Python."""
     (venv / "bin").mkdir(parents=True)
     (venv / "pyvenv.cfg").touch()
     python = venv / "bin" / "python"
@@ -46,7 +46,7 @@ def stand_in(venv, script):
     python.chmod(0o755)
 
 
-def test_what_is_installed_is_not_installed_again(installer, project, pip):
+def test_installed_extras_are_not_installed_again(installer, project, pip):
     venv = project / ".venv"
     stand_in(venv, "exit 0")
     for extras in (set(), {"lint"}, set(), {"lint"}, {"docs"}):
@@ -58,7 +58,7 @@ def test_what_is_installed_is_not_installed_again(installer, project, pip):
     assert pip[3:] == [["docs", "lint"]]
 
 
-def test_an_interrupted_installation_is_taken_up_again(installer, project, monkeypatch):
+def test_an_interrupted_installation_is_resumed(installer, project, monkeypatch):
     venv = project / ".venv"
     stand_in(venv, "exit 0")
 
@@ -75,7 +75,7 @@ def test_an_interrupted_installation_is_taken_up_again(installer, project, monke
     assert again == [["lint"]]
 
 
-def test_packages_that_were_cut_off_are_installed_again(installer, tmp_path):
+def test_partly_installed_packages_are_removed(installer, tmp_path):
     packages = tmp_path / "lib" / "python3.11" / "site-packages"
     for name, complete in (("whole-1.0", True), ("half-1.0", False)):
         (packages / f"{name}.dist-info").mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_packages_that_were_cut_off_are_installed_again(installer, tmp_path):
 
 
 @pytest.mark.parametrize("left", ["no Python", "a Python without pip"])
-def test_a_half_made_environment_is_made_anew(installer, project, pip, left):
+def test_an_incomplete_environment_is_created_again(installer, project, pip, left):
     venv = project / ".venv"
     stand_in(venv, "exit 1")
     if left == "no Python":
@@ -106,8 +106,8 @@ def refusal(installer, monkeypatch, capsys, *arguments):
     return line
 
 
-def test_an_old_python_is_told(installer, monkeypatch, capsys):
-    ast.parse(SCRIPT.read_text(), feature_version=(3, 8))  # for it is the old one that reads it
+def test_an_old_python_is_refused(installer, monkeypatch, capsys):
+    ast.parse(SCRIPT.read_text(), feature_version=(3, 8))  # an old Python must be able to parse it
     monkeypatch.setattr(sys, "version_info", (3, 9, 2))
     line = refusal(installer, monkeypatch, capsys)
     assert "needs Python 3.10 or newer" in line
@@ -115,14 +115,16 @@ def test_an_old_python_is_told(installer, monkeypatch, capsys):
     assert "PYTHON=" in line
 
 
-def test_an_unknown_extra_is_told(installer, project, pip, monkeypatch, capsys):
+def test_an_unknown_extra_is_refused(installer, project, pip, monkeypatch, capsys):
     line = refusal(installer, monkeypatch, capsys, "--venv", project / ".venv", "lint", "lnit")
     assert line == "error: lnit: no such extra in pyproject.toml"
     assert pip == []
     assert not (project / ".venv").exists()
 
 
-def test_a_place_that_is_taken_is_told(installer, project, monkeypatch, capsys, tmp_path):
+def test_a_path_that_is_not_an_environment_is_refused(
+    installer, project, monkeypatch, capsys, tmp_path
+):
     file = tmp_path / "file"
     file.touch()
     assert "is no folder" in refusal(installer, monkeypatch, capsys, "--venv", file)
@@ -134,13 +136,13 @@ def test_a_place_that_is_taken_is_told(installer, project, monkeypatch, capsys, 
     assert list(folder.iterdir()) == [folder / "diary.txt"]
 
 
-def test_a_place_that_cannot_be_written_is_told(installer, project, monkeypatch, capsys):
-    monkeypatch.setattr(os, "access", lambda *_: False)  # as for anybody but root
+def test_a_read_only_path_is_refused(installer, project, monkeypatch, capsys):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for a user who is not root
     line = refusal(installer, monkeypatch, capsys, "--venv", "/proc/venv")
     assert line.startswith("error: /proc: is not writable")
 
 
-def test_what_pip_complains_of_is_one_line(installer, project, monkeypatch, capsys):
+def test_an_error_of_pip_is_reported_in_one_line(installer, project, monkeypatch, capsys):
     venv = project / ".venv"
     stand_in(
         venv,

@@ -9,7 +9,7 @@ import pytest
 import imitbench
 
 PACKAGE = Path(imitbench.__file__).parent
-# A package may import from its own layer's lower neighbours only: those further down the list.
+# A package may import only from layers further down this list.
 LAYERS = [
     {"cli"},
     {"api"},
@@ -61,8 +61,8 @@ def test_imports_point_downwards(path):
         assert other == own or RANK[other] > RANK[own], f"{own} imports {name}"
 
 
-# Modules that run what a file says, or come near to it, and what each of them does. `trust=True`
-# alone leads to the loaders of `trusted`; the last one reads pickles without running them.
+# Modules that may execute content of a file, and the calls that do so. Only `trust=True` leads to
+# the loaders of `trusted`; the last module reads pickles without executing them.
 EXECUTING = {
     "data/trusted.py": {
         "import pickle",
@@ -80,12 +80,12 @@ PICKLES = {
     "pickle", "_pickle", "cPickle", "pickletools", "jsonpickle", "dill", "cloudpickle", "marshal",
     "shelve", "joblib", "copyreg",
 }  # fmt: skip
-# Loaders of Stable-Baselines3 unpickle, as do those of algorithms and of environments' wrappers.
+# Loaders of Stable-Baselines3 unpickle: those of algorithms and of environment wrappers.
 UNPICKLING = {"cls", "VecNormalize", "PPO", "SAC", "TD3", "DDPG", "DQN", "A2C", "BaseAlgorithm"}
 
 
 def executing_calls(tree):
-    """What in a module might execute what it reads, as text."""
+    """Yields the calls and imports of a module that may execute what it reads, as text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
@@ -115,7 +115,7 @@ def executing_calls(tree):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_nothing_executes_what_it_reads(path):
+def test_no_module_executes_what_it_reads(path):
     found = set(executing_calls(parsed(path)))
     assert found == EXECUTING.get(path.relative_to(PACKAGE).as_posix(), set())
 

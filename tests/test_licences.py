@@ -1,4 +1,4 @@
-"""Whoever installs this package, which is under MIT, gets no licence that asks more of them."""
+"""All dependencies of this package, which is under MIT, have permissive licences."""
 
 import re
 from importlib import metadata
@@ -11,17 +11,17 @@ PERMISSIVE = re.compile(
     r"unlicense|hpnd|historical permission|0bsd|cnri|boost)\b",
     re.IGNORECASE,
 )
-"""MPL asks for changes of its own files only, which nobody makes by using them."""
+"""MPL applies only to changes of its own files, which users do not make."""
 COPYLEFT = re.compile(
     r"\b(a|l)?gpl|general public licen[sc]e|cc-by-(nc|sa)|sspl|busl", re.IGNORECASE
 )
 
 APART = re.compile(r"^(nvidia|cuda|triton)")
-"""CUDA comes with some builds of torch, under terms that its user accepts by choosing these."""
+"""CUDA ships with some builds of torch, under terms that the user of such a build accepts."""
 
 
 def dependencies_of(name, found=None):
-    """Names of everything that a package needs on this machine, extras left out."""
+    """Returns the names of all packages that a package needs on this machine, without extras."""
     found = set() if found is None else found
     for requirement in metadata.requires(name) or []:
         other = re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-")
@@ -57,7 +57,7 @@ def licence_of(name):
 
 
 def is_acceptable(licence):
-    # In "A OR B" the user chooses; a licence that is a whole text begins with its name.
+    # With "A OR B" the user chooses; a licence given as full text begins with its name.
     choices = re.split(r"\bor\b", licence, flags=re.IGNORECASE)
     return any(PERMISSIVE.search(each) and not COPYLEFT.search(each) for each in choices)
 
@@ -77,5 +77,5 @@ def test_the_licence_of_a_dependency_is_permissive(name):
         ("", False),
     ],
 )
-def test_licences_are_told_apart(licence, acceptable):
+def test_permissive_and_copyleft_licences_are_distinguished(licence, acceptable):
     assert is_acceptable(licence) is acceptable

@@ -1,4 +1,4 @@
-"""The commands of docs/plugins.md, as they stand there."""
+"""The commands of docs/plugins.md run as written."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ BLOCKS = [
     [line for line in block.splitlines() if line]
     for block in re.findall(r"^```\n(imitbench .*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 ]
-# The guide's own runs, but shorter.
+# Options that make the guide's commands shorter.
 SHORTER = {
     "run": ["--seeds", "2", "--budget", "quick", "--jobs", "2"],
     "experts train": ["--steps", "4000", "--episodes", "5"],
@@ -33,15 +33,15 @@ def test_commands_run_in_a_fresh_folder(block, tmp_path):
                 words += ["--env", "Pendulum-v1"]
         more = SHORTER.get(words[0]) or SHORTER.get(" ".join(words[:2]), [])
         answer = call_imitbench(*words, *more, cwd=tmp_path)
-        # `compare` may be undecided: that is what few seeds give.
+        # `compare` may be undecided with few seeds.
         assert answer.code == 0 or words[0] == "compare", answer
 
 
-def test_the_guide_has_both_paths():
+def test_the_guide_covers_algorithms_and_suites():
     assert [block[0].split()[1] for block in BLOCKS] == ["init-algo", "init-suite"]
 
 
-def test_cards_in_the_guide_are_cards():
+def test_cards_in_the_guide_are_valid():
     from imitbench.cards.algorithm import AlgorithmCard
 
     for text in re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL):

@@ -1,4 +1,4 @@
-"""The results that this repository publishes: valid, and the source of all that is said of them."""
+"""The published results are valid, and the tables in the documents are derived from them."""
 
 import json
 import os
@@ -27,11 +27,11 @@ def board():
 
 
 @pytest.mark.parametrize("folder", SUBMISSIONS, ids=lambda path: path.name)
-def test_what_is_published_is_valid(folder):
+def test_published_results_are_valid(folder):
     assert not validate(folder).failed
 
 
-def test_nothing_published_names_a_machine_or_a_folder_of_one():
+def test_published_results_name_no_machine_or_absolute_path():
     for folder in SUBMISSIONS:
         manifest = json.loads((folder / "manifest.json").read_text())
         commands = [manifest["command"]]
@@ -79,11 +79,11 @@ def first_table_of_classic(board):
     ("page", "name", "make"),
     [("docs/results.md", "tables", tables_of), ("README.md", "classic", first_table_of_classic)],
 )
-def test_what_pages_show_is_what_the_board_says(board, page, name, make):
+def test_tables_in_the_documents_are_those_of_the_board(board, page, name, make):
     path, start, end = ROOT / page, f"<!-- {name}: start -->", f"<!-- {name}: end -->"
     before, _, rest = path.read_text(encoding="utf-8").partition(start)
     _, _, after = rest.partition(end)
     due = f"{before}{start}\n\n{make(board)}\n\n{end}{after}"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(due, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == due, "UPDATE_GOLDEN=1 writes the tables anew"
+    assert path.read_text(encoding="utf-8") == due, "UPDATE_GOLDEN=1 writes the tables again"

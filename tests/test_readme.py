@@ -1,4 +1,4 @@
-"""The README is a promise: every command in it, and in pages like it, runs; so does its Python."""
+"""Every command and program in the README and in similar pages runs."""
 
 import shlex
 import subprocess
@@ -20,8 +20,8 @@ def test_commands_of_make_are_run_by_continuous_integration():
 
 
 @pytest.fixture(scope="module")
-def surroundings(tmp_path_factory):
-    """The environment variables of a machine whose hub has what the card of classic names."""
+def hub_environment(tmp_path_factory):
+    """Environment variables for a loopback hub with the repositories of the card of classic."""
     root = suite_directory("classic")
     with serve_hub() as hub:
         for card in load_suite("classic").environments.values():
@@ -32,7 +32,7 @@ def surroundings(tmp_path_factory):
 
 
 class Reader:
-    """Somebody who types the commands of a page, one after the other, in one folder."""
+    """Runs the commands of a page in order, in one folder."""
 
     def __init__(self, page, folder, environment):
         self.page = page
@@ -42,7 +42,7 @@ class Reader:
         self.typed = set()
 
     def type_up_to(self, place):
-        """Types a command, and first those before it, if it is asked for by itself."""
+        """Runs a command, and before it the earlier ones that were not run yet."""
         for before in range(place):
             self._type(before)
         return self._type(place)
@@ -61,8 +61,8 @@ def runnable(page):
 
 
 @pytest.fixture(scope="module")
-def readers(tmp_path_factory, surroundings):
-    return {page: Reader(page, tmp_path_factory.mktemp("page"), surroundings) for page in PAGES}
+def readers(tmp_path_factory, hub_environment):
+    return {page: Reader(page, tmp_path_factory.mktemp("page"), hub_environment) for page in PAGES}
 
 
 @pytest.mark.slow
@@ -79,13 +79,13 @@ def readers(tmp_path_factory, surroundings):
         for place, command in enumerate(runnable(page))
     ],
 )
-def test_commands_run_in_the_order_of_their_page(readers, page, place):
+def test_the_commands_of_a_page_run_in_order(readers, page, place):
     done = readers[page].type_up_to(place)
     assert done.code == 0, done.err
     assert done.out or done.err
 
 
-def test_the_example_of_the_library_runs(tmp_path):
+def test_the_library_example_runs(tmp_path):
     [program] = blocks(README, "python")
     done = subprocess.run(
         [sys.executable, "-c", program],

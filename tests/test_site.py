@@ -1,4 +1,4 @@
-"""The documentation site: its pages are in its navigation, and it builds without a warning."""
+"""Every page of the documentation is in its navigation, and the site builds without a warning."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def test_every_page_is_in_the_navigation():
     navigation = set(paths_in(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
     written = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
     assert written <= navigation
-    assert len(navigation - written) == 5  # those that docs/hooks/pages.py makes
+    assert len(navigation - written) == 5  # those that docs/hooks/pages.py generates
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_site_loads_nothing_from_elsewhere(site):
+def test_the_site_loads_no_external_files(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
     for page in pages:

@@ -1,10 +1,9 @@
-"""Tutorials are promises, too: all of their code runs, in order and in an empty folder.
+"""All code of the tutorials runs, in order and in an empty folder.
 
-What takes time is a number at the top of a tutorial, a constant in its first block; here each of
-these numbers is replaced by a smaller one. Code for the shell is run as well, `imitbench run`
-with smaller hyper-parameters where that takes long. Nothing is left out: a constant or a kind of
-block that this file does not know is an error. The commands of `slurm_lab` are run by
-`tests/slurm/test_tutorial.py`.
+The numbers that determine the run time are constants in the first block of a tutorial; these tests
+replace them with smaller ones. Shell commands are run as well, `imitbench run` with smaller
+hyper-parameters if necessary. Nothing is skipped: a constant or a kind of block that this file does
+not know is an error. The commands of `slurm_lab` are run by `tests/slurm/test_tutorial.py`.
 """
 
 import os
@@ -27,7 +26,7 @@ FOLDER = ROOT / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CONSTANT = re.compile(r"^([A-Z_]+) = ([\d_]+)\b", re.MULTILINE)
 
-# Stands in for each constant of a tutorial.
+# Replaces each constant of a tutorial.
 SMALL = {
     "preference_comparisons": {
         "PENDULUM_TIMESTEPS": 2,
@@ -67,19 +66,19 @@ NEEDS = {
     "preference_comparisons_atari": ("ale_py", "cv2"),
 }
 SMALL_PREFERENCES = ["--set", "transfer_steps=2048", "--set", "total_comparisons=20"]
-# What is appended to each `imitbench run` of a tutorial; later options count.
+# Appended to each `imitbench run` of a tutorial; the last value of an option counts.
 SMALL_RUN = {
     "learnt_reward": SMALL_PREFERENCES,
     "first_run": ["--seeds", "1"],
     "reproducing_the_leaderboard": ["--env", "Pendulum-v1"],
 }
-# What a person types at the terminal, where a tutorial asks.
+# The input at the terminal, for the tutorial that asks questions.
 ANSWERS = "left\nnonsense\nright\nundo\nr\nt\ns\n"
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.md"))
-MADE = {"../cluster.md"}  # when the site is built, which checks links to it
+MADE = {"../cluster.md"}  # generated with the site; the build of the site checks links to it
 ON_A_CLUSTER = {"slurm_lab"}
-# Their commands train several methods, or the same one again.
+# Their commands train several methods, or one method repeatedly.
 LONG = {
     "density",
     "first_run",
@@ -93,7 +92,7 @@ LONG = {
 def blocks(name):
     text = (FOLDER / f"{name}.md").read_text()
     found = BLOCK.findall(text)
-    assert 2 * len(found) == len(re.findall(r"^ *```", text, re.MULTILINE)), "a block is not read"
+    assert 2 * len(found) == len(re.findall(r"^ *```", text, re.MULTILINE)), "a block was not found"
     return found
 
 
@@ -128,7 +127,7 @@ def run(arguments, folder, **kwargs):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """Runs the Python of a tutorial once; gives its folder and what it printed."""
+    """Runs the Python of a tutorial once; returns its folder and its output."""
     results = {}
 
     def result(name):
@@ -169,7 +168,7 @@ def test_all_python_of_a_tutorial_runs(ran, name):
 
 
 @pytest.mark.slow
-def test_the_answers_that_were_typed_are_the_comparisons_that_are_kept(ran):
+def test_typed_answers_are_stored_as_comparisons(ran):
     folder, printed = ran("preference_comparisons")
     assert "'nonsense' is not an answer" in printed
     assert "3 of 4 questions were answered" in printed
@@ -185,7 +184,7 @@ def test_the_answers_that_were_typed_are_the_comparisons_that_are_kept(ran):
     ],
 )
 @pytest.mark.slow
-def test_comparisons_are_left_on_disk(ran, name, file):
+def test_comparisons_are_saved_on_disk(ran, name, file):
     folder, _ = ran(name)
     comparisons = next(SMALL[name][key] for key in SMALL[name] if key.endswith("COMPARISONS"))
     assert len(PreferenceDataset.load(folder / file)) == comparisons
@@ -196,7 +195,7 @@ def test_comparisons_are_left_on_disk(ran, name, file):
     [("learnt_reward", "pendulum-reward"), ("preference_comparisons_atari", "atari-reward")],
 )
 @pytest.mark.slow
-def test_the_learnt_reward_is_left_on_disk(ran, name, reward):
+def test_the_learned_reward_is_saved_on_disk(ran, name, reward):
     folder, _ = ran(name)
     assert sum(parameter.numel() for parameter in load_reward_net(folder / reward).parameters())
 

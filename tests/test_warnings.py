@@ -1,4 +1,4 @@
-"""A warning about code of this package fails the test that meets it; one about others does not."""
+"""A warning about code of this package fails a test; one about third-party code does not."""
 
 import warnings
 
@@ -18,6 +18,6 @@ def test_a_warning_about_our_own_code_is_an_error(module, category):
         warn_about(module, category)
 
 
-def test_a_warning_about_the_code_of_others_is_none():
+def test_a_warning_about_third_party_code_is_not_an_error():
     with pytest.warns(DeprecationWarning):
         warn_about("somebody.elses", DeprecationWarning)

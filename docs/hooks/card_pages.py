@@ -8,7 +8,7 @@ from imitbench.cards.suite import EnvironmentCard, Measurement, SuiteCard
 
 ROLES = {
     "method": "",
-    "reference": "A reference: it trains on the true reward, to show what methods could reach at best.",
+    "reference": "A reference: it trains on the true reward and shows what methods could reach.",
     "control": "A control: it uses no demonstrations, and shows what an environment gives away.",
     "anchor": "A reference policy: it defines the score 0 or 1.",
 }

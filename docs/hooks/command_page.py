@@ -14,8 +14,8 @@ from imitbench.cli.main import app
 INTRODUCTION = """# Commands
 
 Generated from the commands: `imitbench COMMAND --help` prints the same. Data are printed to stdout,
-everything else to stderr; `--json` prints one document. Exit codes: 0 success, 1 some runs failed or
-a check failed, 2 bad input.
+everything else to stderr; `--json` prints one document. Exit codes: 0 success, 1 some runs failed
+or a check failed, 2 bad input.
 """
 
 
