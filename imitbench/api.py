@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
     from imitbench.report.build import PlotFormat, TextFormat
-    from imitbench.report.contest import Contest, Options
-    from imitbench.report.entries import Entry
+    from imitbench.report.pairwise import Contest, Options
+    from imitbench.report.comparison_runs import Entry
     from imitbench.report.model import Report
     from imitbench.stats.verdicts import Verdict
     from imitbench.store.sweep_file import SweepRequest
@@ -237,7 +237,7 @@ def report(
         InputError: There are no results, a value is not accepted, or a file cannot be written.
     """
     from imitbench.report import build as building
-    from imitbench.stats.cells import FailurePolicy
+    from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.files import write_output
     from imitbench.util.text_line import note
 
@@ -290,19 +290,19 @@ class Comparison:
 
     def as_document(self) -> dict[str, Any]:
         """What `imitbench compare --json` prints."""
-        from imitbench.report.contest_text import document
+        from imitbench.report.pairwise_text import document
 
         return document(self.contests, self.options)
 
     def __str__(self) -> str:
-        from imitbench.report import contest_text
+        from imitbench.report import pairwise_text
 
         lines = []
         for contest in self.contests:
-            lines.append(contest_text.heading(contest))
+            lines.append(pairwise_text.heading(contest))
             for verdict in contest.verdicts:
-                lines += contest_text.summary(verdict)
-        return "\n".join([*lines, contest_text.method(self.options)])
+                lines += pairwise_text.summary(verdict)
+        return "\n".join([*lines, pairwise_text.method(self.options)])
 
 
 def compare(
@@ -335,9 +335,9 @@ def compare(
     Raises:
         InputError: A name has no runs, nothing is shared, or a value is not accepted.
     """
-    from imitbench.report.contest import Options, contests
+    from imitbench.report.pairwise import Options, contests
     from imitbench.report.entry_sources import read_entries
-    from imitbench.stats.cells import FailurePolicy
+    from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.text_line import note
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])

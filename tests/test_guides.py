@@ -33,7 +33,7 @@ def test_all_python_of_the_guide_runs(tmp_path):
 
 def test_the_guide_names_every_column():
     text = (DOCS / "python.md").read_text()
-    from imitbench.store.records import ScoreRow
+    from imitbench.records.runs import ScoreRow
 
     for column in ScoreRow.model_fields:
         assert f"`{column}`" in text

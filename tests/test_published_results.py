@@ -9,9 +9,9 @@ import pytest
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.markdown_tables import render_section
 from imitbench.report.leaderboard.site import write_site
-from imitbench.store.results_sources import find_results
-from imitbench.store.submission import is_submission
-from imitbench.store.validation import validate
+from imitbench.published.results_sources import find_results
+from imitbench.published.submission import is_submission
+from imitbench.published.validation import validate
 
 REPLICATES = 50_000
 ROOT = Path(__file__).resolve().parents[1]

@@ -30,7 +30,7 @@ EXTENDING = (
     "imitbench.executors.base",
     "imitbench.executors.options",
     "imitbench.executors.registry",
-    "imitbench.store.records",
+    "imitbench.records.runs",
     "imitbench.store.database",
 )
 """Modules of the harness that plug-ins and other packages build on."""

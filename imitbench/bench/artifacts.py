@@ -14,8 +14,8 @@ import numpy as np
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.policies.hub_policy import find_policy
-from imitbench.store.content import content_files
-from imitbench.store.records import ArtifactSpec, DemoSpec, RunSpec
+from imitbench.store.artifact_files import content_files
+from imitbench.records.runs import ArtifactSpec, DemoSpec, RunSpec
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 

@@ -9,7 +9,7 @@ from imitbench.bench.plan import Plan
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
-from imitbench.store.records import RunSpec
+from imitbench.records.runs import RunSpec
 
 _SETUP_S = 1.0  # building environments, reading demonstrations, writing results
 

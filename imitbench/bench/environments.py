@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 
 from imitbench.errors import InputError
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.source_import import forget_module, import_source
 
 if TYPE_CHECKING:

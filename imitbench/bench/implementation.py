@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.cards.plugin import ALGORITHM_CARD, inner_module
+from imitbench.cards.plugins import ALGORITHM_CARD, inner_module
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError
 from imitbench.util.source_import import import_source, place_of_source
 
 if TYPE_CHECKING:
     from imitbench.bench.learner import Learner
-    from imitbench.store.records import RunSpec
+    from imitbench.records.runs import RunSpec
 
 
 def learner_class(implementation: str, digest: str | None, what: str) -> type[Learner]:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
-from imitbench.store.records import Record, ReferenceScores, RunSpec
+from imitbench.records.runs import Record, ReferenceScores, RunSpec
 from imitbench.util.files import atomic_write_text
 from imitbench.util.source_import import SourcePlace, register
 
@@ -120,7 +120,7 @@ class JobWorker:
 
     def after_death(self, job: Path, detail: str) -> bool:
         """Puts a death on record; returns whether runs of the job remain."""
-        from imitbench.bench.deaths import after_death
+        from imitbench.bench.worker_death import after_death
 
         return after_death(job, detail, self.job_type.read)
 

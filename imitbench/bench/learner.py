@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from imitbench.cards.algorithm import Scalar
-from imitbench.store.records import Budget, EnvironmentSpec
+from imitbench.records.runs import Budget, EnvironmentSpec
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy

@@ -14,7 +14,7 @@ from imitbench.bench.spec import Settings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm, select_environments
 from imitbench.cards.fit import mismatch
-from imitbench.cards.plugin import find_algorithms, find_suite
+from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
@@ -25,7 +25,7 @@ from imitbench.hub.suite_sources import (
     warn_of_pins,
     with_commits,
 )
-from imitbench.store.records import RunSpec
+from imitbench.records.runs import RunSpec
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
@@ -140,7 +140,7 @@ def make_plan(
     workers find them; commits that the suite's card does not pin are looked up.
 
     Args:
-        algorithms: Names, or what else `imitbench.cards.plugin` understands, or cards; `all`
+        algorithms: Names, or what else `imitbench.cards.plugins` understands, or cards; `all`
             stands for every algorithm but controls, and for the controls of the suite.
         suite: Name of the suite, its folder, or its card.
         environment: Glob over environment ids; `None` for all.

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from imitbench.bench.job import SourceRecord
 from imitbench.errors import InputError
-from imitbench.store.records import EnvironmentSpec, Record
+from imitbench.records.runs import EnvironmentSpec, Record
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan

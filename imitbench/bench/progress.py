@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from imitbench.bench.sweep import Observer
-from imitbench.store.records import RunFailure, RunSpec
+from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.util.text_line import note, on_terminal
 
 _STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops at once"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from imitbench.bench.environments import make_environment
 from imitbench.bench.seeding import derive_seed
 from imitbench.errors import InputError
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import imitbench
-from imitbench.store.records import Provenance
+from imitbench.records.runs import Provenance
 
 _PACKAGES = ("torch", "stable-baselines3", "gymnasium", "mujoco", "seals", "numpy")
 

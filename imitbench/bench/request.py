@@ -12,7 +12,7 @@ from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.spec import Settings
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_names
-from imitbench.cards.plugin import find_algorithms, find_suite
+from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError
 from imitbench.hub import DEFAULT_LOCK

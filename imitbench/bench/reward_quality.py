@@ -13,7 +13,7 @@ from imitbench.bench.environments import make_training_environments
 from imitbench.data import rollout
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy

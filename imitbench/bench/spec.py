@@ -12,8 +12,8 @@ from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
 from imitbench.executors.devices import DeviceClass
-from imitbench.hub.published_results import read_published_results
-from imitbench.store.records import (
+from imitbench.hub.reported_results import read_published_results
+from imitbench.records.runs import (
     Budget,
     DemoSpec,
     EnvironmentSpec,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imitbench.bench.sweep import Outcome
-from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
+from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.util.extras import import_extra
 
 if TYPE_CHECKING:

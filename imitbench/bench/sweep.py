@@ -23,8 +23,8 @@ from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions
 from imitbench.executors.registry import executor_class
-from imitbench.store.attendance import attending
-from imitbench.store.records import RunFailure, RunSpec
+from imitbench.store.activity import attending
+from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
 

@@ -26,7 +26,7 @@ from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError
 from imitbench.bench.time_limit import TimedOut
 from imitbench.cards.algorithm import Scalar
-from imitbench.store.records import Budget, EnvironmentSpec, Protocol, RunSpec
+from imitbench.records.runs import Budget, EnvironmentSpec, Protocol, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.util.torch_startup import repeat_exactly
 

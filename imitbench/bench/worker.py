@@ -27,7 +27,7 @@ from typing import TextIO
 
 from imitbench.bench import provenance
 from imitbench.bench.checkpoint import Progress
-from imitbench.bench.deaths import attempt_of, is_settled
+from imitbench.bench.worker_death import attempt_of, is_settled
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
@@ -45,7 +45,7 @@ from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
 from imitbench.executors.devices import require_device
 from imitbench.store.lease import LeaseLostError
-from imitbench.store.records import RunFailure, RunResult, RunSpec
+from imitbench.records.runs import RunFailure, RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
 from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.text_line import encodable

@@ -1,4 +1,4 @@
-"""Finds the bundled cards; `imitbench.cards.plugin` also finds those of plug-ins."""
+"""Finds the bundled cards; `imitbench.cards.plugins` also finds those of plug-ins."""
 
 from __future__ import annotations
 

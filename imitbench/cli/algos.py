@@ -26,7 +26,7 @@ def algos(
     Example: imitbench algos bc
     """
     from imitbench.cards.catalog import algorithm_names
-    from imitbench.cards.plugin import entry_points, find_algorithm, find_algorithms
+    from imitbench.cards.plugins import entry_points, find_algorithm, find_algorithms
     from imitbench.cli.output import print_json, print_table
 
     if name is None:

@@ -9,7 +9,7 @@ import typer
 from imitbench.cli import options, run_options
 
 if TYPE_CHECKING:
-    from imitbench.bench.conformance.report import Report
+    from imitbench.conformance.report import Report
 
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped", "told": "-"}
 
@@ -38,7 +38,7 @@ def check_algo(
 
     Example: imitbench check-algo bc
     """
-    from imitbench.bench.conformance.run import check_method
+    from imitbench.conformance.run import check_method
     from imitbench.bench.plan import parse_overrides
     from imitbench.cli.output import note, print_json
 

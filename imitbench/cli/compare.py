@@ -11,8 +11,8 @@ import typer
 from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
-    from imitbench.report.contest import Contest
-    from imitbench.report.contest import Options as Method
+    from imitbench.report.pairwise import Contest
+    from imitbench.report.pairwise import Options as Method
 
 
 New = Annotated[
@@ -91,11 +91,11 @@ def compare(
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """
     from imitbench.cli.output import note, print_json
-    from imitbench.report.contest import Options as Method
-    from imitbench.report.contest import contests
-    from imitbench.report.contest_text import document
+    from imitbench.report.pairwise import Options as Method
+    from imitbench.report.pairwise import contests
+    from imitbench.report.pairwise_text import document
     from imitbench.report.entry_sources import read_entries
-    from imitbench.stats.cells import FailurePolicy
+    from imitbench.stats.coverage import FailurePolicy
 
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     method = Method(policy=policy, level=level, replicates=replicates)
@@ -126,17 +126,17 @@ def _is_case(case: FailIf, contest: Contest) -> bool:
 
 def _print(found: list[Contest], method: Method) -> None:
     from imitbench.cli.output import note, print_table
-    from imitbench.report import contest_text
+    from imitbench.report import pairwise_text
 
     for contest in found:
-        typer.echo(contest_text.heading(contest))
+        typer.echo(pairwise_text.heading(contest))
         for verdict in contest.verdicts:
             typer.echo()
-            for line in contest_text.summary(verdict):
+            for line in pairwise_text.summary(verdict):
                 typer.echo(line)
-            rows = contest_text.environment_rows(contest, verdict)
+            rows = pairwise_text.environment_rows(contest, verdict)
             if rows:
                 typer.echo()
-                print_table(contest_text.ENVIRONMENT_HEADER, rows)
+                print_table(pairwise_text.ENVIRONMENT_HEADER, rows)
         typer.echo()
-    note(contest_text.method(method))
+    note(pairwise_text.method(method))

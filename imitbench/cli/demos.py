@@ -34,7 +34,7 @@ def list_demos(
     Example: imitbench demos list --suite classic
     """
     from imitbench.cards.catalog import suite_names
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import print_json, print_table
 
     rows = []
@@ -78,7 +78,7 @@ def collect(
     Example: imitbench demos collect --suite classic --to my-demos
     """
     from imitbench.cards.catalog import select_environments
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import note, print_json
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.demonstrations import collect_demonstrations

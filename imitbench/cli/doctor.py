@@ -12,7 +12,7 @@ def doctor(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
 
     Example: imitbench doctor
     """
-    from imitbench.bench.diagnosis import diagnose
+    from imitbench.bench.installation import diagnose
     from imitbench.cli.output import print_json
 
     findings = diagnose(out)

@@ -14,8 +14,8 @@ from imitbench.cli.expert_files import Revision, Trust
 
 if TYPE_CHECKING:
     from imitbench.bench.protocol import Episodes
-    from imitbench.experts.locate import Subject
-    from imitbench.store.records import ReferenceScores
+    from imitbench.experts.lookup import Subject
+    from imitbench.records.runs import ReferenceScores
 
 
 def evaluate(
@@ -72,7 +72,7 @@ def evaluate(
     """
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
-    from imitbench.experts.locate import find_subject
+    from imitbench.experts.lookup import find_subject
     from imitbench.util.torch_startup import use_one_thread
 
     subject = find_subject(policy, out=out, revision=revision, tell=make_tell())
@@ -114,10 +114,10 @@ class _Wish:
 
 def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
     """Evaluates, and records where that is asked for."""
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
     from imitbench.experts import catalog, evaluation, measurement
-    from imitbench.experts.locate import find_references
+    from imitbench.experts.lookup import find_references
     from imitbench.experts.video import check_video, record_video
     from imitbench.policies.expert import load_expert
     from imitbench.policies.expert_folder import open_expert_folder

@@ -11,7 +11,7 @@ from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
     from imitbench.experts.evaluation import Comparison
-    from imitbench.hub.published_results import PublishedResults
+    from imitbench.hub.reported_results import PublishedResults
 
 Expert = Annotated[
     str,
@@ -63,7 +63,7 @@ def convert(
     from imitbench.cli.output import note, print_json
     from imitbench.experts import catalog
     from imitbench.experts.conversion import convert_expert
-    from imitbench.experts.locate import locate_expert
+    from imitbench.experts.lookup import locate_expert
     from imitbench.util.torch_startup import use_one_thread
 
     located = locate_expert(source, revision, make_tell())
@@ -121,8 +121,8 @@ def evaluate(
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
     from imitbench.experts import catalog, evaluation, measurement
-    from imitbench.experts.locate import locate_expert
-    from imitbench.hub.published_results import read_published_results
+    from imitbench.experts.lookup import locate_expert
+    from imitbench.hub.reported_results import read_published_results
     from imitbench.policies.expert import load_expert
     from imitbench.policies.expert_folder import open_expert_folder
     from imitbench.util.torch_startup import use_one_thread

@@ -30,7 +30,7 @@ def list_experts(
     Example: imitbench experts list --suite classic
     """
     from imitbench.cards.catalog import suite_names
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import print_json, print_table
 
     rows = []
@@ -76,7 +76,7 @@ def train(
     Example: imitbench experts train --suite classic --env 'seals/CartPole-v0'
     """
     from imitbench.cards.catalog import select_environments
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import note, print_json
     from imitbench.cli.provenance import typed_command
 

@@ -10,7 +10,7 @@ import typer
 from imitbench.cli import options
 
 if TYPE_CHECKING:
-    from imitbench.store.external import External
+    from imitbench.store.external_results import External
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -126,11 +126,11 @@ def _record(
     """Writes what an importer found, and tells."""
     from imitbench import __version__
     from imitbench.cli.output import print_json
-    from imitbench.store.external import check_name, default_name, external_path, write_external
+    from imitbench.store.external_results import check_name, default_name, external_path, write_external
 
     label = default_name(source) if name is None else check_name(name)
     if suite is not None:
-        from imitbench.cards.plugin import find_suite
+        from imitbench.cards.plugins import find_suite
         from imitbench.store.importers.suite_references import with_references
 
         results = with_references(results, find_suite(suite))
@@ -145,7 +145,7 @@ def _record(
 
 
 def _document(results: External, label: str, path: Path, written: bool) -> dict[str, Any]:
-    from imitbench.store.external import STATUSES
+    from imitbench.store.external_results import STATUSES
 
     counts = results.counts
     return {

@@ -10,8 +10,8 @@ import typer
 from imitbench.cli import options
 
 if TYPE_CHECKING:
-    from imitbench.store.findings import Finding
-    from imitbench.store.validation import Validation
+    from imitbench.published.findings import Finding
+    from imitbench.published.validation import Validation
 
 Submission = Annotated[
     Path, typer.Argument(metavar="SUBMISSION", help="Folder of published results.")
@@ -31,7 +31,7 @@ def validate_submission(
     Example: imitbench leaderboard validate results/theirs
     """
     from imitbench.cli.output import print_json
-    from imitbench.store.validation import validate
+    from imitbench.published.validation import validate
 
     validation = validate(submission)
     if json:
@@ -43,7 +43,7 @@ def validate_submission(
 
 
 def _document(submission: Path, validation: Validation) -> dict[str, Any]:
-    from imitbench.store.findings import CHECKS, MEANINGS
+    from imitbench.published.findings import CHECKS, MEANINGS
 
     manifest = validation.submission.manifest
     return {
@@ -62,7 +62,7 @@ def _document(submission: Path, validation: Validation) -> dict[str, Any]:
 
 def _print(submission: Path, validation: Validation, *, quiet: bool) -> None:
     from imitbench.cli.output import count, note, print_table
-    from imitbench.store.findings import CHECKS, MEANINGS
+    from imitbench.published.findings import CHECKS, MEANINGS
 
     def verdict(problems: list[Finding]) -> str:
         return f"FAILED ({len(problems)})" if problems else "ok"

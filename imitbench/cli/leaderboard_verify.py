@@ -14,7 +14,7 @@ from imitbench.cli.leaderboard_validate import Submission
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
-    from imitbench.bench.reproduction import Compared, Draw, Reproduction
+    from imitbench.conformance.reproduction import Compared, Draw, Reproduction
 
 _WORDS = {
     "identical": "identical",
@@ -65,7 +65,7 @@ def verify_submission(
         raise InputError(f"--keep {keep}: is not empty; name a new folder")
     submitted = read_results(submission)
 
-    from imitbench.bench.reproduction import compare, draw_runs
+    from imitbench.conformance.reproduction import compare, draw_runs
     from imitbench.bench.request import PlugIns
 
     drawn = draw_runs(

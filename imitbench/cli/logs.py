@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imitbench.store.failure_groups import FailureGroup
-    from imitbench.store.records import RunFailure, RunSpec
+    from imitbench.records.runs import RunFailure, RunSpec
     from imitbench.store.run_dir import RunDirectory
 
 _RUNS_SHOWN = 3

@@ -19,7 +19,7 @@ def prefetch(
     Example: imitbench prefetch --suite classic
     """
     from imitbench.cards.catalog import select_environments
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.cli.hub_progress import make_tell, size_text
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.errors import InputError

@@ -114,7 +114,7 @@ def _pull(
 
 def _pull_suite(kind: RepoKind, suite: str, env: str | None, tell: Tell) -> list[Pulled]:
     from imitbench.cards.catalog import select_environments
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
     from imitbench.hub.suite_sources import pull_sources, suite_sources
 

@@ -142,7 +142,7 @@ def push_results(
     from imitbench.hub.results_publication import staged_results
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
-    from imitbench.store.results_folder import read_runs
+    from imitbench.published.results_folder import read_runs
 
     runs = read_runs(out, suite=suite)
     report = render_markdown(build(out, tell=note, suite=suite))

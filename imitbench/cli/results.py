@@ -40,7 +40,7 @@ def pull_results(
     """
     from imitbench.cli.hub_progress import make_tell
     from imitbench.cli.output import note, print_json
-    from imitbench.store.results_folder import PATTERNS
+    from imitbench.published.results_folder import PATTERNS
     from imitbench.store.results_reader import read_results, restore_runs
     from imitbench.util import hub_client, hub_upload
 
@@ -76,7 +76,7 @@ def export_results(
     from imitbench import __version__
     from imitbench.cli.output import count, note, print_json
     from imitbench.cli.provenance import typed_command
-    from imitbench.store import results_folder
+    from imitbench.published import results_folder
 
     runs = results_folder.read_runs(out, suite=suite)
     results_folder.export_results(runs.runs, folder, version=__version__, command=typed_command())

@@ -42,7 +42,7 @@ def show(name: Name, json: options.Json = False) -> None:
 
     Example: imitbench suites show classic
     """
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import print_json, print_table
 
     card = find_suite(name)
@@ -91,7 +91,7 @@ def measure(
     Example: imitbench suites measure classic --card suites/classic/suite.yaml
     """
     from imitbench.cards.catalog import select_environments
-    from imitbench.cards.plugin import find_suite
+    from imitbench.cards.plugins import find_suite
     from imitbench.cards.suite_file import read_card_of_suite
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.cli.provenance import typed_command

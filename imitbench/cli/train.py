@@ -19,7 +19,7 @@ from imitbench.experts.training_request import TrainingRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imitbench.bench.single import OnPoint, Training
+    from imitbench.bench.single_run import OnPoint, Training
     from imitbench.bench.training import Trained
     from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.util.logger import HierarchicalLogger
@@ -76,7 +76,7 @@ def train_one(
     request = given.model_copy(update={"overrides": parse_overrides(set_)})
 
     # Training libraries take seconds to load: only once the options are known to be good.
-    from imitbench.bench.single import train
+    from imitbench.bench.single_run import train
     from imitbench.bench.stopping import RunStoppedError
     from imitbench.cli.provenance import typed_command
     from imitbench.experts.single_training import prepare
@@ -162,7 +162,7 @@ def _show(
     training: Training, trained: Trained, folder: Path, suite: str | None, *, json: bool
 ) -> None:
     from imitbench.cli.output import note, print_json
-    from imitbench.experts.locate import find_references
+    from imitbench.experts.lookup import find_references
 
     references = find_references(training.environment.evaluated, suite)
     result = trained.as_document()

@@ -12,7 +12,7 @@ from imitbench.bench import plan as planning
 from imitbench.bench.plan import Plan
 from imitbench.bench.request import lock_in_use, plan_request
 from imitbench.bench.sweep import check_writable
-from imitbench.cards.plugin import find_algorithm, find_suite
+from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.tuned import TUNED_FILE, TunedValues
 from imitbench.cli.provenance import typed_command
 from imitbench.cli.tune_progress import TuneObserver
@@ -24,7 +24,7 @@ from imitbench.store.sweep_file import SweepRequest
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
 from imitbench.tune.trial_job import TRIAL_WORKER
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
-from imitbench.tune.tuning import Outcome, check, tune
+from imitbench.tune.runner import Outcome, check, tune
 from imitbench.util.hub_errors import Tell
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from imitbench.cli.output import count, note
-from imitbench.tune.held_out import Contest
+from imitbench.tune.held_out_comparison import Contest
 from imitbench.tune.request import TuneRequest
 from imitbench.tune.study import Trial
-from imitbench.tune.tuning import Outcome
+from imitbench.tune.runner import Outcome
 
 
 class TuneObserver:

@@ -12,7 +12,7 @@ from imitbench.cli.output import note, print_json, print_table
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Scalar
-    from imitbench.tune.held_out import Contest
+    from imitbench.tune.held_out_comparison import Contest
     from imitbench.tune.request import StudySettings, TuneRequest
     from imitbench.tune.study import Trial
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imitbench.cli.output import count
-from imitbench.tune.held_out import Contest
+from imitbench.tune.held_out_comparison import Contest
 
 
 def in_words(contest: Contest) -> str:

@@ -11,8 +11,8 @@ from imitbench.cli import completion, options, run_options
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
-    from imitbench.bench.verification import Interrupted, Verification
-    from imitbench.store.records import RunSpec
+    from imitbench.conformance.resume import Interrupted, Verification
+    from imitbench.records.runs import RunSpec
 
 _KINDS = {
     "stopped": "asked to stop",
@@ -72,8 +72,8 @@ def verify_resume(
     from imitbench.bench.plugin_check import check_plugins
     from imitbench.bench.spec import Settings, reference_scores
     from imitbench.bench.sweep import check_writable
-    from imitbench.bench.verification import as_document
-    from imitbench.bench.verification import verify_resume as verify
+    from imitbench.conformance.resume import as_document
+    from imitbench.conformance.resume import verify_resume as verify
     from imitbench.cli.output import note, print_json
     from imitbench.errors import InputError
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.catalog import load_suite, suite_names
-from imitbench.cards.plugin import find_suite
+from imitbench.cards.plugins import find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.errors import InputError, did_you_mean
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 
 
 def suites_of(suite: str | None) -> Iterator[SuiteCard]:

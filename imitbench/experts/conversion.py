@@ -13,8 +13,8 @@ import yaml
 
 from imitbench.errors import InputError
 from imitbench.experts.evaluation import surroundings_of, with_own_arguments
-from imitbench.hub.card import CARD_FILE
-from imitbench.hub.published_results import (
+from imitbench.hub.repo_card import CARD_FILE
+from imitbench.hub.reported_results import (
     RESULTS_FILE,
     PublishedResults,
     read_card_metadata,
@@ -26,7 +26,7 @@ from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.policies.storage import save_policy
 from imitbench.policies.time_feature import TimeFeaturePolicy
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.files import atomic_write_text, fsync_directory
 
 _FOLDED = {

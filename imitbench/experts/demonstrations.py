@@ -21,7 +21,7 @@ from imitbench.data.types import Observation, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.experts.measurement import expert_directory
 from imitbench.policies.storage import load_policy
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.files import atomic_write_text, check_place, new_folder
 
 MAX_FILE_BYTES = 5_000_000

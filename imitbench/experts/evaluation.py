@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from imitbench.bench.environments import make_environment
 from imitbench.errors import InputError
-from imitbench.hub.published_results import PublishedResults
+from imitbench.hub.reported_results import PublishedResults
 from imitbench.policies.expert import Surroundings
 from imitbench.policies.expert_folder import ExpertFolder
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.text_line import one_line
 
 STANDARD_ERRORS = 2.0

@@ -18,7 +18,7 @@ from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
-from imitbench.store.records import EnvironmentSpec, Protocol
+from imitbench.records.runs import EnvironmentSpec, Protocol
 from imitbench.util.files import atomic_write_text
 
 REFERENCE_SEED = 20_000

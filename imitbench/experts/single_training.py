@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
-from imitbench.bench.single import Training
+from imitbench.bench.single_run import Training
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import load_algorithm
@@ -21,10 +21,10 @@ from imitbench.executors.devices import choose_device
 from imitbench.experts.catalog import Listed, find_environment, find_listed
 from imitbench.experts.demonstrations import sample_demonstrations
 from imitbench.experts.evaluation import surroundings_of
-from imitbench.experts.locate import Located, locate_demos, locate_expert
+from imitbench.experts.lookup import Located, locate_demos, locate_expert
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert
-from imitbench.store.records import Budget, EnvironmentSpec, Protocol
+from imitbench.records.runs import Budget, EnvironmentSpec, Protocol
 from imitbench.util.files import digest_files
 from imitbench.util.hub_errors import Tell
 

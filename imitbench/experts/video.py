@@ -16,7 +16,7 @@ from stable_baselines3.common.policies import BasePolicy
 from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
 from imitbench.errors import InputError
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.text_line import one_line
 from imitbench.util.video_wrapper import VideoWrapper, import_encoder
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from imitbench.hub.card import CARD_FILE
-from imitbench.hub.published_results import RESULTS_FILE
+from imitbench.hub.repo_card import CARD_FILE
+from imitbench.hub.reported_results import RESULTS_FILE
 from imitbench.policies.hub_policy import policy_file_names
-from imitbench.store.content import SETTINGS_FILE
+from imitbench.store.artifact_files import SETTINGS_FILE
 from imitbench.util.hub_client import RepoKind
 
 _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)

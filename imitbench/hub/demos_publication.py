@@ -14,7 +14,7 @@ from imitbench.data.dataset_features import dataset_info
 from imitbench.data.inspection import inspect_demonstrations
 from imitbench.data.parquet_source import ParquetSource
 from imitbench.errors import InputError
-from imitbench.hub.card import CARD_FILE, Card
+from imitbench.hub.repo_card import CARD_FILE, Card
 from imitbench.hub.publication import TAG, Publication, choose_files, left_out_note, state_licence
 from imitbench.util.files import digest_files
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from imitbench import __version__
 from imitbench.errors import InputError
-from imitbench.hub.card import CARD_FILE, Card
+from imitbench.hub.repo_card import CARD_FILE, Card
 from imitbench.hub.publication import TAG, Publication, choose_files, left_out_note, state_licence
-from imitbench.hub.published_results import PublishedResults, read_published_results
+from imitbench.hub.reported_results import PublishedResults, read_published_results
 from imitbench.policies import storage
 from imitbench.policies.expert import algorithm_name
 from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder

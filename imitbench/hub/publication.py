@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.hub.card import Card
+from imitbench.hub.repo_card import Card
 from imitbench.util import hub_upload
 from imitbench.util.hub_client import RepoKind, silent
 from imitbench.util.hub_errors import Tell

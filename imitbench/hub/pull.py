@@ -11,7 +11,7 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.hub.content import wanted_files
 from imitbench.hub.lock_file import HubLock, LockedItem
-from imitbench.store.content import content_bytes, content_files
+from imitbench.store.artifact_files import content_bytes, content_files
 from imitbench.util import hub_client
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from imitbench import __version__
 from imitbench.errors import InputError
-from imitbench.hub.card import CARD_FILE, Card
+from imitbench.hub.repo_card import CARD_FILE, Card
 from imitbench.hub.publication import TAG, Publication, choose_files, state_licence
-from imitbench.store.results_folder import PATTERNS, PublishedRun, Runs, write_results
+from imitbench.published.results_folder import PATTERNS, PublishedRun, Runs, write_results
 from imitbench.store.run_dir import RunDirectory
 
 _POLICY_FILES = ("policy.json", "policy.safetensors")

@@ -26,7 +26,7 @@ from stable_baselines3.td3.policies import TD3Policy
 
 from imitbench.errors import InputError
 from imitbench.policies.base import NormalizeFeaturesExtractor
-from imitbench.policies.bounded_building import bounded_by, check_finite
+from imitbench.policies.bounded_construction import bounded_by, check_finite
 from imitbench.policies.sb3_extractor import find_extractor
 from imitbench.policies.sb3_names import (
     ACTIVATIONS,

@@ -28,7 +28,7 @@ from imitbench.policies.base import (
     SAC1024Policy,
     ZeroPolicy,
 )
-from imitbench.policies.bounded_building import bounded_by, check_finite
+from imitbench.policies.bounded_construction import bounded_by, check_finite
 from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy

@@ -8,10 +8,10 @@ from typing import Literal, TypeVar
 from imitbench.report.model import Report
 from imitbench.report.plots import require_matplotlib, write_plots
 from imitbench.report.tables import build_report
-from imitbench.stats.cells import FailurePolicy
+from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.records import ReferenceRow, RunRow
+from imitbench.records.runs import ReferenceRow, RunRow
 from imitbench.store.run_details import Details, read_details, read_episodes
 from imitbench.util.hub_errors import Tell
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from imitbench.bench.checkpoint import read_curve
 from imitbench.errors import InputError
-from imitbench.store.records import RunResult, RunSpec
+from imitbench.records.runs import RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
 from imitbench.util.hub_errors import Tell

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from imitbench.cards.plugin import find_suite
+from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
-from imitbench.report.entries import Entry, imported_entries, own_entries, table_entries
+from imitbench.report.comparison_runs import Entry, imported_entries, own_entries, table_entries
 from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.comparability import Conditions

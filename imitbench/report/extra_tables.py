@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.entries import external_labels
+from imitbench.report.comparison_runs import external_labels
 from imitbench.report.model import AlgorithmResult, Cost, ExtraTable, Section, Shown
 from imitbench.stats.intervals import Interval
 from imitbench.store.comparability import Conditions
-from imitbench.store.external import ExternalScoreRow
-from imitbench.store.records import ScoreRow
+from imitbench.store.external_results import ExternalScoreRow
+from imitbench.records.runs import ScoreRow
 
 SECONDS_PER_HOUR = 3600.0
 MILLION = 1e6

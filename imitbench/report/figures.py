@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.comparison import Comparison
+from imitbench.report.section_comparison import Comparison
 from imitbench.report.model import Report, Section
 from imitbench.report.palette import PALETTE, color_numbers
 from imitbench.stats.curves import RunCurve, common_steps, shared_range

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Section
 from imitbench.stats.bands import Band
 from imitbench.stats.intervals import Interval

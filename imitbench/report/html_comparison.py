@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from imitbench.report import text
-from imitbench.report.comparison import Comparison
+from imitbench.report.section_comparison import Comparison
 from imitbench.report.html_charts import legend, profile_chart
 from imitbench.report.html_tables import captioned, marks_of
-from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Report, Section
 from imitbench.stats.improvement import Improvement
 

@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 from imitbench.report import text
-from imitbench.report.markup import Markup
+from imitbench.report.html_markup import Markup
 from imitbench.report.model import Report
-from imitbench.store.records import Provenance, ScoreRow
+from imitbench.records.runs import Provenance, ScoreRow
 from imitbench.store.run_details import Details
 
 DIGITS = 7

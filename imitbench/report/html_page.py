@@ -6,12 +6,12 @@ from collections import Counter
 
 from imitbench import __version__
 from imitbench.report import html_comparison, html_tables, text
-from imitbench.report.comparison import Comparison, compare_section
+from imitbench.report.section_comparison import Comparison, compare_section
 from imitbench.report.html_charts import Scale
 from imitbench.report.html_data import data_element
 from imitbench.report.html_provenance import origin, provenance_table
 from imitbench.report.html_shell import document, fact, theme_picker
-from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Report, Section
 from imitbench.report.palette import color_numbers
 from imitbench.store.run_details import Details

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from imitbench.report import text
 from imitbench.report.html_data import published
 from imitbench.report.html_tables import Column, Entry, table
-from imitbench.report.markup import Markup, tag
-from imitbench.store.records import Provenance
+from imitbench.report.html_markup import Markup, tag
+from imitbench.records.runs import Provenance
 
 
 def origin(provenance: Provenance, device: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from imitbench import __version__
-from imitbench.report.markup import Markup, join, tag
+from imitbench.report.html_markup import Markup, join, tag
 
 
 def document(title: str, body: Markup, *, styles: Sequence[str], scripts: Sequence[str]) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from imitbench.report import text
 from imitbench.report.html_charts import Scale, axis, strip
-from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
-from imitbench.stats.cells import FailurePolicy
+from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.intervals import Interval
-from imitbench.store.records import FailureRow
+from imitbench.records.runs import FailureRow
 
 Key = float | str | None
 

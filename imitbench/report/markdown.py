@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from imitbench.report import text
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
-from imitbench.store.records import FailureRow
+from imitbench.records.runs import FailureRow
 
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MARKUP = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from imitbench.report.model import Measured
-from imitbench.store.records import MeasureRow
+from imitbench.records.runs import MeasureRow
 
 MEANINGS = {
     "reward_correlation": (

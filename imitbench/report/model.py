@@ -8,9 +8,9 @@ from typing import Literal
 
 from imitbench.cards.algorithm import Role
 from imitbench.stats.bootstrap import Interval
-from imitbench.stats.cells import FailurePolicy
+from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.comparability import Conditions
-from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
+from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 
 RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)

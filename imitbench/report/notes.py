@@ -9,8 +9,8 @@ import numpy as np
 
 from imitbench.report import text
 from imitbench.report.model import ANCHORS, AlgorithmResult, Cell
-from imitbench.stats.references import normalize
-from imitbench.store.records import ReferenceRow, ScoreRow
+from imitbench.stats.normalization import normalize
+from imitbench.records.runs import ReferenceRow, ScoreRow
 
 ENOUGH_SEEDS = 10
 """Seeds from which on percentile intervals come near their nominal coverage."""

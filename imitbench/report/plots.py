@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from imitbench.errors import InputError
 from imitbench.report import figures, text
-from imitbench.report.comparison import compare_section
+from imitbench.report.section_comparison import compare_section
 from imitbench.report.model import Report, Section
 from imitbench.store.run_details import Details
 from imitbench.util.extras import import_extra

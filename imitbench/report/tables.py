@@ -30,12 +30,12 @@ from imitbench.report.model import (
 from imitbench.report.notes import section_notes
 from imitbench.stats.aggregates import interquartile_mean, mean, median, optimality_gap
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
-from imitbench.stats.cells import FailurePolicy, count_failures
-from imitbench.stats.references import normalize
-from imitbench.store.bundled_cards import bundled_suite
+from imitbench.stats.coverage import FailurePolicy, count_failures
+from imitbench.stats.normalization import normalize
+from imitbench.records.bundled_cards import bundled_suite
 from imitbench.store.comparability import Conditions
-from imitbench.store.external import ExternalScoreRow
-from imitbench.store.records import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
+from imitbench.store.external_results import ExternalScoreRow
+from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 
 LEVEL = 0.95
 BUDGET_ORDER = ("quick", "default", "full")

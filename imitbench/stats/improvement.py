@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options, resampled_indices
-from imitbench.stats.cells import Cells, Coverage, Table, compared
+from imitbench.stats.coverage import Cells, Coverage, Table, compared
 from imitbench.stats.intervals import Interval, interval, no_interval
 from imitbench.stats.strata import FloatArray, Strata
 

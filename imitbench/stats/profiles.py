@@ -64,7 +64,7 @@ def performance_profile(
     """A performance profile with a pointwise bootstrap band.
 
     Profiles of several algorithms are comparable over the same environments only; see
-    `imitbench.stats.cells.compared`.
+    `imitbench.stats.coverage.compared`.
 
     Args:
         scores: Scores by environment; run counts may differ.

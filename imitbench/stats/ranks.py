@@ -8,7 +8,7 @@ import numpy as np
 
 from imitbench.stats.aggregates import Statistic, interquartile_mean
 from imitbench.stats.bootstrap import check_options, resampled
-from imitbench.stats.cells import Coverage, Table, compared, require_common
+from imitbench.stats.coverage import Coverage, Table, compared, require_common
 from imitbench.stats.strata import FloatArray, Strata
 
 

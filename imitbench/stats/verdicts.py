@@ -18,7 +18,7 @@ import numpy as np
 
 from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.bootstrap import bootstrap_differences, check_options
-from imitbench.stats.cells import Cells, Coverage, compared
+from imitbench.stats.coverage import Cells, Coverage, compared
 from imitbench.stats.improvement import Improvement, probability_of_improvement
 from imitbench.stats.intervals import Interval, no_interval
 from imitbench.stats.power import SeedEstimate, seeds_to_decide

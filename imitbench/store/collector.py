@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from imitbench.errors import InputError
 from imitbench.store import database
-from imitbench.store.external import read_external
+from imitbench.store.external_results import read_external
 from imitbench.store.external_rows import external_table
 from imitbench.store.run_rows import RunRows, arrow_tables, read_rows
 from imitbench.store.scan import Scan, content_stamp, is_external, scan_outcomes

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 from typing import Literal
 
-from imitbench.store.bundled_cards import budget_label, role_of
-from imitbench.store.external import ExternalRun, ExternalScoreRow
-from imitbench.store.records import RunRow, RunSpec
+from imitbench.records.bundled_cards import budget_label, role_of
+from imitbench.store.external_results import ExternalRun, ExternalScoreRow
+from imitbench.records.runs import RunRow, RunSpec
 
 
 @dataclass(frozen=True)

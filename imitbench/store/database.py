@@ -24,8 +24,8 @@ import duckdb
 
 from imitbench.errors import InputError
 from imitbench.store.comparability import current_runs_query
-from imitbench.store.external import ExternalScoreRow
-from imitbench.store.records import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
+from imitbench.store.external_results import ExternalScoreRow
+from imitbench.records.runs import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
 from imitbench.util.extras import import_extra
 from imitbench.util.files import fsync_directory
 from imitbench.util.text_line import one_line

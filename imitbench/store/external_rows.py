@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from imitbench.store.external import ExternalHeader, ExternalRun
+from imitbench.store.external_results import ExternalHeader, ExternalRun
 
 _RUN_ID_LENGTH = 16
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.store.records import RunFailure, RunSpec
+from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
 

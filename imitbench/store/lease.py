@@ -28,7 +28,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from imitbench.errors import InputError
-from imitbench.store.records import Record
+from imitbench.records.runs import Record
 
 LEASE_FILE = ".lease"
 HEARTBEAT_S = 15.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.store.attendance import is_attended
+from imitbench.store.activity import is_attended
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
 from imitbench.store.sweep_file import read_sweeps

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.store.findings import Refusal
-from imitbench.store.results_folder import PublishedRun, is_plain
+from imitbench.published.findings import Refusal
+from imitbench.published.results_folder import PublishedRun, is_plain
 from imitbench.store.run_dir import RunDirectory
-from imitbench.store.submission import read_submission
+from imitbench.published.submission import read_submission
 from imitbench.util.text_line import one_line
 
 
 def read_results(folder: Path) -> list[PublishedRun]:
-    """Reads a folder that `imitbench.store.results_folder.write_results` wrote.
+    """Reads a folder that `imitbench.published.results_folder.write_results` wrote.
 
     Args:
         folder: The folder.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imitbench.store.records import Provenance, RunSpec
+from imitbench.records.runs import Provenance, RunSpec
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from imitbench.errors import InputError
 from imitbench.store.comparability import run_row
-from imitbench.store.records import ReferenceScores
+from imitbench.records.runs import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from imitbench.store.findings import Findings
-from imitbench.store.results_folder import PublishedRun
+from imitbench.published.findings import Findings
+from imitbench.published.results_folder import PublishedRun
 from imitbench.store.run_dir import EpisodeTable
 
 TOLERANCE = 1e-9

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from imitbench.cards.suite import BudgetName
-from imitbench.store.records import RUN_ID_LENGTH, Record, RunSpec
+from imitbench.records.runs import RUN_ID_LENGTH, Record, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
 
@@ -46,7 +46,7 @@ class SweepRequest(Record):
     """What determines which runs a sweep has; how they are done is another matter.
 
     Attributes:
-        algorithms: Names; as typed, they may be whatever `imitbench.cards.plugin` understands.
+        algorithms: Names; as typed, they may be whatever `imitbench.cards.plugins` understands.
         suite: Name of the suite; as typed, it may be a folder.
         environment: Glob over environment ids; `None` for all.
         seeds: Seeds of every cell.

@@ -14,8 +14,8 @@ from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import EnvironmentCard
-from imitbench.stats.references import has_scale
-from imitbench.store.records import ReferenceScores, RunResult, RunSpec
+from imitbench.stats.normalization import has_scale
+from imitbench.records.runs import ReferenceScores, RunResult, RunSpec
 from imitbench.tune.unsuitable import UnsuitableObjectiveError
 
 if TYPE_CHECKING:

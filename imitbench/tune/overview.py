@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
-from imitbench.tune.cell import CONTEST_FILE
-from imitbench.tune.held_out import Contest
+from imitbench.tune.study_runner import CONTEST_FILE
+from imitbench.tune.held_out_comparison import Contest
 from imitbench.tune.request import StudySettings
 from imitbench.tune.storage import StudyAddress
 from imitbench.tune.study import Trial, read_trials

@@ -15,7 +15,7 @@ from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.search import Search
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
-from imitbench.store.records import Record, RunSpec
+from imitbench.records.runs import Record, RunSpec
 from imitbench.tune.objectives import OBJECTIVES, Objective, ObjectiveName
 from imitbench.tune.search_space import searched
 from imitbench.tune.storage import StorageKind

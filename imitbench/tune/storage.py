@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from imitbench.errors import InputError
-from imitbench.store.records import Record
+from imitbench.records.runs import Record
 from imitbench.tune.dependency import require_optuna
 from imitbench.util.text_line import one_line
 

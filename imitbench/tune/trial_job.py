@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from imitbench.bench.job import Job, JobWorker
-from imitbench.store.records import Record
+from imitbench.records.runs import Record
 from imitbench.tune.objectives import ObjectiveName
 from imitbench.tune.storage import StudyAddress
 

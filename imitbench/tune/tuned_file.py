@@ -18,7 +18,7 @@ from imitbench.cards.tuned import (
     resolve_tuned,
 )
 from imitbench.errors import InputError
-from imitbench.tune.held_out import Contest, Standing
+from imitbench.tune.held_out_comparison import Contest, Standing
 from imitbench.tune.request import TuneRequest
 from imitbench.util.files import atomic_write_text
 

@@ -11,7 +11,7 @@ import numpy as np
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.wrapped_learner import WrappedLearner
-from imitbench.store.records import Budget, ReferenceScores, RunSpec
+from imitbench.records.runs import Budget, ReferenceScores, RunSpec
 from imitbench.tune.objectives import OBJECTIVES, Moment
 from imitbench.tune.trial_job import Watch
 

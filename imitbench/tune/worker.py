@@ -18,7 +18,7 @@ from imitbench.bench import worker as bench
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.learner import Learner
 from imitbench.bench.stopping import StopRequest
-from imitbench.store.records import RunSpec
+from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.objectives import OBJECTIVES
 from imitbench.tune.reporter import Reporter, TrialPrunedError, reporting

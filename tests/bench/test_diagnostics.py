@@ -5,7 +5,7 @@ import pytest
 
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 from imitbench.store.run_dir import RunDirectory
 
 # Small enough for two rounds in a moment.

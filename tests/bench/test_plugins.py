@@ -13,18 +13,18 @@ from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.plan import make_plan
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.reproduction import draw_runs
+from imitbench.conformance.reproduction import draw_runs
 from imitbench.bench.request import PlugIns, plan_missing, plan_request
 from imitbench.bench.spec import Settings
 from imitbench.errors import InputError
-from imitbench.report.leaderboard.rows import make_rows
+from imitbench.report.leaderboard.source_rows import make_rows
 from imitbench.store import database
-from imitbench.store.bundled_cards import role_of
+from imitbench.records.bundled_cards import role_of
 from imitbench.store.collector import collect
-from imitbench.store.records import RunSpec
-from imitbench.store.results_folder import export_results, read_runs
+from imitbench.records.runs import RunSpec
+from imitbench.published.results_folder import export_results, read_runs
 from imitbench.store.results_reader import read_results
-from imitbench.store.results_sources import ResultsSource
+from imitbench.published.results_sources import ResultsSource
 from imitbench.store.sweep_file import SweepFile, SweepRequest
 from imitbench.util import source_import
 

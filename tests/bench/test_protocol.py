@@ -14,7 +14,7 @@ from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.stats.tabular import policy_value
-from imitbench.store.records import EnvironmentSpec
+from imitbench.records.runs import EnvironmentSpec
 
 
 class CoinFlip(gym.Env):

@@ -10,7 +10,7 @@ from imitbench.bench.protocol import Evaluator
 from imitbench.bench.spec import Settings, make_spec
 from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_directory
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 from imitbench.util.state_file import load_state, save_state
 
 BUDGETS = {"env_steps": 1200, "batches": 30, "none": 0}

@@ -21,7 +21,7 @@ from imitbench.cards.catalog import suite_directory
 from imitbench.executors.base import STOPPED
 from imitbench.executors.local import LocalExecutor
 from imitbench.store.lease import acquire
-from imitbench.store.records import Budget, ReferenceScores
+from imitbench.records.runs import Budget, ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 
 BATCHES = 2000  # a second or two

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from imitbench.bench.implementation import hyperparameters_of
-from imitbench.bench.reproduction import draw_runs
+from imitbench.conformance.reproduction import draw_runs
 from imitbench.bench.spec import Settings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite
-from imitbench.cards.plugin import find_algorithm
+from imitbench.cards.plugins import find_algorithm
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError
-from imitbench.store.card_checks import check_against_cards
-from imitbench.store.findings import Findings
-from imitbench.store.records import ReferenceScores, RunFailure, RunSpec
-from imitbench.store.results_folder import PublishedRun
-from imitbench.store.submission import LocatedRun
+from imitbench.published.card_checks import check_against_cards
+from imitbench.published.findings import Findings
+from imitbench.records.runs import ReferenceScores, RunFailure, RunSpec
+from imitbench.published.results_folder import PublishedRun
+from imitbench.published.submission import LocatedRun
 from imitbench.util.source_import import register
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

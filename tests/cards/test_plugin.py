@@ -5,9 +5,9 @@ import sys
 import pytest
 from support.plugins import write_plugin
 
-from imitbench.cards import plugin as module
+from imitbench.cards import plugins as module
 from imitbench.cards.catalog import load_algorithm
-from imitbench.cards.plugin import find_algorithm, find_algorithms, find_suite
+from imitbench.cards.plugins import find_algorithm, find_algorithms, find_suite
 from imitbench.errors import InputError
 
 BOMB = "raise SystemExit('imported')\nclass Mine: pass\n"

@@ -109,7 +109,7 @@ def test_runs_that_cannot_be_trained_here_are_refused_with_the_reason(imitbench,
 
 
 def respecify(submission, number):
-    from imitbench.store.records import RunSpec
+    from imitbench.records.runs import RunSpec
 
     def edit(line):
         line["spec"]["implementation"] = "evil:Learner"

@@ -142,7 +142,7 @@ def test_watching_ends_when_nobody_is_at_work(imitbench, completed, tmp_path):
 HOLD = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from imitbench.store.attendance import attending\n"
+    "from imitbench.store.activity import attending\n"
     "with attending(Path(sys.argv[1])):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"

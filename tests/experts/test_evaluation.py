@@ -7,7 +7,7 @@ import pytest
 
 from imitbench.experts.catalog import find_environment
 from imitbench.experts.evaluation import compare, surroundings_of, with_own_arguments
-from imitbench.hub.published_results import PublishedResults
+from imitbench.hub.reported_results import PublishedResults
 from imitbench.policies.expert_folder import ExpertFolder
 
 RETURNS = np.array([9.0, 11.0] * 25)  # mean 10, deviation 1, error 1/7

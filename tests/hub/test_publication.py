@@ -3,7 +3,7 @@
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.hub.card import Card
+from imitbench.hub.repo_card import Card
 from imitbench.hub.publication import check_for_tokens, choose_files
 
 PATTERNS = ("README.md", "data/train-*.parquet", ".env")

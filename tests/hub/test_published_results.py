@@ -5,7 +5,7 @@ import json
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.hub.published_results import (
+from imitbench.hub.reported_results import (
     PublishedResults,
     read_card_metadata,
     read_published_results,

@@ -18,7 +18,7 @@ from imitbench.cards.catalog import suite_directory
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.errors import InputError
 from imitbench.experts.catalog import find_environment
-from imitbench.hub.card import Card
+from imitbench.hub.repo_card import Card
 from imitbench.hub.demos_publication import staged_demos
 from imitbench.hub.expert_publication import staged_expert
 from imitbench.hub.publication import push
@@ -26,7 +26,7 @@ from imitbench.hub.pull import copy_out, pull
 from imitbench.hub.results_publication import staged_results
 from imitbench.policies.expert import load_expert
 from imitbench.policies.storage import load_policy, save_policy
-from imitbench.store.results_folder import PATTERNS, read_runs
+from imitbench.published.results_folder import PATTERNS, read_runs
 from imitbench.store.results_reader import read_results
 from imitbench.util import hub_client
 from imitbench.util.hub_errors import UnreachableError

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from imitbench.cards.catalog import load_suite, suite_names
-from imitbench.report.comparison import compare_section
-from imitbench.report.contest import Options, contests
+from imitbench.report.section_comparison import compare_section
+from imitbench.report.pairwise import Options, contests
 from imitbench.report.csv_table import render_csv
-from imitbench.report.entries import own_entries, table_entries
+from imitbench.report.comparison_runs import own_entries, table_entries
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
@@ -20,7 +20,7 @@ from imitbench.report.notes import GIVEN_AWAY
 from imitbench.report.palette import color_numbers
 from imitbench.report.tables import build_report
 from imitbench.report.terminal import render_short
-from imitbench.store.external import ExternalRun
+from imitbench.store.external_results import ExternalRun
 
 TAUGHT_NOTHING = {"n_demos": None, "all_demos": None, "source": None}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from imitbench.report.csv_table import COLUMNS, render_csv
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
-from imitbench.store.records import FailureRow, ScoreRow
+from imitbench.records.runs import FailureRow, ScoreRow
 
 GOLDEN = Path(__file__).parent / "golden" / "report.csv"
 

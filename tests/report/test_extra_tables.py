@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from imitbench.report.comparison import compare_section
+from imitbench.report.section_comparison import compare_section
 from imitbench.report.csv_table import render_csv
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
 from imitbench.report.tables import build_report
-from imitbench.stats.cells import FailurePolicy
-from imitbench.store.external import ExternalScoreRow
+from imitbench.stats.coverage import FailurePolicy
+from imitbench.store.external_results import ExternalScoreRow
 from imitbench.store.run_details import Details
 
 EVIL = r"<script>alert(1)</script> a|b $x$ \input{y} % {z}"

@@ -18,13 +18,13 @@ from support.submissions import write_submitted_runs
 from imitbench.errors import InputError
 from imitbench.report import markdown
 from imitbench.report.leaderboard.board import build_board
-from imitbench.report.leaderboard.data import COLUMNS
+from imitbench.report.leaderboard.data_formats import COLUMNS
 from imitbench.report.leaderboard.names import slug
 from imitbench.report.leaderboard.site import write_site
 from imitbench.report.text import score
-from imitbench.stats.cells import FailurePolicy
-from imitbench.store.external import External, ExternalRun, write_external
-from imitbench.store.results_sources import find_results
+from imitbench.stats.coverage import FailurePolicy
+from imitbench.store.external_results import External, ExternalRun, write_external
+from imitbench.published.results_sources import find_results
 
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
 EVIL = "<b>evil | co"

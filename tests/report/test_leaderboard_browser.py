@@ -8,8 +8,8 @@ from support.submissions import write_submitted_runs
 
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.site import write_site
-from imitbench.store.external import External, ExternalRun, write_external
-from imitbench.store.results_sources import find_results
+from imitbench.store.external_results import External, ExternalRun, write_external
+from imitbench.published.results_sources import find_results
 
 pytestmark = pytest.mark.browser
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"

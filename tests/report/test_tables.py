@@ -13,7 +13,7 @@ from imitbench.report.tables import build_report
 from imitbench.stats.aggregates import interquartile_mean, mean
 from imitbench.stats.bootstrap import stratified_bootstrap
 from imitbench.store.comparability import Conditions
-from imitbench.store.records import FailureRow, ReferenceRow, ScoreRow
+from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 
 MakeScore = Callable[..., ScoreRow]
 MakeFailure = Callable[..., FailureRow]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
 from imitbench.report.terminal import render_short
-from imitbench.store.records import ScoreRow
+from imitbench.records.runs import ScoreRow
 
 
 def test_the_table_has_a_line_per_algorithm_best_first(report: Report) -> None:

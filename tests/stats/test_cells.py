@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from imitbench.stats.cells import (
+from imitbench.stats.coverage import (
     Cell,
     FailurePolicy,
     compared,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rliable import library, metrics
 
 from imitbench.stats import improvement
-from imitbench.stats.cells import Cell
+from imitbench.stats.coverage import Cell
 from imitbench.stats.improvement import (
     ImprovementMatrix,
     improvement_matrix,

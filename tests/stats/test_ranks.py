@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imitbench.stats.aggregates import mean, optimality_gap
-from imitbench.stats.cells import Cell
+from imitbench.stats.coverage import Cell
 from imitbench.stats.ranks import rank_distribution
 
 SCORES = st.integers(-3, 3).map(float)

@@ -13,12 +13,12 @@ from support.runs import make_spec
 
 from imitbench.errors import InputError
 from imitbench.report.curve_source import read_curves
-from imitbench.report.leaderboard.rows import make_rows
+from imitbench.report.leaderboard.source_rows import make_rows
 from imitbench.store import collector, database
 from imitbench.store.collector import Collected, collect
-from imitbench.store.records import EnvironmentSpec, ReferenceScores
-from imitbench.store.results_folder import read_runs
-from imitbench.store.results_sources import ResultsSource
+from imitbench.records.runs import EnvironmentSpec, ReferenceScores
+from imitbench.published.results_folder import read_runs
+from imitbench.published.results_sources import ResultsSource
 
 TABLES = (
     "runs", "curves", "measures", "episodes", "failures", "quarantine", '"references"', "scores",

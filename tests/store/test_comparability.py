@@ -10,8 +10,8 @@ from support.runs import make_spec
 from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.comparability import Conditions
-from imitbench.store.records import DemoSpec, EnvironmentSpec
-from imitbench.store.results_folder import read_runs
+from imitbench.records.runs import DemoSpec, EnvironmentSpec
+from imitbench.published.results_folder import read_runs
 
 OLD, NEW = ({"algo": "mine", "implementation_digest": digit * 64} for digit in "ab")
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from imitbench.bench import reproduction
+from imitbench.conformance import reproduction
 from imitbench.bench.request import PlugIns
 from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.suite import BudgetAmounts
-from imitbench.store import bundled_cards
-from imitbench.store.card_checks import check_against_cards
+from imitbench.records import bundled_cards
+from imitbench.published.card_checks import check_against_cards
 from imitbench.store.comparability import run_row
-from imitbench.store.findings import Findings
-from imitbench.store.records import ReferenceScores, RunFailure, RunSpec
-from imitbench.store.results_folder import PublishedRun
-from imitbench.store.submission import LocatedRun
+from imitbench.published.findings import Findings
+from imitbench.records.runs import ReferenceScores, RunFailure, RunSpec
+from imitbench.published.results_folder import PublishedRun
+from imitbench.published.submission import LocatedRun
 
 RUNS = Path(__file__).resolve().parents[2] / "results/imitbench-seals-adversarial/runs/seals.jsonl"
 OLD, NEW = 500_000, 7_654_321

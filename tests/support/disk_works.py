@@ -17,7 +17,7 @@ from imitbench.executors.inline import InlineExecutor
 from imitbench.executors.options import RunOptions
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.records import Budget, Protocol, ReferenceScores
+from imitbench.records.runs import Budget, Protocol, ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 from support.observer import Recorder
 from support.outcomes import database_content, finished_runs

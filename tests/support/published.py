@@ -2,8 +2,8 @@
 
 import json
 
-from imitbench.store.records import canonical_digest
-from imitbench.store.results_folder import read_runs, text_digest, write_results
+from imitbench.records.runs import canonical_digest
+from imitbench.published.results_folder import read_runs, text_digest, write_results
 
 
 def publish(out, folder):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from imitbench.store.records import Protocol, Provenance, ReferenceScores, RunFailure, RunResult
+from imitbench.records.runs import Protocol, Provenance, ReferenceScores, RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.store.run_scores import recompute
 from support.runs import make_spec

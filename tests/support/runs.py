@@ -1,6 +1,6 @@
 """Specifications for synthetic run directories."""
 
-from imitbench.store.records import Budget, EnvironmentSpec, RunSpec
+from imitbench.records.runs import Budget, EnvironmentSpec, RunSpec
 
 
 def make_spec(seed=0, algo="bc", env="Pendulum-v1", variant="", **changes):

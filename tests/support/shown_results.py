@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from imitbench.store.records import (
+from imitbench.records.runs import (
     Budget,
     DemoSpec,
     EnvironmentSpec,

@@ -4,7 +4,7 @@ import numpy as np
 
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings, reference_scores
-from imitbench.store.records import RunFailure, RunResult
+from imitbench.records.runs import RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.store.run_scores import recompute
 from support.results import PROVENANCE

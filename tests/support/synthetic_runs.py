@@ -8,7 +8,7 @@ import numpy as np
 from imitbench.bench import provenance
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
-from imitbench.store.records import ReferenceScores, RunFailure, RunResult
+from imitbench.records.runs import ReferenceScores, RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 
 REFERENCES = ReferenceScores(random=-100.0, expert=100.0, version="1")

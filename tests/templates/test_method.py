@@ -6,8 +6,8 @@ from pathlib import Path
 import torch as th
 
 import imitbench.templates.algorithm
-from imitbench.bench.conformance.subject import Practice
-from imitbench.store.records import Budget
+from imitbench.conformance.test_bed import Practice
+from imitbench.records.runs import Budget
 
 FOLDER = Path(imitbench.templates.algorithm.__file__).parent
 

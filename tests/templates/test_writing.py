@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import imitbench.templates
-from imitbench.cards.plugin import find_algorithm, find_suite
+from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.errors import InputError
 from imitbench.templates.writing import write_template
 

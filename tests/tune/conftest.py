@@ -8,7 +8,7 @@ from support.tuning import small_plan
 from imitbench.executors.inline import InlineExecutor
 from imitbench.tune.request import TuneRequest
 from imitbench.tune.trial_job import TRIAL_WORKER
-from imitbench.tune.tuning import check, tune
+from imitbench.tune.runner import check, tune
 
 
 @pytest.fixture

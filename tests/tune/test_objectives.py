@@ -14,7 +14,7 @@ from imitbench.bench.spec import make_spec
 from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.policies.tabular import TabularPolicy
-from imitbench.store.records import ReferenceScores
+from imitbench.records.runs import ReferenceScores
 from imitbench.tune.likelihood import mean_log_likelihood
 from imitbench.tune.objectives import OBJECTIVES, Moment
 from imitbench.tune.unsuitable import UnsuitableObjectiveError

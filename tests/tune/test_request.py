@@ -5,7 +5,7 @@ from support.tuning import small_plan
 
 from imitbench.errors import InputError
 from imitbench.tune.request import Scope, StudySettings, default_name
-from imitbench.tune.tuning import check
+from imitbench.tune.runner import check
 
 PENDULUM = Scope("Pendulum-v1", ("Pendulum-v1",))
 

@@ -8,7 +8,7 @@ from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
 from imitbench.cards.tuned import read_tuned, resolve_tuned
 from imitbench.errors import InputError
-from imitbench.tune.held_out import Candidate, Standing, judge
+from imitbench.tune.held_out_comparison import Candidate, Standing, judge
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 
 OTHER = """

@@ -28,7 +28,7 @@ from imitbench.algorithms.adversarial.expert_batches import (
     as_fields,
     endless_batches,
 )
-from imitbench.algorithms.adversarial.expert_start import ExpertStart, StartedPolicy
+from imitbench.algorithms.adversarial.expert_initialization import ExpertStart, StartedPolicy
 from imitbench.algorithms.adversarial.generator import (
     experience_buffer,
     make_generator,

@@ -10,7 +10,7 @@ import numpy as np
 
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
-from imitbench.algorithms.adversarial.expert_start import ExpertStart
+from imitbench.algorithms.adversarial.expert_initialization import ExpertStart
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.algorithms.adversarial.regularization import Regularization
 from imitbench.bench.curve import silent_logger

@@ -18,7 +18,7 @@ from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_chec
 from imitbench.bench.learners.rollout_report import RolloutReport
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.rl.training import algorithm_state, continue_learning, load_algorithm_state
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy

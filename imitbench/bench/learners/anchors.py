@@ -10,7 +10,7 @@ import numpy as np
 
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.policies.base import RandomPolicy
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy

@@ -12,7 +12,7 @@ from imitbench.bench.curve import CurveWriter, curve_logger
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.clone_policy import make_clone_policy
 from imitbench.data.rollout import flatten_trajectories
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy

@@ -37,7 +37,7 @@ from imitbench.errors import InputError
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.source_import import place_of_source
 from imitbench.util.spaces import space_to_json

@@ -17,7 +17,7 @@ from imitbench.algorithms.dagger import CollectedRound, LinearBetaSchedule, Simp
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.clone_policy import make_clone_policy
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 from imitbench.util.logger import HierarchicalLogger
 
 if TYPE_CHECKING:

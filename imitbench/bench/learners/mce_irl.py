@@ -15,7 +15,7 @@ from imitbench.data.tabular import TabularModel
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
 from imitbench.stats.tabular import policy_value_regret, reward_rank_correlation
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 from imitbench.util.logger import configure
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from imitbench.rewards.reward_nets import (
     RewardEnsemble,
     RewardNet,
 )
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:

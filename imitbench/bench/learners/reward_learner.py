@@ -18,7 +18,7 @@ from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.rl.ppo import PPO
 from imitbench.rl.return_scaling import ReturnScaling
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:

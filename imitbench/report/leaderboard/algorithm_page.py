@@ -18,11 +18,11 @@ from imitbench.report.leaderboard.index_page import (
     row_name,
 )
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
-from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Cell, Report
-from imitbench.store.bundled_cards import bundled_algorithm
-from imitbench.store.external import ExternalRun
-from imitbench.store.records import RunSpec
+from imitbench.records.bundled_cards import bundled_algorithm
+from imitbench.store.external_results import ExternalRun
+from imitbench.records.runs import RunSpec
 
 Shown = tuple[int, BoardSection, BoardRow]
 """A row of the board, its table, and that table's number on the first page."""

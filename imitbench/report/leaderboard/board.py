@@ -14,13 +14,13 @@ from imitbench.report.leaderboard.model import (
     BoardSection,
 )
 from imitbench.report.leaderboard.names import episodes_folder, page_of
-from imitbench.report.leaderboard.rows import Rows, make_rows
+from imitbench.report.leaderboard.source_rows import Rows, make_rows
 from imitbench.report.model import AlgorithmResult, Report, Section
 from imitbench.report.palette import color_numbers
 from imitbench.report.tables import belongs, build_report
-from imitbench.stats.cells import FailurePolicy
-from imitbench.store.records import FailureRow, ScoreRow
-from imitbench.store.results_sources import ResultsFound, ResultsSource
+from imitbench.stats.coverage import FailurePolicy
+from imitbench.records.runs import FailureRow, ScoreRow
+from imitbench.published.results_sources import ResultsFound, ResultsSource
 
 
 def build_board(

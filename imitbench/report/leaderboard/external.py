@@ -12,9 +12,9 @@ from imitbench.report.leaderboard.names import external_page
 from imitbench.report.model import AlgorithmResult, Cell, Method, Section
 from imitbench.report.tables import build_report
 from imitbench.store.comparability import Conditions
-from imitbench.store.external import ExternalRun
-from imitbench.store.records import ScoreRow
-from imitbench.store.results_sources import ExternalResults
+from imitbench.store.external_results import ExternalRun
+from imitbench.records.runs import ScoreRow
+from imitbench.published.results_sources import ExternalResults
 
 
 def external_rows(

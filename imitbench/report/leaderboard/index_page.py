@@ -11,10 +11,10 @@ from imitbench.report.html_shell import document, fact, theme_picker
 from imitbench.report.html_tables import Column, Entry
 from imitbench.report.leaderboard import words
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
-from imitbench.report.markup import Markup, join, named, tag
+from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Report
 from imitbench.stats.intervals import Interval
-from imitbench.store.results_sources import ResultsSource
+from imitbench.published.results_sources import ResultsSource
 
 STYLES = ("report.css", "board.css")
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "board.js")

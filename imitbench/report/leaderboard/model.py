@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from imitbench.report.model import AlgorithmResult, Method, Section
-from imitbench.store.external import ExternalRun
-from imitbench.store.records import FailureRow, ScoreRow
-from imitbench.store.results_folder import PublishedRun
-from imitbench.store.results_sources import ResultsSource
+from imitbench.store.external_results import ExternalRun
+from imitbench.records.runs import FailureRow, ScoreRow
+from imitbench.published.results_folder import PublishedRun
+from imitbench.published.results_sources import ResultsSource
 
 RowKind = Literal["run", "reference", "external", "missing"]
 

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.report.leaderboard.algorithm_page import pages, render_page
-from imitbench.report.leaderboard.data import render_csv, render_json
+from imitbench.report.leaderboard.data_formats import render_csv, render_json
 from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.model import Board
-from imitbench.store.results_folder import episodes_text
+from imitbench.published.results_folder import episodes_text
 from imitbench.util import files
 
 MARK = "leaderboard.json"

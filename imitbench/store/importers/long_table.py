@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.store.comparability import Conditions
-from imitbench.store.external import MAX_RUNS, External, ExternalRun, what_is_wrong
-from imitbench.store.importers.untrusted import content_digest, read_bounded, visible
+from imitbench.store.external_results import MAX_RUNS, External, ExternalRun, what_is_wrong
+from imitbench.store.importers.bounded_files import content_digest, read_bounded, visible
 from imitbench.util.text_line import one_line
 
 _MAX_BYTES = 256 * 2**20

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
-from imitbench.store.external import MAX_RUNS, External, ExternalRun, what_is_wrong
-from imitbench.store.importers.untrusted import (
+from imitbench.store.external_results import MAX_RUNS, External, ExternalRun, what_is_wrong
+from imitbench.store.importers.bounded_files import (
     content_digest,
     parse_json,
     read_bounded,

@@ -26,8 +26,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
-from imitbench.store.external import MAX_RUNS, External, ExternalRun, Status, what_is_wrong
-from imitbench.store.importers.untrusted import content_digest, parse_json, read_bounded, visible
+from imitbench.store.external_results import MAX_RUNS, External, ExternalRun, Status, what_is_wrong
+from imitbench.store.importers.bounded_files import content_digest, parse_json, read_bounded, visible
 from imitbench.util.text_line import one_line
 
 _FILES = ("run.json", "config.json")

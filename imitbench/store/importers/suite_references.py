@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from imitbench.cards.suite import SuiteCard
-from imitbench.store.external import External, ExternalRun
+from imitbench.store.external_results import External, ExternalRun
 
 
 def with_references(results: External, suite: SuiteCard) -> External:

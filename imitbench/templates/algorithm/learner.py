@@ -16,7 +16,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.data.types import TrajectoryWithRew
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 
 CURVE_POINTS = 20
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imitbench.bench.conformance.subject import Practice
+from imitbench.conformance.test_bed import Practice
 from imitbench.cards.algorithm import ActionSpace
 
 PRACTICE = Practice(Path(__file__).parent, amount=100)

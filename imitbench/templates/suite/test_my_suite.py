@@ -6,8 +6,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from imitbench.bench.environments import make_environment
-from imitbench.cards.plugin import find_suite
-from imitbench.store.records import EnvironmentSpec
+from imitbench.cards.plugins import find_suite
+from imitbench.records.runs import EnvironmentSpec
 
 SUITE = find_suite(str(Path(__file__).parent))
 

@@ -5,7 +5,7 @@ import pytest
 import stable_baselines3
 import torch as th
 
-from imitbench.algorithms.adversarial.expert_start import ExpertStart
+from imitbench.algorithms.adversarial.expert_initialization import ExpertStart
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.data.types import Transitions
 from imitbench.policies.base import NormalizeFeaturesExtractor

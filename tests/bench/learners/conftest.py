@@ -11,7 +11,7 @@ from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import load_algorithm, suite_directory
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.experts.catalog import find_environment
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 
 CELLS = {
     "Pendulum-v1": "sac-Pendulum-v1",

@@ -13,8 +13,8 @@ import torch as th
 from support.outside_method import write_outside_method
 
 from imitbench.bench.child_process import ChildFailedError
-from imitbench.bench.conformance.subject import Subject, practice_arena
-from imitbench.cards.plugin import find_algorithm
+from imitbench.conformance.test_bed import Subject, practice_arena
+from imitbench.cards.plugins import find_algorithm
 from imitbench.errors import InputError
 from imitbench.policies.foreign import load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy

@@ -13,7 +13,7 @@ from imitbench.cards.catalog import load_algorithm
 from imitbench.experts.catalog import find_environment, find_expert
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.storage import load_policy
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 from imitbench.util.state_file import load_state, save_state
 
 PENDULUM = ("Pendulum-v1", "sac-Pendulum-v1")  # 200 steps an episode

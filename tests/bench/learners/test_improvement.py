@@ -7,7 +7,7 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.experts.catalog import find_environment, find_expert
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.storage import load_policy
-from imitbench.store.records import Budget
+from imitbench.records.runs import Budget
 from imitbench.testing.reward_improvement import (
     is_significant_reward_improvement,
     mean_reward_improved_by,

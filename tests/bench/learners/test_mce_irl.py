@@ -11,7 +11,7 @@ from imitbench.bench.learners.mce_irl import CURVE_POINTS, MCEIRLLearner
 from imitbench.bench.spec import Settings, make_spec
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
 from imitbench.stats.tabular import policy_value_regret
-from imitbench.store.records import Budget, EnvironmentSpec
+from imitbench.records.runs import Budget, EnvironmentSpec
 
 SUITE = load_suite("tabular")
 ENV_ID = "imitbench/RandomMDP-0-v0"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from imitbench.bench.conformance.subject import Subject, practice_arena
+from imitbench.conformance.test_bed import Subject, practice_arena
 from imitbench.bench.learners.sb3_learner import SB3Learner, find_rl_algorithm
-from imitbench.cards.plugin import find_algorithm
+from imitbench.cards.plugins import find_algorithm
 from imitbench.errors import InputError
 from imitbench.policies.storage import load_policy, save_policy
 

@@ -8,7 +8,7 @@ import pytest
 from support.sacred_folders import RUN, write_sacred
 
 from imitbench.errors import InputError
-from imitbench.store.external import MAX_RUNS
+from imitbench.store.external_results import MAX_RUNS
 from imitbench.store.importers import sacred_runs
 from imitbench.store.importers.sacred_runs import import_sacred
 

@@ -1,0 +1,126 @@
+"""What becomes of a run whose worker process died: another attempt, or a failure on record."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from imitbench.bench import provenance
+from imitbench.bench.job import Job
+from imitbench.bench.time_limit import explain_alarm
+from imitbench.records.runs import RunFailure, RunSpec
+from imitbench.store.run_dir import RunDirectory, RunStatus, State
+
+_LOG_TAIL = 4000  # characters
+
+
+def after_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.read) -> bool:
+    """Puts the death of a worker on record, in the directory of the run that it was at.
+
+    Every call uses up an attempt or a run, so that a job comes to an end whatever its runs do.
+
+    Args:
+        path: The worker's job file.
+        detail: How it died (first line), and its last words.
+        read: Reads the job file.
+
+    Returns:
+        Whether runs of the job remain to be done.
+
+    Raises:
+        InputError: The job file or the results folder cannot be read or written.
+        OSError: The file system refused.
+    """
+    job = read(path)
+    for spec in _suspects(job):
+        directory = RunDirectory.of(Path(job.out), spec)
+        with directory.claim(wait=False) as claimed:
+            if claimed:
+                _record(job, spec, directory, detail)
+                break
+    else:  # the worker was only waiting for others, whose runs all of these are
+        return False
+    return any(not is_settled(job, run) for run in job.runs)
+
+
+def is_settled(job: Job, spec: RunSpec) -> bool:
+    """Whether a job has nothing to do for one of its runs, or nothing any more.
+
+    What this very job began, or completed, before its worker stopped or died is not forced
+    again, and what failed in it is not tried again.
+    """
+    directory = RunDirectory.of(Path(job.out), spec)
+    status = directory.last_status()
+    if status is None or status.job != job.id:
+        return directory.is_done and not job.force
+    return status.state in ("done", "failed") and directory.has_outcome
+
+
+def attempt_of(job: Job, directory: RunDirectory) -> int:
+    """Which attempt of this job a run is at, counted from 1."""
+    status = directory.last_status()
+    return status.attempt if status is not None and status.job == job.id else 1
+
+
+def _suspects(job: Job) -> list[RunSpec]:
+    """Runs that a dead worker may have been at, the most likely first."""
+
+    def is_innocent(spec: RunSpec) -> bool:
+        status = RunDirectory.of(Path(job.out), spec).last_status()
+        return status is None or status.job != job.id or status.state != "running"
+
+    return sorted((run for run in job.runs if not is_settled(job, run)), key=is_innocent)
+
+
+def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> None:
+    how, _, last_words = detail.partition("\n")
+    attempt, status = attempt_of(job, directory), directory.last_status()
+    phase = status.phase if status is not None and status.job == job.id else "start"
+    if not (directory.path / "spec.json").exists():
+        directory.begin(spec)
+
+    def tell(state: State, attempt: int) -> None:
+        directory.write_status(
+            RunStatus(
+                state=state,
+                phase=phase,
+                pid=os.getpid(),
+                host=socket.gethostname(),
+                updated_at=provenance.now(),
+                job=job.id,
+                attempt=attempt,
+            )
+        )
+
+    kind = "WorkerDied"
+    if job.timeout_s is not None and signal.SIGALRM.name in how:
+        kind, how = "TimedOut", explain_alarm(job.timeout_s)
+    message = f"{how} (in phase {phase})"
+    with directory.log.open("a") as log:
+        log.write(f"attempt {attempt} of {job.retries + 1}: {message}\n")
+    if attempt <= job.retries:
+        tell("interrupted", attempt + 1)
+        return
+    tell("failed", attempt)
+    directory.fail(
+        RunFailure(
+            run_id=spec.run_id,
+            phase="worker",
+            error_type=kind,
+            message=message,
+            traceback=f"{last_words}\n\nEnd of {directory.log.name}:\n{_tail(directory.log)}",
+            failed_at=provenance.now(),
+            references=job.references,
+            # It speaks of this process, which must not touch a GPU.
+            provenance=provenance.describe(job.command, "cpu"),
+        )
+    )
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _LOG_TAIL))
+        return stream.read().decode(errors="replace")

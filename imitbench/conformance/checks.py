@@ -1,0 +1,317 @@
+"""The checks of a method, one by one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from imitbench.conformance.bitwise import Difference, differences
+from imitbench.conformance.report import Finding, Report
+from imitbench.conformance.test_bed import (
+    Arena,
+    Subject,
+    Training,
+    practice_arena,
+    sizes_in,
+)
+from imitbench.conformance.resume import Verification
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.catalog import algorithm_names, load_algorithm
+from imitbench.policies.foreign import is_foreign, load_foreign_policy
+from imitbench.policies.storage import load_policy, save_policy
+from imitbench.util.quantities import show_size
+from imitbench.util.state_file import load_state, save_state
+
+LARGEST_STATE = 1 << 30
+"""Bytes that a checkpoint may take by the end of a default budget."""
+
+_NAMED = 3  # largest entries of a state that are told
+_UNREPEATABLE = "training does not repeat itself, so that this cannot be told; see seeding"
+_UNTRAINED = "trains nothing"
+
+
+class Checker:
+    """Tries a method and takes down what it finds.
+
+    Args:
+        subject: The method.
+        arena: Where it is tried.
+        default_amount: What the environment's default budget is in the method's unit.
+        verify: Interrupts a run and compares, see `imitbench.conformance.resume`.
+        tell: Told about progress.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        arena: Arena,
+        *,
+        default_amount: int,
+        verify: Callable[[], Verification],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._subject = subject
+        self._arena = arena
+        self._default_amount = default_amount
+        self._verify = verify
+        self._tell = tell
+        self._trains = subject.card.budget_unit != "none"
+        self._repeats = True
+
+    def check(self) -> Report:
+        """Makes every check."""
+        card = self._subject.card
+        amount = f"{self._subject.amount} {card.budget_unit}" if self._trains else "none"
+        report = Report(card.name, self._arena.environment.id, amount)
+        self._tell("training")
+        try:
+            self._base = self._subject.train(self._arena, measure=True)
+        except Exception as error:
+            report.findings.append(Finding("training", "failed", f"raises {_in_words(error)}"))
+            return report
+        report.findings.append(Finding("training", "passed", self._base_in_words()))
+        for name, check in (
+            ("spaces", self._check_spaces),
+            ("seeding", self._check_seeding),
+            ("rewards", self._check_rewards),
+            ("budget", self._check_budget),
+            ("state", self._check_state),
+            ("resume", self._check_resume),
+            ("policy", self._check_policy),
+            ("speed", self._check_speed),
+        ):
+            self._tell(name)
+            try:
+                report.findings.append(check())
+            except Exception as error:  # of the method, whatever it is
+                report.findings.append(Finding(name, "failed", f"raises {_in_words(error)}"))
+        return report
+
+    def _base_in_words(self) -> str:
+        if not self._trains:
+            return _UNTRAINED
+        points = len(self._base.curve)
+        return f"{self._base.seconds:.1f} s, {points} points of a curve, {self._base.offers} offers"
+
+    def _check_spaces(self) -> Finding:
+        """Each space that the card names is tried; what it does not name is not."""
+        card = self._subject.card
+        if card.needs.tabular:
+            wrong = self._misfit(self._base, self._arena)
+            what = "tabular: tried on this environment alone"
+            return Finding("spaces", "failed" if wrong else "passed", wrong or what)
+        for kind in card.needs.action_spaces:
+            arena = practice_arena(kind)
+            try:
+                trained = self._subject.train(arena)
+            except Exception as error:
+                return Finding("spaces", "failed", f"{kind}: training raises {_in_words(error)}")
+            wrong = self._misfit(trained, arena)
+            if wrong:
+                return Finding("spaces", "failed", f"{kind}: {wrong}")
+        return Finding("spaces", "passed", f"acts in {', '.join(card.needs.action_spaces)}")
+
+    def _misfit(self, trained: Training, arena: Arena) -> str:
+        """How a policy does not suit its environment; empty if it does."""
+        policy = trained.learner.policy()
+        for name, found, due in (
+            ("observation", policy.observation_space, arena.observation_space),
+            ("action", policy.action_space, arena.action_space),
+        ):
+            if found.shape != due.shape or found.dtype != due.dtype:
+                return (
+                    f"the policy's {name} space is {found.dtype}{list(found.shape or ())}; the "
+                    f"environment's is {due.dtype}{list(due.shape or ())}"
+                )
+        for deterministic in (False, True):
+            actions, _ = policy.predict(arena.observations(), deterministic=deterministic)
+            for action in actions:
+                value = action.item() if np.ndim(action) == 0 else action
+                if not arena.action_space.contains(value if np.ndim(action) else int(value)):
+                    return f"action {action!r} is none of {arena.action_space}"
+        return ""
+
+    def _check_seeding(self) -> Finding:
+        """The same seed gives the same numbers, whatever the global generators give."""
+        found = self._unlike(self._subject.train(self._arena, others=1))
+        if found:
+            self._repeats = False
+            again = self._unlike(self._subject.train(self._arena))
+            if again:
+                what = f"the same seed gives other numbers: {again[0]}; draw from `rng` alone"
+                return Finding("seeding", "failed", what)
+            self._repeats = True
+            what = (
+                f"draws from the global generator of NumPy or Python: {found[0]}; draw from `rng` "
+                "alone"
+            )
+            return Finding("seeding", "failed", what)
+        if not self._trains:
+            return Finding("seeding", "passed", f"{_UNTRAINED}; sets up alike")
+        if not self._unlike(self._subject.train(self._arena, seed=1)):
+            return Finding("seeding", "failed", "seed 1 gives the very numbers of seed 0")
+        return Finding("seeding", "passed", "same seed, same bits; another seed, other numbers")
+
+    def _check_rewards(self) -> Finding:
+        """Whether true rewards make a difference, see `watched`."""
+        if self._subject.card.needs.true_reward:
+            return Finding("rewards", "skipped", "the card says that it learns from true rewards")
+        if not self._repeats:
+            return Finding("rewards", "skipped", _UNREPEATABLE)
+        for poison, words in (("nan", "NaN"), ("other", "other numbers")):
+            try:
+                found = self._unlike(self._subject.train(self._arena, poison=poison))  # type: ignore[arg-type]
+            except Exception as error:
+                return Finding(
+                    "rewards", "failed", f"with {words} for true rewards: raises {_in_words(error)}"
+                )
+            if found:
+                what = f"learns otherwise with {words} for true rewards: {found[0]}"
+                return Finding("rewards", "failed", what)
+        return Finding("rewards", "passed", "learns the same whatever the true rewards are")
+
+    def _check_budget(self) -> Finding:
+        base, asked, unit = self._base, self._subject.amount, self._subject.card.budget_unit
+        if self._subject.card.command is not None:
+            what = f"a process of its own: says {base.claimed_steps} steps, which are not counted"
+            return Finding("budget", "skipped", what)
+        if base.claimed_steps != base.real_steps:
+            what = f"says it took {base.claimed_steps} environment steps; it took {base.real_steps}"
+            return Finding("budget", "failed", what)
+        if not self._trains:
+            return Finding("budget", "passed", f"{_UNTRAINED}; {base.real_steps} steps")
+        spent = base.real_steps
+        if unit == "batches":
+            spent = max((int(point["step"]) for point in base.curve), default=0)
+        words = f"{spent} of {asked} {unit}"
+        if spent > asked:
+            return Finding("budget", "failed", f"spends more than it is given: {words}")
+        if spent == 0:
+            what = "reports no point of its curve, so that batches cannot be told"
+            return Finding("budget", "failed", what)
+        return Finding("budget", "passed", words)
+
+    def _check_state(self) -> Finding:
+        state = self._base.learner.state_dict()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "state")
+            try:
+                save_state(path, state)
+            except TypeError as error:
+                return Finding("state", "failed", f"cannot be stored: {error}")
+            size = path.stat().st_size
+            found = differences(state, load_state(path))
+        if found:
+            return Finding("state", "failed", f"is not read back as it was: {found[0]}")
+        sizes = sorted(sizes_in(state), key=lambda pair: -pair[1])[:_NAMED]
+        words = f"{show_size(size)}; largest: " + ", ".join(f"{n} {show_size(b)}" for n, b in sizes)
+        expected = max(size, self._expected_size())
+        if expected > LARGEST_STATE:
+            what = (
+                f"grows with training: at this rate {show_size(expected)} by the end of a default "
+                f"budget, more than {show_size(LARGEST_STATE)}; {words}"
+            )
+            return Finding("state", "failed", what)
+        return Finding("state", "passed", words if sizes else "nothing to keep")
+
+    def _expected_size(self) -> int:
+        """Bytes by the end of a default budget, if it goes on as between the first and last."""
+        sizes = self._base.sizes
+        if len(sizes) < 2:
+            return 0
+        (start, first), (end, last) = sizes[0], sizes[-1]
+        if end <= start:
+            return last
+        return int(last + (last - first) / (end - start) * max(0, self._default_amount - end))
+
+    def _check_resume(self) -> Finding:
+        if not self._repeats:
+            return Finding("resume", "skipped", _UNREPEATABLE)
+        verification = self._verify()
+        if not verification.exact:
+            return Finding("resume", "failed", str(verification.hint))
+        count = len(verification.interruptions)
+        words = f"bit for bit after {count} interruptions" if count else _UNTRAINED
+        return Finding("resume", "passed", words)
+
+    def _check_policy(self) -> Finding:
+        """Whether what is stored acts as what was trained."""
+        policy = self._base.learner.policy()
+        with tempfile.TemporaryDirectory() as folder:
+            save_policy(policy, Path(folder))
+            stored = _load(Path(folder))
+            size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        policy.set_training_mode(False)
+        observations = self._arena.observations()
+        for deterministic in (True, False):
+            one, other = (
+                _actions(each, observations, deterministic=deterministic)
+                for each in (policy, stored)
+            )
+            if not np.array_equal(one, other):
+                how = "deterministic" if deterministic else "stochastic"
+                return Finding("policy", "failed", f"{how} actions change by storing it")
+        return Finding("policy", "passed", f"{show_size(size)}; acts the same when loaded")
+
+    def _check_speed(self) -> Finding:
+        card = self._subject.card
+        if not self._trains:
+            return Finding("speed", "told", _UNTRAINED)
+        own = self._subject.amount / max(self._base.seconds, 1e-9)
+        other = _speed_baseline(card)
+        words = f"{own:,.0f} {card.budget_unit} a second"
+        if card.name == other.name or card.needs.tabular:
+            return Finding("speed", "told", words)
+        usual = self._speed_of(other)
+        compared = f"{words}; {other.name}: {usual:,.0f} ({own / usual:.2g} x)"
+        return Finding("speed", "told", compared)
+
+    def _speed_of(self, card: AlgorithmCard) -> float:
+        amount = max(self._subject.amount, 2048 if card.budget_unit == "env_steps" else 1)
+        subject = Subject(card, card.resolve({}), amount)
+        return amount / max(subject.train(self._arena).seconds, 1e-9)
+
+    def _unlike(self, other: Training) -> list[Difference]:
+        """How what was learnt differs from what the first training learnt."""
+        return differences(self._learnt(self._base), self._learnt(other))
+
+    def _learnt(self, training: Training) -> dict[str, Any]:
+        """What a training is for: its policy and reward, not what it noted on the way."""
+        policy, reward = training.learner.policy(), training.learner.reward()
+        return {
+            "policy": dict(policy.state_dict()),
+            "actions": _actions(policy, self._arena.observations(), deterministic=True),
+            "reward": {} if reward is None else dict(reward.state_dict()),
+            "steps": training.real_steps,
+        }
+
+
+def _speed_baseline(card: AlgorithmCard) -> AlgorithmCard:
+    """What speeds are compared with: of the same unit, and a control where there is one."""
+    bundled = (load_algorithm(name) for name in algorithm_names())
+    fitting = [each for each in bundled if each.budget_unit == card.budget_unit]
+    return min(fitting, key=lambda each: (each.needs.tabular, each.role != "control", each.name))
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _load(folder: Path) -> Any:
+    # The program of a method that was named on the command line may be run.
+    return load_foreign_policy(folder, programs=True) if is_foreign(folder) else load_policy(folder)
+
+
+def _actions(policy: Any, observations: Any, *, deterministic: bool) -> Any:
+    import torch as th
+
+    from imitbench.data.policy_callable import seeded_sampling
+
+    policy.action_space.seed(0)
+    with th.random.fork_rng(devices=[]), seeded_sampling(policy, np.random.default_rng(0)):
+        th.manual_seed(0)
+        return policy.predict(observations, deterministic=deterministic)[0]

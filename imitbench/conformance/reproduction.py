@@ -1,0 +1,364 @@
+"""Trains some of a submission's runs again, and compares what comes of it.
+
+What is trained is planned here, from the cards and the data of this package, and of plug-ins that
+the user names: a submission says which of its plans to carry out, and names no code and no file
+that is used. A run is the same if the plan's specification has the very same digest.
+"""
+
+from __future__ import annotations
+
+import glob
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.bench.artifacts import HUB
+from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.request import PlugIns
+from imitbench.bench.spec import Settings
+from imitbench.cards.suite import BUDGET_NAMES
+from imitbench.errors import InputError
+from imitbench.executors.devices import check_cuda, find_cuda
+from imitbench.store.comparability import Conditions
+from imitbench.records.runs import RunSpec
+from imitbench.published.results_folder import PublishedRun, read_run
+from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.util.hub_client import silent
+from imitbench.util.hub_errors import Tell
+from imitbench.util.text_line import one_line
+
+Z = 3.0
+"""Half-width of bands in standard errors: by chance alone, one comparison in 370 is outside."""
+
+_PLAUSIBLE = 0.01
+"""Standard error that a submission may state where none was found, on the scale of scores."""
+
+Verdict = Literal["identical", "within noise", "within seeds", "different", "failed"]
+AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A run that was drawn, but cannot be trained here.
+
+    Attributes:
+        spec: The run.
+        why: The reason.
+    """
+
+    spec: RunSpec
+    why: str
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Runs to train again.
+
+    Attributes:
+        runs: As submitted, in the order in which they were drawn.
+        plans: What trains them.
+        refused: Runs drawn before, for which others were drawn instead.
+    """
+
+    runs: list[PublishedRun] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One of a run's two mean returns, as submitted and as found here.
+
+    Attributes:
+        stated: As submitted.
+        found: As found here.
+        noise_band: How far the two may be apart by the choice of episodes.
+        seed_band: How far by the choice of the seed, as the submission's other runs show;
+            `None` if there are fewer than two.
+    """
+
+    stated: float
+    found: float
+    noise_band: float
+    seed_band: float | None
+
+    @property
+    def difference(self) -> float:
+        """Found minus stated."""
+        return self.found - self.stated
+
+    @property
+    def verdict(self) -> Verdict:
+        """How well the two agree; numbers that are no numbers do not."""
+        if abs(self.difference) <= self.noise_band:
+            return "within noise"
+        if self.seed_band is not None and abs(self.difference) <= self.seed_band:
+            return "within seeds"
+        return "different"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A run that was trained again.
+
+    Attributes:
+        spec: The run.
+        verdict: How well what was found agrees with what was submitted.
+        stochastic: The headline; `None` if the run failed here.
+        deterministic: The deterministic policy's.
+        same_setting: Whether versions and processor are the same here, so that the numbers should
+            be identical.
+        problem: What the run failed of here.
+    """
+
+    spec: RunSpec
+    verdict: Verdict
+    stochastic: Compared | None = None
+    deterministic: Compared | None = None
+    same_setting: bool = False
+    problem: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it does."""
+        return self.verdict in AGREEING
+
+
+def draw_runs(
+    runs: Sequence[PublishedRun],
+    count: int,
+    *,
+    seed: int,
+    tell: Tell = silent,
+    plugins: PlugIns | None = None,
+) -> Draw:
+    """Draws completed runs of a submission at random, and plans to train them here.
+
+    Anchors, which train nothing, are drawn only where nothing else is left.
+
+    Args:
+        runs: The submission's.
+        count: How many to draw; fewer are, if fewer can be trained here.
+        seed: Seed of the draw.
+        tell: Told about downloads.
+        plugins: Plug-ins that the user named; runs of others are refused.
+    """
+    plugins = plugins or PlugIns()
+    drawn = Draw()
+    for run in _shuffled(runs, seed):
+        if len(drawn.runs) == count:
+            break
+        try:
+            plan = _plan(run.spec, plugins, tell)
+        except InputError as error:
+            drawn.refused.append(Refused(run.spec, str(error)))
+        else:
+            drawn.runs.append(run)
+            drawn.plans.append(plan)
+    return replace(drawn, plans=_together(drawn.plans))
+
+
+def compare(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> Reproduction:
+    """Compares a run as submitted with the same run as trained here.
+
+    Args:
+        run: As submitted.
+        out: Results folder of what was trained here.
+        runs: All of the submission's runs.
+
+    Raises:
+        InputError: The run was not trained here, or its files cannot be read.
+    """
+    spec = run.spec
+    here = read_run(RunDirectory.of(out, spec))
+    if here.result is None:
+        assert here.failure is not None
+        problem = f"{here.failure.phase}: {here.failure.error_type}: {here.failure.message}"
+        return Reproduction(spec, "failed", problem=one_line(problem))
+    assert run.result is not None and run.episodes is not None and here.episodes is not None
+    # Without itself: a number that was made up would widen its own band.
+    peers = [
+        each
+        for each in runs
+        if each.result and _cell(each.spec) == _cell(spec) and each.spec.run_id != spec.run_id
+    ]
+    scale = here.result.references.expert - here.result.references.random
+    stochastic, deterministic = (
+        _compare(run.episodes, here.episodes, peers, scale, deterministic=choice)
+        for choice in (False, True)
+    )
+    worst = max(stochastic.verdict, deterministic.verdict, key=(*AGREEING, "different").index)
+    if _equal(run.episodes, here.episodes) and run.result.env_steps == here.result.env_steps:
+        worst = "identical"
+    same_setting = _setting(run) == _setting(here)
+    return Reproduction(spec, worst, stochastic, deterministic, same_setting)
+
+
+def _compare(
+    stated: EpisodeTable,
+    found: EpisodeTable,
+    peers: Sequence[PublishedRun],
+    scale: float,
+    *,
+    deterministic: bool,
+) -> Compared:
+    name = "deterministic_return" if deterministic else "raw_return"
+    one, other = (_returns(episodes, deterministic) for episodes in (stated, found))
+    own = _standard_error(other)
+    # Made-up episodes, however far apart, must not widen the band that they are judged by.
+    theirs = min(_standard_error(one), max(own, _PLAUSIBLE * scale))
+    return Compared(
+        stated=float(one.mean()),
+        found=float(other.mean()),
+        noise_band=Z * math.hypot(theirs, own),
+        seed_band=_seed_band([getattr(each.result, name) for each in peers]),
+    )
+
+
+def _shuffled(runs: Sequence[PublishedRun], seed: int) -> list[PublishedRun]:
+    done = sorted((run for run in runs if run.result), key=lambda run: run.spec.run_id)
+    rng = np.random.default_rng(seed)
+    shuffled = [done[place] for place in rng.permutation(len(done)).tolist()]
+    return sorted(shuffled, key=lambda run: run.spec.budget.unit == "none")
+
+
+def _plan(spec: RunSpec, plugins: PlugIns, tell: Tell) -> Plan:
+    """Plans the run here.
+
+    Raises:
+        InputError: It cannot be had here.
+    """
+    outside = spec.implementation_digest is not None
+    if outside and spec.algo not in plugins.algorithms:
+        raise InputError(
+            "its algorithm is a plug-in, which cannot be verified here unless you have it, and "
+            f"name it by --algo (source digest {one_line(str(spec.implementation_digest), 12)})"
+        )
+    if spec.environment.module_digest is not None and spec.suite not in plugins.suites:
+        raise InputError(
+            "its suite is one of the submitter's own, which cannot be verified here unless you "
+            "have it, and name it by --suite"
+        )
+    card, suite = plugins.algorithm(spec.algo), plugins.suite(spec.suite)
+    if spec.implementation != card.implementation:
+        where = "of the plug-in" if outside else "of this package"
+        raise InputError(
+            f"its implementation, {one_line(spec.implementation, 80)}, is not that {where}"
+        )
+    if spec.implementation_digest != card.origin.digest:
+        raise InputError(f"the source of {card.name} that was named is not that of the run")
+    budget = next((name for name in BUDGET_NAMES if name == spec.budget.name), None)
+    if budget is None:
+        raise InputError(f"this package has no budget {one_line(spec.budget.name, 40)!r}")
+    env_id, unit, amount = spec.environment.id, spec.budget.unit, spec.budget.amount
+    if env_id in suite.environments:
+        then = suite.environments[env_id].with_amount(budget, unit, amount)
+        suite = suite.model_copy(update={"environments": {**suite.environments, env_id: then}})
+    source = spec.source or "bundled"
+    if source not in ("bundled", HUB):
+        raise InputError(f"its experts or demonstrations are of {one_line(source, 80)}, not ours")
+    if spec.device == "cuda":
+        check_cuda(("0",), find_cuda())
+    demos = spec.demos
+    plan = make_plan(
+        algorithms=[card],
+        suite=suite,
+        environment=glob.escape(spec.environment.id),
+        seeds=[spec.seed],
+        settings=Settings(
+            source=source,
+            budget=budget,
+            n_demos=demos.count if demos and demos.count != demos.available else None,
+            overrides={
+                name: _text(value) for name, value in card.completed(spec.hyperparameters).items()
+            },
+            device=spec.device,
+        ),
+        tell=tell,
+    )
+    planned = list(plan)
+    if not planned:
+        raise InputError(f"cannot be run: {plan.not_applicable[0].why}")
+    if planned[0].run_id != spec.run_id:
+        names = _unequal(spec.model_dump(), planned[0].model_dump())
+        raise InputError(f"a run with these settings has another {', '.join(names)} here")
+    return replace(plan, only=frozenset([spec.run_id]))
+
+
+def _text(value: object) -> str:
+    return "null" if value is None else str(value)
+
+
+def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Names of what differs between two specifications."""
+    names = []
+    for name, value in one.items():
+        if isinstance(value, dict) and isinstance(other[name], dict) and name != "hyperparameters":
+            names += [f"{name}.{key}" for key in value if value[key] != other[name].get(key)]
+        elif value != other[name]:
+            names.append(name)
+    return names
+
+
+def _together(plans: Sequence[Plan]) -> list[Plan]:
+    """Puts plans of the same settings together, so that their runs can be done side by side."""
+    merged: dict[tuple[object, ...], Plan] = {}
+    for place, plan in enumerate(plans):
+        own = plan.settings
+        # Commits of a hub's repositories were looked up for each plan apart.
+        apart = place if own.source == HUB else None
+        amounts = tuple(
+            each.env_steps
+            for card in plan.suite.environments.values()
+            for each in card.budgets.values()
+        )
+        key = (plan.suite.name, own.source, own.budget, own.n_demos, own.device, apart, amounts)
+        before = merged.get(key)
+        if before is not None:
+            algorithms = [*before.algorithms]
+            algorithms += [each for each in plan.algorithms if each not in algorithms]
+            plan = replace(
+                before,
+                environments={**before.environments, **plan.environments},
+                algorithms=algorithms,
+                seeds=list(dict.fromkeys([*before.seeds, *plan.seeds])),
+                only=(before.only or frozenset()) | (plan.only or frozenset()),
+            )
+        merged[key] = plan
+    return list(merged.values())
+
+
+def _cell(spec: RunSpec) -> tuple[object, ...]:
+    return Conditions.of_spec(spec), spec.environment.id, spec.algo_label
+
+
+def _returns(episodes: EpisodeTable, deterministic: bool) -> npt.NDArray[np.float64]:
+    chosen: npt.NDArray[np.float64] = episodes.returns[episodes.deterministic == deterministic]
+    return chosen
+
+
+def _standard_error(returns: npt.NDArray[np.float64]) -> float:
+    return float(returns.std(ddof=1) / math.sqrt(len(returns))) if len(returns) > 1 else 0.0
+
+
+def _seed_band(returns: Sequence[float]) -> float | None:
+    """How far two runs of different seeds may be apart."""
+    if len(returns) < 2:
+        return None
+    return Z * math.sqrt(2.0) * float(np.std(returns, ddof=1))
+
+
+def _equal(one: EpisodeTable, other: EpisodeTable) -> bool:
+    names = ("returns", "lengths", "terminated", "deterministic")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def _setting(run: PublishedRun) -> tuple[object, ...]:
+    """What numbers may depend on beside the specification."""
+    came = run.provenance
+    return came.imitbench, came.git_sha, came.python, came.packages, came.cpu, came.gpu

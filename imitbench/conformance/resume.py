@@ -1,0 +1,360 @@
+"""Does a method resume bit for bit? One run without interruption, and its twin with several.
+
+Every interruption is a real one: the process that trains is asked to stop, or killed, and another
+process goes on from what lies on the disk. Where that happens is counted in checkpoints that the
+method offers, and drawn from a seed, so that the same verdict can be had again.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from imitbench.conformance.bitwise import Difference, PartComparison, compare_runs, differences
+from imitbench.bench.job import Job, SourceRecord
+from imitbench.bench.seeding import derive_seed
+from imitbench.conformance.resume_trial import SIGNALS, Orders, ResumeReport, TrialReport, state_file
+from imitbench.executors.base import STOPPED
+from imitbench.records.runs import ReferenceScores, RunSpec
+from imitbench.store.run_dir import RunDirectory
+from imitbench.util.files import atomic_write_text
+from imitbench.util.state_file import load_state
+
+TRIAL = "imitbench.conformance.resume_trial"
+Kind = Literal["stopped", "killed", "damaged"]
+_CHECKPOINTS = 10  # that a killed run had the occasion to write
+_NEVER_S = 1e9
+_MOST_NAMES = 20
+_LAST_WORDS = 500  # characters
+
+OFFERS_NONE = (
+    "train() never offers a checkpoint, so an interrupted run starts from the beginning: call "
+    "checkpoint() between two steps of training, where state_dict() is whole"
+)
+LACKS = (
+    "state_dict() seems to lack something that training depends on: an optimizer, a generator, a "
+    "buffer, the environments?"
+)
+NOT_REPEATABLE = (
+    "two trainings differ before any interruption: something random is not seeded, or something "
+    "depends on the time"
+)
+NOT_TRAINING = (
+    "training ends alike, but what comes after it does not: policy(), reward() or measures() "
+    "depend on something that state_dict() lacks"
+)
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """One interruption, and what came of it.
+
+    Attributes:
+        offer: After which offer of a checkpoint, counted from the start of the run.
+        kind: `stopped`: asked to (SIGTERM), which saves a checkpoint; `killed`: SIGKILL;
+            `damaged`: asked to stop, and the newest checkpoint truncated.
+        resumed_at: Offer at which the checkpoint that was taken up stands; 0 for the beginning.
+        unrestored: What `state_dict` gives otherwise, right after `load_state_dict`, than it
+            stands in the checkpoint.
+        later: How the state of training, at the next interruption or at the end, differs from
+            that of the run without interruption; without what differs between any two trainings.
+    """
+
+    offer: int
+    kind: Kind
+    resumed_at: int
+    unrestored: list[Difference]
+    later: list[Difference]
+
+    @property
+    def lost(self) -> int:
+        """Number of offers whose training had to be done again."""
+        return self.offer - self.resumed_at
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdict.
+
+    Attributes:
+        offers: How many checkpoints training offers.
+        interruptions: In the order in which they happened.
+        before: How the states of training differ before the first interruption.
+        parts: What the two runs left behind, compared.
+        problem: Why the comparison could not be made.
+    """
+
+    offers: int = 0
+    interruptions: list[Interrupted] = field(default_factory=list)
+    before: list[Difference] = field(default_factory=list)
+    parts: list[PartComparison] = field(default_factory=list)
+    problem: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the method resumes bit for bit, as far as was seen."""
+        unrestored = any(each.unrestored for each in self.interruptions)
+        unequal = any(part.differences for part in self.parts)
+        return self.problem is None and not unrestored and not unequal
+
+    @property
+    def hint(self) -> str | None:
+        """Where to look for the fault."""
+        if self.exact:
+            return None
+        if self.problem is not None:
+            return self.problem
+        for each in self.interruptions:
+            if each.unrestored:
+                return f"load_state_dict() does not restore {each.unrestored[0]}"
+        # Single numbers may be times, and these differ between any two trainings.
+        for difference in self.before:
+            if difference.in_array:
+                return f"{NOT_REPEATABLE} ({difference})"
+        for each in self.interruptions:
+            if each.later:
+                return f"{LACKS} After offer {each.offer}, {each.later[0]}"
+        return NOT_TRAINING
+
+
+class _TrialError(Exception):
+    """A trial did not go as ordered."""
+
+
+def verify_resume(
+    spec: RunSpec,
+    *,
+    source_root: Path,
+    sources: Mapping[str, SourceRecord] | None = None,
+    references: ReferenceScores,
+    folder: Path,
+    kills: int = 3,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Verification:
+    """Trains one run without interruption and once more with several, and compares.
+
+    Args:
+        spec: The run; its seed also draws where to interrupt.
+        source_root: Folder that holds `experts/` and `demos/`.
+        sources: Where source outside this package lies, as `Job` has it.
+        references: References of the environment.
+        folder: Empty folder for both runs.
+        kills: Number of interruptions, to which one with a damaged checkpoint is added. Fewer
+            are made where training offers fewer checkpoints.
+        tell: Told about progress.
+
+    Returns:
+        The verdict.
+    """
+    try:
+        return _Verifier(spec, source_root, references, folder, tell, sources).verify(kills)
+    except _TrialError as error:
+        return Verification(problem=str(error))
+
+
+class _Verifier:
+    def __init__(
+        self,
+        spec: RunSpec,
+        source_root: Path,
+        references: ReferenceScores,
+        folder: Path,
+        tell: Callable[[str], None],
+        sources: Mapping[str, SourceRecord] | None,
+    ) -> None:
+        self._spec = spec
+        self._source_root = source_root
+        self._references = references
+        self._folder = folder.resolve()
+        self._tell = tell
+        self._sources = dict(sources or {})
+        self._rng = np.random.default_rng(derive_seed(spec.seed, "interruptions"))
+
+    def verify(self, kills: int) -> Verification:
+        twin = self._job("uninterrupted", checkpoint_s=_NEVER_S)
+        wanted = kills + 1
+        self._tell("training without interruption")
+        seed = int(self._rng.integers(2**32))
+        # One more than needed: after the last offer, hardly anything is trained.
+        self._complete(Orders(job=twin, notes=self._notes(), keep=wanted + 1, seed=seed))
+        report = TrialReport.model_validate_json((self._twin_notes / "trained.json").read_bytes())
+        if not report.offers and self._spec.budget.unit != "none":
+            return Verification(problem=OFFERS_NONE)
+        offers = self._choose(report, wanted)
+        kinds = self._kinds(len(offers))
+        job = self._job("interrupted", checkpoint_s=0.0)
+        every = max(1, report.offers // _CHECKPOINTS)
+        for number, (offer, kind) in enumerate(zip(offers, kinds, strict=True), start=1):
+            self._tell(f"{kind} after offer {offer} of {report.offers}")
+            self._interrupt(job, offer, kind, number, every)
+        self._tell("training to the end")
+        end = len(offers) + 1
+        self._complete(Orders(job=job, notes=self._notes(end), every=every))
+        states: list[int | Literal["end"]] = [*offers, "end"]
+        before, *later = [self._state_differences(i, s) for i, s in enumerate(states, start=1)]
+        # Such as the time that an episode took.
+        anyway = {_kind_of_name(difference) for difference in before}
+        unlike = [[d for d in each if _kind_of_name(d) not in anyway] for each in later]
+        return Verification(
+            offers=report.offers,
+            interruptions=[
+                Interrupted(offer, kind, *self._taken_up(number + 1), later=unlike[number - 1])
+                for number, (offer, kind) in enumerate(zip(offers, kinds, strict=True), start=1)
+            ],
+            before=before,
+            parts=compare_runs(self._run("uninterrupted"), self._run("interrupted")),
+        )
+
+    def _choose(self, report: TrialReport, wanted: int) -> list[int]:
+        """Offers at which to interrupt, but for the last one."""
+        kept = [offer for offer in report.kept if offer < report.offers] or report.kept
+        while len(kept) > wanted:
+            kept.pop(int(self._rng.integers(len(kept))))
+        return kept
+
+    def _kinds(self, count: int) -> list[Kind]:
+        if count == 1:
+            return ["stopped"]
+        others: list[Kind] = ["killed", "stopped"]
+        chosen: list[Kind] = ["damaged", *(others * count)][:count]
+        return [chosen[index] for index in self._rng.permutation(count)]
+
+    def _interrupt(self, job: str, offer: int, kind: Kind, number: int, every: int) -> None:
+        signal: Literal["stop", "kill"] = "kill" if kind == "killed" else "stop"
+        notes = self._notes(number)
+        code, words = self._try(
+            Orders(job=job, notes=notes, every=every, interrupt_at=offer, signal=signal)
+        )
+        expected = STOPPED if signal == "stop" else -SIGNALS[signal]
+        directory = self._run("interrupted")
+        if code != expected or directory.has_outcome:
+            self._check_failure(directory, words)
+            happened = "it completed" if directory.is_done else f"it ended with code {code}{words}"
+            raise _TrialError(
+                f"the run should have been {kind} after offer {offer}, but {happened}: training "
+                "must offer as many checkpoints each time, and let no exception of checkpoint() "
+                "be swallowed"
+            )
+        if kind == "damaged":
+            newest = max(directory.checkpoints.glob("*.state"), key=lambda path: int(path.stem))
+            content = newest.read_bytes()
+            newest.write_bytes(content[: len(content) // 2])
+
+    def _complete(self, orders: Orders) -> None:
+        code, words = self._try(orders)
+        [spec] = Job.read(Path(orders.job)).runs
+        directory = RunDirectory.of(Path(Job.read(Path(orders.job)).out), spec)
+        self._check_failure(directory, words)
+        if code or not directory.is_done:
+            raise _TrialError(f"the process that trains ended with code {code}{words}")
+
+    def _check_failure(self, directory: RunDirectory, words: str) -> None:
+        if directory.has_failed:
+            failure = directory.read_failure()
+            raise _TrialError(
+                f"the run fails ({failure.phase}): {failure.error_type}: {failure.message}{words}"
+            )
+
+    def _try(self, orders: Orders) -> tuple[int, str]:
+        """Runs a trial in a process of its own; gives its exit code and last words."""
+        notes = Path(orders.notes)
+        notes.mkdir(parents=True)
+        path = notes / "orders.json"
+        atomic_write_text(path, orders.model_dump_json())
+        process = subprocess.Popen(
+            [sys.executable, "-m", TRIAL, str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        try:
+            _, errors = process.communicate()
+        finally:
+            process.kill()
+            process.wait()
+        words = errors.strip()[-_LAST_WORDS:]
+        return process.returncode, f"; its last words: {words}" if words else ""
+
+    def _taken_up(self, number: int) -> tuple[int, list[Difference]]:
+        """Where a trial went on from, and what it could not restore."""
+        path = Path(self._notes(number)) / "resumed.json"
+        if not path.exists():
+            return 0, []
+        report = ResumeReport.model_validate_json(path.read_bytes())
+        return report.offer, [Difference(name, what) for name, what in report.unrestored]
+
+    def _state_differences(self, number: int, offer: int | Literal["end"]) -> list[Difference]:
+        expected, found = (
+            load_state(state_file(notes, offer))
+            for notes in (self._twin_notes, Path(self._notes(number)))
+        )
+        listed = differences(expected["learner"], found["learner"])
+        for name, state in expected["generators"].items():
+            if differences(state, found["generators"][name]):
+                listed.append(Difference(f"{name}", "differs: the global generator of that name"))
+        return listed
+
+    def _job(self, name: str, *, checkpoint_s: float) -> str:
+        job = Job(
+            out=str(self._folder / name),
+            source_root=str(self._source_root.resolve()),
+            sources=self._sources,
+            runs=[self._spec],
+            references=self._references,
+            command="imitbench verify-resume",
+            checkpoint_s=checkpoint_s,
+        )
+        return str(job.write())
+
+    def _run(self, name: str) -> RunDirectory:
+        return RunDirectory.of(self._folder / name, self._spec)
+
+    def _notes(self, number: int = 0) -> str:
+        return str(self._folder / "notes" / str(number))
+
+    @property
+    def _twin_notes(self) -> Path:
+        return Path(self._notes(0))
+
+
+def _kind_of_name(difference: Difference) -> str:
+    """The name without positions in lists."""
+    return re.sub(r"\.\d+(?=\.|$)", "", difference.name)
+
+
+def as_document(verification: Verification) -> dict[str, Any]:
+    """The verdict for JSON; of many differences, the first ones."""
+
+    def named(found: list[Difference]) -> list[dict[str, str]]:
+        return [{"name": each.name, "what": each.what} for each in found[:_MOST_NAMES]]
+
+    return {
+        "exact": verification.exact,
+        "hint": verification.hint,
+        "offers": verification.offers,
+        "interruptions": [
+            {
+                "offer": each.offer,
+                "kind": each.kind,
+                "resumed_at": each.resumed_at,
+                "lost": each.lost,
+                "unrestored": named(each.unrestored),
+                "later": named(each.later),
+            }
+            for each in verification.interruptions
+        ],
+        "before": named(verification.before),
+        "parts": [
+            {"part": part.part, "count": part.count, "differences": named(part.differences)}
+            for part in verification.parts
+        ],
+    }

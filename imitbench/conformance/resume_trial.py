@@ -1,0 +1,190 @@
+"""A worker for one run that is watched, and that may be told where to be interrupted.
+
+python -m imitbench.conformance.resume_trial ORDERS     a file as `Orders` describes it
+
+It is the worker of every run, but for a learner that counts the checkpoints which the method
+offers, keeps its state at some of them, and at one of them sends this very process a signal.
+Exit codes are the worker's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from imitbench.bench.checkpoint import generator_states
+from imitbench.conformance.bitwise import differences
+from imitbench.bench.implementation import make_learner
+from imitbench.bench.job import Job
+from imitbench.bench.learner import Callback, Checkpoint, Learner, no_checkpoint
+from imitbench.bench.stopping import RunStoppedError, noted_stop
+from imitbench.bench.worker import run_job
+from imitbench.bench.wrapped_learner import WrappedLearner
+from imitbench.executors.base import STOPPED
+from imitbench.records.runs import Budget, Record
+from imitbench.util.files import atomic_write_text
+from imitbench.util.library_patches import leave_compiler_unloaded
+from imitbench.util.state_file import save_state
+from imitbench.util.torch_startup import use_one_thread
+
+SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL}
+_MOST_NAMES = 20
+
+
+class Orders(Record):
+    """What a trial is told (a JSON file).
+
+    Attributes:
+        job: The job file, of one run.
+        notes: Folder for states and reports, absolute.
+        keep: Number of offers, drawn at random, at which the state is kept.
+        seed: Seed of the draw.
+        every: Checkpoints are written at every so many offers; 0 for none.
+        interrupt_at: Offer at which to be interrupted, counted from the start of the run.
+        signal: Asked to stop (SIGTERM), or killed (SIGKILL).
+    """
+
+    job: str
+    notes: str
+    keep: int = Field(default=0, ge=0)
+    seed: int = 0
+    every: int = Field(default=0, ge=0)
+    interrupt_at: int | None = None
+    signal: Literal["stop", "kill"] = "stop"
+
+
+class TrialReport(Record):
+    """What a trial that trained to the end found (`trained.json`).
+
+    Attributes:
+        offers: How many checkpoints were offered.
+        kept: Offers at which the state was kept, ascending.
+    """
+
+    offers: int
+    kept: list[int]
+
+
+class ResumeReport(Record):
+    """What a trial found when it took a checkpoint up (`resumed.json`).
+
+    Attributes:
+        offer: Where the checkpoint stands.
+        unrestored: What `state_dict` gives otherwise than it stands in the checkpoint: names,
+            and how it differs.
+    """
+
+    offer: int
+    unrestored: list[tuple[str, str]]
+
+
+def state_file(notes: Path, offer: int | Literal["end"]) -> Path:
+    """Where the state at an offer, or at the end of training, is kept."""
+    return notes / f"{offer}.kept"
+
+
+class WatchedLearner(WrappedLearner):
+    """A learner whose offers of checkpoints are counted.
+
+    Args:
+        learner: The learner itself.
+        orders: What to do.
+    """
+
+    def __init__(self, learner: Learner, orders: Orders) -> None:
+        super().__init__(learner)
+        self._orders = orders
+        self._notes = Path(orders.notes)
+        self._offers = 0
+        self._kept: list[int] = []
+        self._rng = np.random.default_rng(orders.seed)
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains, is interrupted where that was ordered, and otherwise keeps the final state."""
+        env_steps = self.learner.train(budget, callback, lambda: self._offered(checkpoint))
+        self._keep("end")
+        report = TrialReport(offers=self._offers, kept=sorted(self._kept))
+        atomic_write_text(self._notes / "trained.json", report.model_dump_json())
+        return env_steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """The learner's state, and the number of offers so far."""
+        return {"learner": self.learner.state_dict(), "offers": self._offers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores the learner, and reports whether it gives the same state again."""
+        self.learner.load_state_dict(state["learner"])
+        self._offers = state["offers"]
+        found = differences(state["learner"], self.learner.state_dict())
+        report = ResumeReport(
+            offer=self._offers, unrestored=[(d.name, d.what) for d in found[:_MOST_NAMES]]
+        )
+        atomic_write_text(self._notes / "resumed.json", report.model_dump_json())
+
+    def _offered(self, checkpoint: Checkpoint) -> None:
+        self._offers += 1
+        self._sample()
+        if self._offers == self._orders.interrupt_at:
+            self._keep(self._offers)
+            os.kill(os.getpid(), SIGNALS[self._orders.signal])
+            checkpoint()
+        elif self._orders.every and self._offers % self._orders.every == 0:
+            checkpoint()
+
+    def _sample(self) -> None:
+        """Keeps the state at each offer with the same chance, however many there will be."""
+        if self._offers <= self._orders.keep:
+            self._kept.append(self._offers)
+        else:
+            drawn = int(self._rng.integers(self._offers))
+            if drawn >= self._orders.keep:
+                return
+            state_file(self._notes, self._kept[drawn]).unlink()
+            self._kept[drawn] = self._offers
+        self._keep(self._offers)
+
+    def _keep(self, offer: int | Literal["end"]) -> None:
+        state = {"learner": self.learner.state_dict(), "generators": generator_states()}
+        save_state(state_file(self._notes, offer), state)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point.
+
+    Args:
+        arguments: The file with the orders; from the command line when `None`.
+
+    Returns:
+        As the worker: 0, also when the run failed; 75 when asked to stop; 2 for bad orders.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    use_one_thread()
+    leave_compiler_unloaded()
+    try:
+        [path] = arguments
+        orders = Orders.model_validate_json(Path(path).read_bytes())
+        with noted_stop() as stop:
+            run_job(
+                Job.read(Path(orders.job)),
+                stop,
+                lambda spec: WatchedLearner(make_learner(spec), orders),
+            )
+    except RunStoppedError:
+        return STOPPED
+    except (OSError, ValueError) as error:
+        print(f"trial: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

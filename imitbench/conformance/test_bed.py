@@ -1,0 +1,314 @@
+"""Trains a method in this process, as a worker would, and takes down what it did."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+from imitbench.bench import artifacts
+from imitbench.conformance.practice_environments import practice_environment
+from imitbench.conformance.watched import Poison, poisoned_demos, watched
+from imitbench.bench.environments import make_environment
+from imitbench.bench.implementation import learner_class
+from imitbench.bench.learner import Learner
+from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
+from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Scalar
+from imitbench.cards.plugins import find_algorithm
+from imitbench.records.runs import Budget, EnvironmentSpec, RunSpec
+from imitbench.util.torch_startup import use_one_thread
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+
+_EPISODES = 4
+_OBSERVATIONS = 64
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where a method is tried.
+
+    Attributes:
+        environment: The environment.
+        observation_space: Space of its observations.
+        action_space: Space of its actions.
+        demos: Demonstrations.
+        expert: Who gave them.
+    """
+
+    environment: EnvironmentSpec
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    demos: Sequence[TrajectoryWithRew]
+    expert: BasePolicy | None
+
+    def observations(self) -> Any:
+        """Some observations, shape (n, …)."""
+        seen = [np.asarray(each.obs) for each in self.demos]
+        if seen:
+            joined = np.concatenate(seen)
+            return joined[:: max(1, len(joined) // _OBSERVATIONS)]
+        # Of random actions: samples of a space without bounds are like nothing that occurs.
+        env = make_environment(self.environment)
+        env.action_space.seed(0)
+        observations = [env.reset(seed=0)[0]]
+        while len(observations) < _OBSERVATIONS:
+            obs, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            over = terminated or truncated
+            observations.append(env.reset()[0] if over else obs)
+        env.close()
+        return np.stack(observations)
+
+
+def practice_arena(kind: ActionSpace) -> Arena:
+    """A made-up environment with an expert that acts at random.
+
+    Args:
+        kind: Kind of its actions.
+    """
+    from imitbench.data.types import TrajectoryWithRew
+    from imitbench.policies.base import RandomPolicy
+
+    environment = practice_environment(kind)
+    env = make_environment(environment)
+    env.action_space.seed(0)
+    demos = []
+    for episode in range(_EPISODES):
+        observations = [env.reset(seed=episode)[0]]
+        actions, rewards, done = [], [], False
+        while not done:
+            actions.append(env.action_space.sample())
+            obs, reward, _, done, _ = env.step(actions[-1])
+            observations.append(obs)
+            rewards.append(float(reward))
+        demos.append(
+            TrajectoryWithRew(
+                obs=np.stack(observations),
+                acts=np.stack(actions),
+                infos=None,
+                terminal=False,
+                rews=np.array(rewards),
+            )
+        )
+    spaces = env.observation_space, env.action_space
+    env.close()
+    return Arena(environment, *spaces, demos, RandomPolicy(*spaces))
+
+
+def suite_arena(spec: RunSpec, root: Path) -> Arena:
+    """Where a run would train.
+
+    Args:
+        spec: The run.
+        root: Folder that holds `experts/` and `demos/`.
+    """
+    env = make_environment(spec.environment)
+    spaces = env.observation_space, env.action_space
+    env.close()
+    expert = artifacts.expert_of(spec, root, *spaces, "cpu")
+    return Arena(spec.environment, *spaces, artifacts.demos_of(spec, root), expert)
+
+
+@dataclass
+class Training:
+    """One training, and what it did.
+
+    Attributes:
+        learner: The learner afterwards.
+        claimed_steps: Environment steps that it says it took.
+        real_steps: Those that were counted.
+        seconds: Duration of `train`.
+        curve: Points of the learning curve.
+        sizes: Amount of the budget spent at offers of a checkpoint, as far as the curve tells,
+            and bytes of the state then.
+        offers: How many checkpoints were offered.
+    """
+
+    learner: Learner
+    claimed_steps: int = 0
+    real_steps: int = 0
+    seconds: float = 0.0
+    curve: list[dict[str, float]] = field(default_factory=list)
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+    offers: int = 0
+
+
+class InterruptedForTestError(Exception):
+    """Ends a training where a checkpoint is offered."""
+
+
+class Subject:
+    """A method to be tried.
+
+    Args:
+        card: Its card.
+        values: Every hyper-parameter.
+        amount: Training of each trial, in the unit of its budget.
+    """
+
+    def __init__(self, card: AlgorithmCard, values: Mapping[str, Scalar], amount: int) -> None:
+        self.card = card
+        self.values = dict(values)
+        self.amount = amount if card.budget_unit != "none" else 0
+
+    def set_up(
+        self, arena: Arena, seed: int, *, others: int = 0, poison: Poison = "none"
+    ) -> Learner:
+        """A learner that has been set up, and training nothing yet.
+
+        Args:
+            arena: Where.
+            seed: Seed of the run.
+            others: Seed of the generators that a method must not draw from: Python's, and NumPy's
+                global one.
+            poison: What becomes of rewards in demonstrations.
+        """
+        card, environment = self.card, arena.environment
+        config = TrainingConfig(environment, environment, self._budget, seed)
+        seed_generators(config)
+        random.seed(others)
+        np.random.seed(others)  # noqa: NPY002
+        what = f"algorithm {card.name}"
+        inputs = TrainingInputs(
+            learner=learner_class(card.implementation, card.origin.digest, what)(),
+            hyperparameters=self.values,
+            demos=poisoned_demos(arena.demos, poison) if card.needs.demos else [],
+            expert=lambda *_: arena.expert if card.needs.expert else None,
+            folder=card.origin.folder if card.origin.place else None,
+        )
+        return set_up(config, inputs, arena.observation_space, arena.action_space)
+
+    def train(
+        self,
+        arena: Arena,
+        seed: int = 0,
+        *,
+        others: int = 0,
+        poison: Poison = "none",
+        measure: bool = False,
+    ) -> Training:
+        """Trains a new learner to the end.
+
+        Args:
+            arena: Where.
+            seed: Seed of the run.
+            others: See `set_up`.
+            poison: What becomes of rewards, in the environment and in demonstrations.
+            measure: Whether the state is measured at each offer of a checkpoint.
+        """
+        make_environment(arena.environment).close()  # so that its id is registered
+        with watched(arena.environment.id, poison) as meter:
+            done = Training(self.set_up(arena, seed, others=others, poison=poison))
+
+            def record(step: int, metrics: Mapping[str, float]) -> None:
+                done.curve.append({"step": step, **metrics})
+
+            def offered() -> None:
+                done.offers += 1
+                if measure:
+                    at = int(done.curve[-1]["step"]) if done.curve else 0
+                    done.sizes.append((at, count_bytes(done.learner.state_dict())))
+
+            before = meter.steps
+            started = time.monotonic()
+            done.claimed_steps = done.learner.train(self._budget, record, offered)
+            done.seconds = time.monotonic() - started
+            done.real_steps = meter.steps - before
+        return done
+
+    def train_interrupted(self, arena: Arena, seed: int = 0) -> Learner:
+        """Trains to the middle, and goes on in a new learner from the state of the first one.
+
+        Args:
+            arena: Where.
+            seed: Seed of the run.
+        """
+        from imitbench.bench.checkpoint import generator_states, restore_generators
+
+        total = self.train(arena, seed).offers
+        first = self.set_up(arena, seed)
+        seen: list[dict[str, Any]] = []
+        count = 0
+
+        def offered() -> None:
+            nonlocal count
+            count += 1
+            if count >= max(1, total // 2):
+                seen.append({"learner": first.state_dict(), "generators": generator_states()})
+                raise InterruptedForTestError
+
+        with contextlib.suppress(InterruptedForTestError):
+            first.train(self._budget, lambda *_: None, offered)
+        second = self.set_up(arena, seed)
+        if seen:
+            second.load_state_dict(seen[0]["learner"])
+            restore_generators(seen[0]["generators"])
+        second.train(self._budget, lambda *_: None)
+        return second
+
+    @property
+    def _budget(self) -> Budget:
+        return Budget(name="quick", unit=self.card.budget_unit, amount=self.amount)
+
+
+class Practice:
+    """For the tests of a method: trains it on made-up environments.
+
+    Args:
+        folder: Folder of its card.
+        amount: Training, in the unit of its budget.
+        **overrides: Hyper-parameters, as text.
+    """
+
+    def __init__(self, folder: Path, amount: int, **overrides: str) -> None:
+        use_one_thread()  # as workers do: small networks are slower with more
+        self.card = find_algorithm(str(folder.resolve()))
+        self._subject = Subject(self.card, self.card.resolve(overrides), amount)
+
+    def trained(self, kind: ActionSpace, *, seed: int = 0, interrupted: bool = False) -> Learner:
+        """A trained learner.
+
+        Args:
+            kind: Kind of actions.
+            seed: Seed of the run.
+            interrupted: Whether another learner took over in the middle.
+        """
+        arena = practice_arena(kind)
+        if interrupted:
+            return self._subject.train_interrupted(arena, seed)
+        return self._subject.train(arena, seed).learner
+
+    def observations(self, kind: ActionSpace) -> Any:
+        """Observations of the environment with such actions, shape (n, …)."""
+        return practice_arena(kind).observations()
+
+    def action_space(self, kind: ActionSpace) -> gym.Space[Any]:
+        """The space of such actions."""
+        return practice_arena(kind).action_space
+
+
+def count_bytes(state: Any) -> int:
+    """Bytes of the arrays and texts in a state."""
+    return sum(size for _, size in sizes_in(state))
+
+
+def sizes_in(state: Any, name: str = "") -> list[tuple[str, int]]:
+    """Names and bytes of what is in a state."""
+    if isinstance(state, Mapping):
+        items = [(f"{name}.{key}" if name else str(key), value) for key, value in state.items()]
+    elif isinstance(state, list | tuple):
+        items = [(name, value) for value in state]  # a list counts as one
+    else:
+        nbytes = getattr(state, "nbytes", None)
+        return [(name, int(nbytes) if nbytes is not None else len(str(state)))]
+    return [pair for key, value in items for pair in sizes_in(value, key)]

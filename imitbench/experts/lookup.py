@@ -1,0 +1,197 @@
+"""Finds experts, demonstrations and other policies by what the user typed."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from imitbench.bench.single_run import RECORD_FILE
+from imitbench.bench.spec import environment_spec, reference_scores
+from imitbench.errors import InputError
+from imitbench.experts.catalog import Listed, find_demos, find_expert, suites_of
+from imitbench.hub.pull import pull
+from imitbench.records.runs import EnvironmentSpec, ReferenceScores
+from imitbench.store.run_dir import RunDirectory
+from imitbench.store.run_finder import find_run
+from imitbench.util.hub_client import RepoKind
+from imitbench.util.hub_errors import Tell
+from imitbench.util.text_line import one_line
+
+_RUN_ID = re.compile(r"[0-9a-f]{1,12}")
+
+
+@dataclass(frozen=True)
+class Located:
+    """Files that were found.
+
+    Attributes:
+        path: Folder or file.
+        origin: Repository and commit on the hub; `None` for local files.
+    """
+
+    path: Path
+    origin: str | None = None
+
+
+def locate_expert(name: str, revision: str | None, tell: Tell) -> Located:
+    """Finds an expert.
+
+    Args:
+        name: Folder, zip, bundled expert, or repository `owner/name`, which is fetched.
+        revision: Commit, branch or tag of a repository.
+        tell: Called with messages about downloads.
+
+    Raises:
+        InputError: Nothing has that name.
+    """
+    if _is_repository(name, revision):
+        return _pull("model", name, revision, tell)
+    return Located(find_expert(name))
+
+
+def locate_demos(name: str, revision: str | None, tell: Tell) -> Located:
+    """Finds demonstrations; arguments and errors as in `locate_expert`."""
+    if _is_repository(name, revision):
+        return _pull("dataset", name, revision, tell)
+    return Located(find_demos(name))
+
+
+def _is_repository(name: str, revision: str | None) -> bool:
+    looks_so = name.count("/") == 1 and not name.startswith((".", "/", "~"))
+    if Path(name).exists() or not looks_so:
+        if revision is not None:
+            raise InputError("--revision: needs a repository owner/name")
+        return False
+    return True
+
+
+def _pull(kind: RepoKind, name: str, revision: str | None, tell: Tell) -> Located:
+    pulled = pull(kind, name, revision=revision, tell=tell)
+    return Located(pulled.folder, f"{pulled.repo} at {pulled.revision[:12]}")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A policy, and what its files state about it.
+
+    Attributes:
+        label: Display name.
+        path: Folder or file of the policy.
+        environment: Environment of its training; `None` if no file states it, or if creating it
+            would import a module that only the file names.
+        references: Returns of random actions and of the expert in it; `None` if unknown.
+        seed: Seed of its run; 0 for other policies.
+        lacks: Reason for a missing environment.
+    """
+
+    label: str
+    path: Path
+    environment: EnvironmentSpec | None = None
+    references: ReferenceScores | None = None
+    seed: int = 0
+    lacks: str = "does not state its environment"
+
+
+def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> Subject:
+    """Finds a policy.
+
+    Args:
+        name: A run id or its start; a folder (of a run, of `imitbench train`, or of a policy); a
+            zip of Stable-Baselines3; a bundled expert; or a repository `owner/name`.
+        out: Results folder in which run ids are looked up.
+        revision: Commit, branch or tag of a repository.
+        tell: Called with messages about downloads.
+
+    Raises:
+        InputError: `name` is none of these.
+    """
+    path = Path(name)
+    if _is_repository(name, revision):
+        located = _pull("model", name, revision, tell)
+        return Subject(located.origin or name, located.path)
+    if path.exists():
+        return _of_path(path)
+    bundled = _bundled(name)
+    if bundled is not None:
+        return bundled
+    if _RUN_ID.fullmatch(name):
+        return _of_path(find_run(out, name).path)
+    raise InputError(
+        f"{name}: neither a file nor a folder, a run of {out}, or a bundled expert (see "
+        "`imitbench experts list`)"
+    )
+
+
+def _of_path(path: Path) -> Subject:
+    if (path / "spec.json").is_file():
+        directory = RunDirectory(path)
+        spec = directory.read_spec()
+        if not directory.policy.is_dir():
+            raise InputError(f"run {spec.run_id}: has no policy yet in {path}")
+        references = directory.read_result().references if directory.is_done else None
+        subject = Subject(spec.label, path, spec.environment.evaluated, references, spec.seed)
+        return _without_foreign_module(subject)
+    if (path / RECORD_FILE).is_file():
+        record = _read_record(path / RECORD_FILE)
+        try:
+            environment = EnvironmentSpec.model_validate(record["environment"])
+            label = f"{record['algo']} of {path}"
+        except (KeyError, TypeError, ValidationError) as error:
+            raise InputError(f"{path / RECORD_FILE}: is not a record of a training") from error
+        return _without_foreign_module(Subject(label, path, environment.evaluated))
+    return Subject(str(path), path)
+
+
+def _without_foreign_module(subject: Subject) -> Subject:
+    """Drops the environment if creating it imports a module that only a file names.
+
+    Modules of bundled suites may be imported, and so may sources next to a suite card: their digest
+    is known only for suites that the user named.
+    """
+    spec = subject.environment
+    if spec is None or (spec.module_digest is not None and ":" not in spec.id):
+        return subject
+    known = {card.module for suite in suites_of(None) for card in suite.environments.values()}
+    prefix, colon, _ = spec.id.rpartition(":")
+    named = {spec.module, prefix if colon else None} - known - {None}
+    if not named:
+        return subject
+    modules = " and ".join(one_line(each, 60) for each in sorted(map(str, named)))
+    lacks = f"its environment needs {modules}, which is not imported on the word of a file"
+    return replace(subject, environment=None, references=None, lacks=lacks)
+
+
+def _read_record(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+
+
+def _bundled(repo: str) -> Subject | None:
+    for suite in suites_of(None):
+        for env_id, card in suite.environments.items():
+            if card.expert.repo == repo:
+                folder = Listed(suite, card).expert
+                return Subject(repo, folder, environment_spec(env_id, card).evaluated)
+    return None
+
+
+def find_references(spec: EnvironmentSpec, suite: str | None = None) -> ReferenceScores | None:
+    """Returns references from the first suite that has the environment with the same arguments.
+
+    Args:
+        spec: Environment of the evaluation.
+        suite: Name or folder of the only suite to search; all bundled ones when `None`.
+    """
+    for found in suites_of(suite):
+        for env_id, card in found.environments.items():
+            own = environment_spec(env_id, card).evaluated
+            if (own.id, own.kwargs) == (spec.id, spec.kwargs) and card.references is not None:
+                return reference_scores(found, env_id, "bundled")
+    return None

@@ -1,0 +1,132 @@
+"""Reads the return that an expert's files state, and the metadata on its card."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from imitbench.errors import InputError
+from imitbench.hub.repo_card import CARD_FILE, Card
+from imitbench.store.importers.bounded_files import read_bounded
+from imitbench.util.parse_errors import BAD_YAML_VALUES
+
+RESULTS_FILE = "results.json"
+_MAX_BYTES = 2**20
+_MOST_EPISODES = 10**9
+_MOST_ITEMS = 100  # of a list on a card; with YAML aliases, a short one may have billions
+_NUMBER = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
+# For example `500.00 +/- 0.00`.
+_VALUE = re.compile(rf"\s*({_NUMBER})\s*(?:(?:\+/-|±)\s*({_NUMBER})\s*)?")
+
+
+@dataclass(frozen=True)
+class PublishedResults:
+    """The return that the publisher of an expert states.
+
+    Attributes:
+        mean: Mean undiscounted return.
+        std: Standard deviation over episodes; `None` if not stated, also below.
+        episodes: Number of episodes.
+        deterministic: Whether the deterministic policy was evaluated.
+        source: Name of the file with these results.
+    """
+
+    mean: float
+    std: float | None
+    episodes: int | None
+    deterministic: bool | None
+    source: str
+
+
+def read_published_results(folder: Path) -> PublishedResults | None:
+    """Reads `results.json` or, without it, the model index of `README.md`.
+
+    Args:
+        folder: Folder with the files of the expert.
+
+    Returns:
+        The results; `None` if neither file states any.
+
+    Raises:
+        InputError: `results.json` states no mean return, or is too large.
+    """
+    path = folder / RESULTS_FILE
+    if not path.exists():
+        return _of_card(folder)
+    content = read_bounded(path, _MAX_BYTES, follow_link=True)
+    try:
+        document = json.loads(content.decode())
+        mean = float(document["mean_reward"])
+        if not math.isfinite(mean):
+            raise ValueError(f"{mean} is not finite")
+        return PublishedResults(
+            mean=mean,
+            std=_number(document.get("std_reward")),
+            episodes=_count(document.get("n_eval_episodes")),
+            deterministic=_flag(document.get("is_deterministic")),
+            source=RESULTS_FILE,
+        )
+    except (*BAD_YAML_VALUES, RecursionError) as error:
+        problem = " ".join(repr(error).split())[:120]
+        raise InputError(f"{path}: mean_reward cannot be read ({problem})") from error
+
+
+def read_card_metadata(folder: Path) -> dict[str, Any]:
+    """Reads the metadata of `README.md`; empty if missing or unreadable."""
+    try:
+        # Files in the hub's cache are links.
+        content = read_bounded(folder / CARD_FILE, _MAX_BYTES, follow_link=True)
+        text = content.decode(errors="replace")
+        return Card.parse(text.replace("\r\n", "\n")).metadata
+    except InputError:
+        return {}
+
+
+def _of_card(folder: Path) -> PublishedResults | None:
+    """The first mean reward of the model index, if any; cards may have any content."""
+    try:
+        metrics: list[dict[str, Any]] = [
+            metric
+            for model in _first(read_card_metadata(folder)["model-index"])
+            for result in _first(model["results"])
+            for metric in _first(result["metrics"])
+        ]
+        stated = next(metric["value"] for metric in metrics if metric["type"] == "mean_reward")
+        if not isinstance(stated, str | int | float):
+            return None
+        match = _VALUE.fullmatch(str(stated))
+        mean = float(match[1]) if match else math.nan
+        if match is None or not math.isfinite(mean):
+            return None
+        std = _number(float(match[2])) if match[2] else None
+        return PublishedResults(mean, std, None, None, CARD_FILE)
+    except (LookupError, TypeError, ValueError, StopIteration):
+        return None
+
+
+def _first(items: Iterable[Any]) -> Iterator[Any]:
+    return islice(items, _MOST_ITEMS)
+
+
+def _number(value: Any) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 < value <= _MOST_EPISODES else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,295 @@
+"""Checks runs against the cards of the suites and algorithms that ship with this package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+
+from imitbench.cards.algorithm import Scalar
+from imitbench.cards.catalog import load_algorithm, suite_directory
+from imitbench.cards.fit import mismatch
+from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard
+from imitbench.cards.tuned import load_tuned
+from imitbench.stats.normalization import has_scale
+from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite, environment_of
+from imitbench.store.artifact_files import content_files
+from imitbench.published.findings import Check, Findings
+from imitbench.records.runs import (
+    ArtifactSpec,
+    EnvironmentSpec,
+    Protocol,
+    ReferenceScores,
+    RunSpec,
+    variant_label,
+)
+from imitbench.published.submission import LocatedRun
+from imitbench.util.files import digest_files
+from imitbench.util.hub_client import RepoKind
+from imitbench.util.text_line import one_line
+
+_RERUN = "run it again with `imitbench run`"
+
+
+def _says_tuned(variant: str) -> bool:
+    return variant.split(",")[0] == "tuned"
+
+
+@cache
+def _tuned(name: str) -> Mapping[str, dict[str, Scalar]]:
+    return load_tuned(load_algorithm(name)) or {}
+
+
+def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
+    """Checks specifications and references of runs against the bundled cards.
+
+    Suites and algorithms that are not bundled are told, and no fault.
+
+    Args:
+        runs: The runs, with their places.
+        findings: Told about problems.
+    """
+    for each in runs:
+        spec = each.run.spec
+        _check_suite(spec, each.where, findings)
+        _check_budget(spec, each.where, findings)
+        _check_algorithm(spec, each.where, findings)
+        _check_content(each, findings)
+    _check_references(runs, findings)
+
+
+def _check_suite(spec: RunSpec, where: str, findings: Findings) -> None:
+    def fail(what: str) -> None:
+        findings.fail("suite", where, what, _RERUN)
+
+    if spec.protocol != Protocol():
+        own, due = spec.protocol, Protocol()
+        fail(
+            f"evaluated by {own.episodes} episodes in {own.environments} environments; due are "
+            f"{due.episodes} in {due.environments}"
+        )
+    suite = bundled_suite(spec.suite)
+    if suite is None:
+        findings.tell("suite", one_line(spec.suite, 60), "is no suite of this package: unchecked")
+        return
+    card = environment_of(spec)
+    env_id = spec.environment.id
+    if card is None:
+        fail(f"suite {suite.name} has no environment {one_line(env_id, 60)!r}")
+    elif spec.environment != EnvironmentSpec.of_card(env_id, card, spec.hyperparameters):
+        fail(f"{env_id}: module, kwargs, horizon or hidden positions are not the suite's card's")
+
+
+def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
+    card, budget = environment_of(spec), spec.budget
+    if card is None:
+        return
+    if budget.name not in BUDGET_NAMES:
+        known = ", ".join(BUDGET_NAMES)
+        what = f"budget {one_line(budget.name, 40)!r} is none of {known}"
+        findings.fail("budget", where, what, _RERUN)
+        return
+    due = card.amount(budget.name, budget.unit)
+    if card.was_amount(budget.name, budget.unit, budget.amount):
+        what = f"budget {budget.name} was {budget.amount} {budget.unit} then; it is {due} now"
+        findings.tell("budget", f"{spec.suite}, {spec.environment.id}", what)
+    elif budget.amount != due:
+        findings.fail(
+            "budget",
+            where,
+            f"{budget.amount} {budget.unit}; budget {budget.name} of the suite's card is {due}",
+            _RERUN,
+        )
+
+
+def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
+    card = bundled_algorithm(spec.algo)
+    if card is None:
+        name = one_line(spec.algo, 60)
+        findings.tell("algorithm", name, "is no algorithm of this package: its settings, and "
+                      "what it does, are unchecked")  # fmt: skip
+        return
+
+    def fail(check: Check, what: str) -> None:
+        findings.fail(check, where, f"{card.name}: {what}", _RERUN)
+
+    if spec.implementation != card.implementation or spec.implementation_digest is not None:
+        fail("algorithm", f"implementation is not the card's, {card.implementation}")
+    values = card.completed(spec.hyperparameters)
+    for name in sorted(values.keys() ^ card.hyperparameters.keys()):
+        lacks = "lacks" if name in card.hyperparameters else "has no"
+        fail("algorithm", f"{lacks} hyper-parameter {one_line(name, 60)}")
+    for name in spec.hyperparameters.keys() - card.recorded(spec.hyperparameters).keys():
+        fail("algorithm", f"names {name}, which records leave out where it changes nothing")
+    for name, parameter in card.hyperparameters.items():
+        if name in values:
+            try:
+                parameter.check(values[name])
+            except ValueError as error:
+                fail("algorithm", f"{name} {one_line(error)}")
+    tuned = _tuned(card.name).get(spec.environment.id) if _says_tuned(spec.variant) else None
+    bases = [tuned] if tuned is not None else [card.resolve({}), *card.earlier_values()]
+    label, *earlier = (
+        variant_label(card.changed(values, base), spec.device, tuned=tuned is not None)
+        for base in bases
+    )
+    if spec.variant not in (label, *earlier):
+        due = f"differs from the card by {one_line(label)!r}" if label else "is the card's"
+        fail("algorithm", f"labelled {one_line(spec.variant, 80)!r}, but what it used {due}")
+    if spec.budget.unit != card.budget_unit:
+        fail("budget", f"budget counts {spec.budget.unit}; the card's counts {card.budget_unit}")
+    needs = card.needs
+    for what, has, due_there in (
+        ("demonstrations", spec.demos is not None, needs.demos),
+        ("an expert", spec.expert is not None, needs.expert),
+        ("the environment's reward", spec.uses_reward, needs.true_reward),
+    ):
+        if has != due_there:
+            fail("algorithm", f"{'uses' if has else 'does not use'} {what}, unlike the card says")
+    environment = environment_of(spec)
+    why_not = mismatch(card, environment) if environment else None
+    if why_not:
+        fail("algorithm", f"on {spec.environment.id}: {why_not}")
+    if environment is not None and spec.source == "bundled":
+        for what in _not_bundled(spec, environment):
+            fail("algorithm", what)
+    demos = spec.demos
+    if demos is not None:
+        if demos.count > demos.available:
+            fail("algorithm", f"{demos.count} demonstrations out of {demos.available}")
+        # Each seed draws its own subset.
+        elif demos.subsample_seed != (spec.seed if demos.count < demos.available else 0):
+            fail("algorithm", "its demonstrations were not drawn by its seed")
+
+
+def _not_bundled(spec: RunSpec, card: EnvironmentCard) -> list[str]:
+    """What is said to come with the suite, and is not what its card names."""
+    wrong = []
+    demos, due = spec.demos, card.demos
+    if demos and (demos.repo, demos.available) != (due.repo, due.trajectories):
+        what = f"{demos.available} demonstrations of {one_line(demos.repo, 60)}"
+        wrong.append(f"{what}; the suite comes with {due.trajectories} of {due.repo}")
+    if spec.expert and spec.expert.repo != card.expert.repo:
+        repo = one_line(spec.expert.repo, 60)
+        wrong.append(f"expert {repo}; the suite comes with {card.expert.repo}")
+    return wrong
+
+
+@cache
+def _bundled_digest(suite: str, kind: RepoKind, repo: str) -> str:
+    folder = suite_directory(suite) / ("demos" if kind == "dataset" else "experts") / repo
+    return digest_files(folder, content_files(kind, folder, repo))
+
+
+def _check_content(each: LocatedRun, findings: Findings) -> None:
+    """What a run learnt from, where it is said to come with the suite: is it that, file by file?"""
+    spec, card = each.run.spec, environment_of(each.run.spec)
+    if card is None or spec.source != "bundled":
+        return
+    pinned: tuple[tuple[RepoKind, str, ArtifactSpec | None, str], ...] = (
+        ("dataset", "demonstrations", spec.demos, card.demos.repo),
+        ("model", "expert", spec.expert, card.expert.repo),
+    )
+    for kind, name, found, repo in pinned:
+        if found is None or found.repo != repo:  # another name is told already
+            continue
+        due = _bundled_digest(spec.suite, kind, repo)
+        if found.digest == due:
+            continue
+        what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
+        # A later version of a suite may come with other ones: results of the earlier stay valid.
+        base, suite = _references_of(each).version.partition("+")[0], bundled_suite(spec.suite)
+        if suite is None or not _is_earlier(base, suite.version):
+            findings.fail("algorithm", each.where, what, _RERUN)
+        else:
+            findings.tell("algorithm", f"{spec.suite}, {spec.environment.id}", what)
+
+
+def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
+    """References by environment and version: the card's own, or told to be others."""
+    seen: dict[tuple[str, str, str], ReferenceScores] = {}
+    learnt = {
+        version
+        for each in runs
+        if each.run.spec.source is not None
+        and _knows_its_expert(each.run.spec, version := _references_of(each).version, ())
+    }
+    for each in runs:
+        found, spec = _references_of(each), each.run.spec
+        env_id = spec.environment.id
+        if not has_scale(found.random, found.expert):
+            what = f"random {found.random:g} and expert {found.expert:g} make no scale"
+            findings.fail("references", each.where, what)
+            continue
+        if not _knows_its_expert(spec, found.version, learnt):
+            what = f"version {one_line(found.version, 60)}: no run here learnt from that source"
+            findings.fail("references", each.where, what, _RERUN)
+            continue
+        first = seen.setdefault((spec.suite, env_id, found.version), found)
+        if first != found:
+            what = f"{env_id}: another run has other ones of the same version"
+            findings.fail("references", each.where, what)
+        elif first is found:
+            _check_reference(spec, found, each.where, findings)
+
+
+def _references_of(each: LocatedRun) -> ReferenceScores:
+    outcome = each.run.result or each.run.failure
+    assert outcome is not None
+    return outcome.references
+
+
+def _knows_its_expert(spec: RunSpec, version: str, learnt: Collection[str]) -> bool:
+    """Whether the expert that a version of references names is of the source of the run.
+
+    Args:
+        spec: The run.
+        version: Its references' version, as `imitbench.bench.spec.reference_scores` writes it.
+        learnt: Versions of runs that have a source, by which those without go.
+    """
+    _, foreign, expert = version.partition("+")
+    if not foreign or spec.source is None:
+        return not foreign or version in learnt
+    revision = expert.removeprefix(spec.source)
+    return (
+        spec.source != "bundled"
+        and expert.startswith(spec.source)
+        and (not revision or re.fullmatch(r":[0-9a-f]{8}", revision) is not None)
+    )
+
+
+def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings: Findings) -> None:
+    suite, card = bundled_suite(spec.suite), environment_of(spec)
+    if suite is None or card is None or card.references is None:
+        return
+    due = card.references
+    base, plus, source = found.version.partition("+")
+    place = f"{spec.suite}, {spec.environment.id}"
+    if _is_earlier(base, suite.version):
+        version = one_line(found.version, 60)
+        told = f"references of version {version}; this package has {suite.version}"
+        findings.tell("references", place, f"{told}, so scores do not compare")
+    elif base != suite.version:
+        version = one_line(found.version, 60)
+        what = f"references of version {version}, of which this package knows nothing; it has"
+        fix = "if that is a newer one, update imitbench"
+        findings.fail("references", where, f"{what} {suite.version}", fix)
+    elif found.random != due.random.mean or (not plus and found.expert != due.expert.mean):
+        findings.fail(
+            "references",
+            where,
+            f"random {found.random:.10g} and expert {found.expert:.10g}; version {base} of the "
+            f"suite's card says {due.random.mean:.10g} and {due.expert.mean:.10g}",
+        )
+    elif plus:
+        findings.tell(
+            "references",
+            place,
+            f"score 1 is {found.expert:.6g}, of the expert of {one_line(source, 60)}; the suite's "
+            f"own has {due.expert.mean:.6g}",
+        )
+
+
+def _is_earlier(version: str, own: str) -> bool:
+    """Whether a suite had that version before its own; they count up from 1."""
+    return version in {str(number) for number in range(1, int(own))} if own.isdigit() else False

@@ -1,0 +1,351 @@
+"""Results as they are published: a folder of texts that diff, made from run directories.
+
+    manifest.json                    what is there, digests of all files, how it was made
+    runs/<suite>.jsonl               a line per completed run: specification and outcome
+    failures/<suite>.jsonl           a line per failed run
+    episodes/<suite>/<run_id>.csv    every evaluation episode of a completed run
+
+Lines and files are ordered by what they hold, so the same runs give the same bytes. All scores
+can be computed again from the episodes and the references in the lines. Names of machines and
+tracebacks, which tell of people's accounts, are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from imitbench.errors import InputError
+from imitbench.store.comparability import current_run_ids
+from imitbench.records.runs import (
+    Provenance,
+    Record,
+    RunFailure,
+    RunResult,
+    RunSpec,
+    canonical_digest,
+)
+from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.util.files import atomic_write_text, new_folder
+
+MANIFEST_FILE = "manifest.json"
+PATTERNS = (MANIFEST_FILE, "runs/*.jsonl", "failures/*.jsonl", "episodes/*/*.csv")
+"""Shell-style patterns of the files, but for cards and policies."""
+
+STANDS_ELSEWHERE = ("run_id", "schema_version", "provenance", "traceback")
+"""Fields of outcomes that lines leave out."""
+
+EPISODE_COLUMNS = ("episode", "deterministic", "raw_return", "length", "terminated")
+
+
+class SuiteSummary(Record):
+    """What there is of a suite."""
+
+    runs: int
+    failures: int
+    algorithms: list[str]
+    environments: list[str]
+
+
+class Manifest(Record):
+    """`manifest.json`.
+
+    Attributes:
+        imitbench: Version that wrote the folder.
+        command: Command that wrote it.
+        suites: By name.
+        provenances: How runs came about, by the name that lines have for it.
+        files: SHA-256 of every other file, cards and policies excepted.
+        digest: SHA-256 over all of the above, and so over all that is published: two folders
+            with the same one hold the same results. Early folders have none.
+    """
+
+    format: Literal["imitbench-results"] = "imitbench-results"
+    version: Literal[1] = 1
+    imitbench: str
+    command: str
+    suites: dict[str, SuiteSummary]
+    provenances: dict[str, Provenance]
+    files: dict[str, str]
+    digest: str | None = None
+
+    @property
+    def own_digest(self) -> str:
+        """What `digest` must be."""
+        return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """A run with its outcome: of result and failure, one is `None`.
+
+    Attributes:
+        episodes: Its evaluation episodes; `None` for a failed run.
+    """
+
+    spec: RunSpec
+    result: RunResult | None = None
+    failure: RunFailure | None = None
+    episodes: EpisodeTable | None = None
+
+    @property
+    def provenance(self) -> Provenance:
+        """How it came about."""
+        outcome = self.result or self.failure
+        assert outcome is not None
+        return outcome.provenance
+
+    @property
+    def ended_at(self) -> str:
+        """When it completed or failed: ISO 8601 time in UTC."""
+        if self.result is not None:
+            return self.result.finished_at
+        assert self.failure is not None
+        return self.failure.failed_at
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of a results folder.
+
+    Attributes:
+        runs: The newest of every cell and seed, by suite, environment, algorithm, seed and id.
+        superseded: Number of runs that newer ones have superseded, which are left out.
+        unfinished: Number of runs without an outcome, which are left out.
+        unreadable: A message for each directory that is left out because it is damaged.
+    """
+
+    runs: list[PublishedRun] = field(default_factory=list)
+    superseded: int = 0
+    unfinished: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def left_out(self) -> list[str]:
+        """A sentence on each kind of run that is left out."""
+        notes = [f"left out: {message}" for message in self.unreadable]
+        if self.superseded:
+            notes.append(f"left out: {self.superseded} runs that newer ones have superseded")
+        if self.unfinished:
+            notes.append(f"left out: {self.unfinished} unfinished runs")
+        return notes
+
+
+class Line(Record):
+    """A line about a run; it has either a result or a failure.
+
+    Attributes:
+        spec_digest: SHA-256 of the specification, of which the run's id is the start.
+        provenance: Name of its provenance in the manifest.
+        result: As `RunResult`, without what stands elsewhere.
+        failure: As `RunFailure`, likewise.
+    """
+
+    run_id: str
+    spec_digest: str
+    spec: RunSpec
+    result: dict[str, Any] | None = None
+    failure: dict[str, Any] | None = None
+    provenance: str
+
+
+def read_runs(out: Path, *, suite: str | None = None) -> Runs:
+    """Reads the run directories of a results folder.
+
+    Args:
+        out: Results folder.
+        suite: Only runs of this suite.
+
+    Raises:
+        InputError: There is no such folder.
+    """
+    if not out.is_dir():
+        raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
+    found, unfinished, unreadable = [], 0, []
+    for path in sorted(out.glob("*/*/*/*/")):
+        directory = RunDirectory(path)
+        if not (path / "spec.json").is_file() or (suite and path.parts[-4] != suite):
+            continue
+        if not directory.has_outcome:
+            unfinished += 1
+            continue
+        try:
+            found.append(read_run(directory))
+        except InputError as error:
+            unreadable.append(str(error))
+    current = current_run_ids((run.spec, run.ended_at) for run in found)
+    runs = sorted((run for run in found if run.spec.run_id in current), key=_order)
+    return Runs(runs, len(found) - len(runs), unfinished, unreadable)
+
+
+def write_results(
+    runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
+) -> None:
+    """Writes the folder.
+
+    Args:
+        runs: What to publish.
+        folder: Where to; must be empty or absent.
+        version: Version of this package.
+        command: Command line to write down.
+
+    Raises:
+        InputError: The name of a suite is unfit for a file.
+    """
+    texts: dict[str, str] = {}
+    provenances: dict[str, Provenance] = {}
+    suites = sorted({run.spec.suite for run in runs})
+    for suite in suites:
+        if not is_plain(suite):
+            raise InputError(f"suite {suite!r}: no name for a file; rename the suite")
+        own = [run for run in runs if run.spec.suite == suite]
+        lines: dict[str, list[str]] = {"runs": [], "failures": []}
+        for run in own:
+            provenance = run.provenance.model_copy(update={"host": ""})
+            key = text_digest(provenance.model_dump_json())[:12]
+            provenances[key] = provenance
+            kind = "runs" if run.result else "failures"
+            lines[kind].append(_line(run, key))
+            if run.episodes is not None:
+                texts[episodes_file(run.spec)] = episodes_text(run.episodes)
+        texts |= {f"{kind}/{suite}.jsonl": "".join(each) for kind, each in lines.items() if each}
+    manifest = Manifest(
+        imitbench=version,
+        command=command,
+        suites={suite: summarize(runs, suite) for suite in suites},
+        provenances={key: provenances[key] for key in sorted(provenances)},
+        files={name: text_digest(texts[name]) for name in sorted(texts)},
+    )
+    manifest = manifest.model_copy(update={"digest": manifest.own_digest})
+    for name, text in texts.items():
+        atomic_write_text(folder / name, text)
+    atomic_write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
+
+
+def export_results(
+    runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
+) -> None:
+    """Writes a folder of published results where there is none, whole or not at all.
+
+    Args:
+        runs: What to publish.
+        folder: Where to; must be empty or absent.
+        version: Version of this package.
+        command: Command line to write down.
+
+    Raises:
+        InputError: There is nothing to publish, the folder is not empty or cannot be written, or
+            the name of a suite is unfit for a file.
+    """
+    if not runs:
+        raise InputError(f"{folder}: there are no finished runs to publish")
+    with new_folder(folder) as draft:
+        write_results(runs, draft, version=version, command=command)
+
+
+def read_run(directory: RunDirectory) -> PublishedRun:
+    """Reads a run that completed or failed.
+
+    Raises:
+        InputError: A file is missing or malformed.
+    """
+    spec = directory.read_spec()
+    if spec.run_id != directory.path.name:
+        raise InputError(f"{directory.path / 'spec.json'}: belongs to run {spec.run_id}")
+    if not directory.is_done:
+        failure = directory.read_failure()
+        return PublishedRun(spec, failure=failure.model_copy(update={"traceback": ""}))
+    path = directory.path / "episodes.parquet"
+    try:
+        columns = pq.read_table(path).to_pydict()
+        episodes = episode_table(columns)
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+    return PublishedRun(spec, directory.read_result(), None, episodes)
+
+
+def _order(run: PublishedRun) -> tuple[Any, ...]:
+    spec = run.spec
+    return spec.suite, spec.environment.id, spec.algo_label, spec.seed, spec.run_id
+
+
+def summarize(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
+    """What there is of a suite among some runs."""
+    own = [run for run in runs if run.spec.suite == suite]
+    return SuiteSummary(
+        runs=sum(run.result is not None for run in own),
+        failures=sum(run.failure is not None for run in own),
+        algorithms=sorted({run.spec.algo_label for run in own}),
+        environments=sorted({run.spec.environment.id for run in own}),
+    )
+
+
+def _line(run: PublishedRun, provenance: str) -> str:
+    name, outcome = ("result", run.result) if run.result else ("failure", run.failure)
+    assert outcome is not None
+    line = Line(
+        run_id=run.spec.run_id,
+        spec_digest=run.spec.digest,
+        spec=run.spec,
+        provenance=provenance,
+        **{name: outcome.model_dump(mode="json", exclude=set(STANDS_ELSEWHERE))},
+    )
+    return line.model_dump_json(exclude={"result", "failure"} - {name}) + "\n"
+
+
+def episodes_file(spec: RunSpec) -> str:
+    """Name of the file with a run's episodes."""
+    return f"episodes/{spec.suite}/{spec.run_id}.csv"
+
+
+def episodes_text(episodes: EpisodeTable) -> str:
+    """Evaluation episodes as CSV, with the columns `EPISODE_COLUMNS`."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(EPISODE_COLUMNS)
+    columns = zip(
+        _words(episodes.deterministic),
+        episodes.returns.tolist(),
+        episodes.lengths.tolist(),
+        _words(episodes.terminated),
+        strict=True,
+    )
+    # The shortest text that is read as the very same number.
+    writer.writerows(
+        (number, deterministic, repr(value), length, terminated)
+        for number, (deterministic, value, length, terminated) in enumerate(columns)
+    )
+    return sink.getvalue()
+
+
+def _words(flags: Any) -> Iterator[str]:
+    return ("true" if flag else "false" for flag in flags.tolist())
+
+
+def episode_table(columns: Mapping[str, Sequence[Any]]) -> EpisodeTable:
+    """Episodes out of columns by name."""
+    return EpisodeTable(
+        returns=np.array(columns["raw_return"], dtype=np.float64),
+        lengths=np.array(columns["length"], dtype=np.int64),
+        terminated=np.array(columns["terminated"], dtype=np.bool_),
+        deterministic=np.array(columns["deterministic"], dtype=np.bool_),
+    )
+
+
+def text_digest(text: str) -> str:
+    """SHA-256 of a text in UTF-8."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name can be that of a file or folder, and leads nowhere else."""
+    return bool(name) and not name.startswith(".") and not set(name) & set('/\\\0:*?"<>|')

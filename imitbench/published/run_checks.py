@@ -1,0 +1,93 @@
+"""Checks that what a run is said to have taken is possible."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from imitbench.cards.suite import EnvironmentCard
+from imitbench.published.findings import Findings
+from imitbench.published.results_folder import PublishedRun
+from imitbench.store.run_dir import EpisodeTable
+from imitbench.util.text_line import one_line
+
+_LEAST, _MOST = 0.5, 2.0
+_ROUND = 10_000
+"""Environment steps by which a method may exceed its budget to end a round."""
+
+
+def check_values(
+    run: PublishedRun, card: EnvironmentCard | None, where: str, findings: Findings
+) -> None:
+    """Checks lengths of episodes, environment steps and times.
+
+    Args:
+        run: The run.
+        card: Card of its environment, if it is known.
+        where: What to call its place.
+        findings: Told about problems.
+    """
+
+    def fail(what: str) -> None:
+        findings.fail("values", where, what, "publish what the runs gave")
+
+    if run.failure is not None:
+        if _time(run.failure.failed_at) is None:
+            fail(f"failed_at {one_line(run.failure.failed_at, 40)!r} is no time")
+        return
+    result = run.result
+    assert result is not None and run.episodes is not None
+    numbers = {
+        name: value
+        for name, value in (*result.model_dump().items(), *result.measures.items())
+        if isinstance(value, float)
+    }
+    for name, value in numbers.items():
+        if not math.isfinite(value):
+            fail(f"{one_line(name, 40)} is {value}")
+        elif name in ("train_s", "wall_s") and value < 0:
+            fail(f"{name} is {value:g}")
+    started, finished = _time(result.started_at), _time(result.finished_at)
+    if started is None or finished is None:
+        stated = result.started_at if started is None else result.finished_at
+        fail(f"{one_line(stated, 40)!r} is no time")
+    elif finished < started:
+        fail("it finished before it started")
+    for what in (*_odd_lengths(run, run.episodes, card), *_odd_steps(run)):
+        fail(what)
+
+
+def _odd_lengths(
+    run: PublishedRun, episodes: EpisodeTable, card: EnvironmentCard | None
+) -> list[str]:
+    shortest, longest = int(episodes.lengths.min()), int(episodes.lengths.max())
+    if shortest < 1:
+        return [f"an episode of {shortest} steps"]
+    most = card.max_episode_steps if card is not None else None
+    if most is not None and longest > most:
+        return [f"an episode of {longest} steps; {run.spec.environment.id} ends after {most}"]
+    fixed = run.spec.environment.horizon == "fixed"
+    if fixed and (shortest < longest or (most is not None and shortest < most)):
+        due = most if most is not None else longest
+        return [f"an episode of {shortest} steps where all have {due}"]
+    return []
+
+
+def _odd_steps(run: PublishedRun) -> list[str]:
+    assert run.result is not None
+    steps, budget = run.result.env_steps, run.spec.budget
+    if steps < 0:
+        return [f"env_steps is {steps}"]
+    if budget.unit == "env_steps":
+        least, most = _LEAST * budget.amount, _MOST * budget.amount + _ROUND
+        if not least <= steps <= most:
+            return [f"env_steps is {steps}, far from its budget of {budget.amount}"]
+    return []
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return when if when.tzinfo is not None else None

@@ -1,0 +1,315 @@
+"""Reads a folder of published results, and checks that it is what it says.
+
+The same checks serve whoever wants to use the results, and refuses at the first problem, and
+whoever wants to know all of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from imitbench.errors import InputError
+from imitbench.published.findings import Findings
+from imitbench.records.runs import Record, RunFailure, RunResult
+from imitbench.published.results_folder import (
+    EPISODE_COLUMNS,
+    MANIFEST_FILE,
+    Line,
+    Manifest,
+    PublishedRun,
+    episode_table,
+    episodes_file,
+    is_plain,
+    summarize,
+    text_digest,
+)
+from imitbench.store.run_dir import EpisodeTable
+from imitbench.store.run_scores import check_scores
+from imitbench.util.text_line import one_line
+
+_MAX_BYTES = 2**30
+_FLAGS = {"true": True, "false": False}
+_R = TypeVar("_R", bound=Record)
+
+
+@dataclass(frozen=True)
+class LocatedRun:
+    """A run, and the line that tells of it.
+
+    Attributes:
+        where: File and number of the line.
+        run: The run.
+    """
+
+    where: str
+    run: PublishedRun
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What could be read of a folder of published results.
+
+    Attributes:
+        folder: The folder.
+        manifest: Its manifest; `None` if that is malformed.
+        runs: Runs whose lines and episodes could be read.
+    """
+
+    folder: Path
+    manifest: Manifest | None = None
+    runs: list[LocatedRun] = field(default_factory=list)
+
+
+class _Mark(BaseModel):
+    format: Literal["imitbench-results"]
+
+
+def is_submission(folder: Path) -> bool:
+    """Whether a folder has the manifest of published results, be they right or wrong."""
+    try:
+        _Mark.model_validate_json(_read(folder, MANIFEST_FILE))
+    except (InputError, ValidationError):
+        return False
+    return True
+
+
+def read_submission(folder: Path, findings: Findings) -> Submission:
+    """Reads what `imitbench.published.results_folder.write_results` wrote.
+
+    Checks the manifest, the digests, the lines and identities of runs, their episodes, and that
+    the numbers stated follow from these.
+
+    Args:
+        folder: The folder.
+        findings: Told about problems.
+
+    Returns:
+        All that could be read.
+
+    Raises:
+        InputError: The folder holds no published results at all.
+    """
+    text = _read(folder, MANIFEST_FILE)
+    try:
+        _Mark.model_validate_json(text)
+    except ValidationError as error:
+        raise InputError(
+            f"{folder / MANIFEST_FILE}: {_first(error)}; these are no published results"
+        ) from error
+    try:
+        manifest = Manifest.model_validate_json(text)
+    except ValidationError as error:
+        findings.fail("manifest", MANIFEST_FILE, _first(error), "export the results again")
+        return Submission(folder)
+    if manifest.digest is None:
+        what = "has no digest of its own; an early version made it"
+        findings.tell("digests", MANIFEST_FILE, what)
+    elif manifest.digest != manifest.own_digest:
+        findings.fail("digests", MANIFEST_FILE, "was altered", "export the results again")
+    texts = _read_files(folder, manifest, findings)
+    reader = _Reader(manifest, texts, findings)
+    runs = reader.read()
+    reader.check_leftovers()
+    for suite, summary in manifest.suites.items():
+        if summary != summarize((each.run for each in runs), suite):
+            findings.fail(
+                "manifest",
+                MANIFEST_FILE,
+                f"suites.{one_line(suite, 60)} does not count the runs that are there",
+                "export the results again",
+            )
+    return Submission(folder, manifest, runs)
+
+
+def _read_files(folder: Path, manifest: Manifest, findings: Findings) -> dict[str, str]:
+    texts = {}
+    for name, digest in manifest.files.items():
+        if not all(is_plain(part) for part in name.split("/")):
+            findings.fail("files", MANIFEST_FILE, f"{one_line(name)!r} is no name of a file")
+            continue
+        try:
+            texts[name] = _read(folder, name)
+        except InputError as error:
+            what = str(error).removeprefix(f"{folder / name}: ")
+            findings.fail("files", one_line(name), what)
+            continue
+        if text_digest(texts[name]) != digest:
+            findings.fail(
+                "digests", one_line(name), "is not what the manifest says", "fetch it again"
+            )
+    return texts
+
+
+class _Reader:
+    """Reads the lines of the files that a manifest lists."""
+
+    def __init__(self, manifest: Manifest, texts: dict[str, str], findings: Findings) -> None:
+        self._manifest = manifest
+        self._texts = texts
+        self._findings = findings
+        self._known: set[str] = set()
+        self._used: set[str] = set()
+
+    def read(self) -> list[LocatedRun]:
+        """Every run that can be read."""
+        found = []
+        for kind in ("runs", "failures"):
+            for suite in self._manifest.suites:
+                name = f"{kind}/{suite}.jsonl"
+                if name not in self._texts:
+                    continue
+                self._used.add(name)
+                lines = self._texts[name].removesuffix("\n").split("\n")
+                for number, text in enumerate(lines, start=1):
+                    where = f"{name}, line {number}"
+                    run = self._run(text, kind, suite, where)
+                    if run is not None:
+                        found.append(LocatedRun(where, run))
+        return found
+
+    def check_leftovers(self) -> None:
+        """Files that the manifest lists, but that belong to no run."""
+        for name in sorted(self._texts.keys() - self._used):
+            self._findings.fail(
+                "files", name, "belongs to no run that is listed", "export the results again"
+            )
+
+    def _run(self, text: str, kind: str, suite: str, where: str) -> PublishedRun | None:
+        line = self._parse(Line, text, where)
+        if line is None:
+            return None
+        spec = line.spec
+        # Where the line is wrong, that is told, and not that its episodes belong to nothing.
+        self._used.add(f"episodes/{suite}/{line.run_id}.csv")
+        if not self._is_identified(line, suite, where):
+            return None
+        self._used.add(episodes_file(spec))
+        provenance = self._manifest.provenances.get(line.provenance)
+        if provenance is None:
+            name = one_line(line.provenance)
+            self._findings.fail("lines", where, f"the manifest has no provenance {name!r}")
+            return None
+        common: dict[str, Any] = {
+            "schema_version": 1,
+            "run_id": spec.run_id,
+            "provenance": provenance.model_dump(),
+        }
+        outcome, other = (
+            (line.failure, line.result) if kind == "failures" else (line.result, line.failure)
+        )
+        if outcome is None or other is not None:
+            what = "a failure" if kind == "failures" else "a result"
+            self._findings.fail("lines", where, f"must have {what}, and nothing else")
+            return None
+        if kind == "failures":
+            self._used.discard(episodes_file(spec))  # a failed run has none
+            failure = self._validate(RunFailure, {**outcome, **common, "traceback": ""}, where)
+            return PublishedRun(spec, failure=failure) if failure else None
+        result = self._validate(RunResult, {**outcome, **common}, where)
+        if result is None:
+            return None
+        episodes = self._episodes(episodes_file(spec), where)
+        if episodes is None:
+            return None
+        run = PublishedRun(spec, result, None, episodes)
+        check_scores(run, where, self._findings)
+        return run
+
+    def _is_identified(self, line: Line, suite: str, where: str) -> bool:
+        spec = line.spec
+        if (line.run_id, line.spec_digest) != (spec.run_id, spec.digest):
+            self._findings.fail(
+                "identity", where, "run_id or spec_digest is not that of the specification"
+            )
+            return False
+        if spec.suite != suite:
+            name = one_line(spec.suite)
+            self._findings.fail("identity", where, f"belongs to suite {name!r}")
+            return False
+        if spec.run_id in self._known:
+            self._findings.fail("identity", where, f"run {spec.run_id} stands here a second time")
+            return False
+        self._known.add(spec.run_id)
+        return True
+
+    def _episodes(self, name: str, where: str) -> EpisodeTable | None:
+        if name not in self._texts:
+            self._findings.fail("episodes", where, f"there is no file {name} that can be read")
+            return None
+        try:
+            return parse_episodes(self._texts[name])
+        except InputError as error:
+            self._findings.fail("episodes", name, str(error))
+            return None
+
+    def _parse(self, kind: type[_R], text: str, where: str) -> _R | None:
+        try:
+            return kind.model_validate_json(text)
+        except ValidationError as error:
+            self._findings.fail("lines", where, _first(error))
+            return None
+
+    def _validate(self, kind: type[_R], document: dict[str, Any], where: str) -> _R | None:
+        try:
+            return kind.model_validate(document)
+        except ValidationError as error:
+            self._findings.fail("lines", where, _first(error))
+            return None
+
+
+def parse_episodes(text: str) -> EpisodeTable:
+    """Reads a table of evaluation episodes.
+
+    Raises:
+        InputError: It is none; what is wrong, without where.
+    """
+    rows = csv.DictReader(io.StringIO(text))
+    try:
+        if tuple(rows.fieldnames or ()) != EPISODE_COLUMNS:
+            raise InputError(f"columns must be {', '.join(EPISODE_COLUMNS)}")
+        read = []
+        for number, row in enumerate(rows):
+            if None in row or int(row["episode"]) != number:
+                raise InputError(f"row {number + 1} is not that of episode {number}")
+            read.append(
+                {
+                    "raw_return": float(row["raw_return"]),
+                    "length": int(row["length"]),
+                    "terminated": _FLAGS[row["terminated"]],
+                    "deterministic": _FLAGS[row["deterministic"]],
+                }
+            )
+        return episode_table({column: [row[column] for row in read] for column in read[0]})
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, csv.Error) as error:
+        raise InputError(f"no table of episodes ({one_line(repr(error), 80)})") from error
+
+
+def _read(folder: Path, name: str) -> str:
+    path = folder / name
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"{path}: is no file")
+        if status.st_size > _MAX_BYTES:
+            raise InputError(f"{path}: more than {_MAX_BYTES} bytes, which no such file has")
+        with path.open(encoding="utf-8", newline="") as stream:
+            return stream.read()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(f"{path}: no such file; these are no published results") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({one_line(error, 80)})") from error
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return one_line(f"{place}: {first['msg']}" if place else first["msg"])

@@ -1,0 +1,431 @@
+"""What is written down about a run: its specification, its outcome and how it came about.
+
+A `RunSpec` holds everything that determines a run's numbers and nothing else; its content hash
+is the run's identity. Provenance (host, versions, times) is kept beside the outcome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
+from imitbench.stats.normalization import normalize
+from imitbench.util.numbers import Count, Integer, Size
+from imitbench.util.text_line import one_line
+
+if TYPE_CHECKING:
+    from imitbench.cards.suite import EnvironmentCard
+
+RUN_ID_LENGTH = 12
+
+POSITIONS_KEY = "disc_absolute_positions"
+"""Hyper-parameter, `show` or `hide`: whether what is learnt sees a task's absolute positions."""
+
+
+class Record(BaseModel):
+    """A frozen record; unknown keys and wrong types are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class EnvironmentSpec(Record):
+    """The environment that a run trains and is evaluated on.
+
+    Attributes:
+        id: Gymnasium id, for example `seals/CartPole-v0`.
+        module: Module whose import registers the id, if any.
+        kwargs: Keyword arguments of `gymnasium.make`.
+        horizon: Whether every episode has the same length. Variable horizons leak the reward
+            through termination and must be declared.
+        evaluation_id: Gymnasium id of the environment that it is evaluated on, if that is another
+            one; written down only then, so that identities stay what they were.
+        module_digest: What pins the source of `module`, if it came with a suite of the user's;
+            written down only then.
+        hidden_positions: Entries of observations that what is learnt does not see; written down
+            only if there are any.
+    """
+
+    id: str
+    module: str | None = None
+    kwargs: dict[str, Scalar] = Field(default_factory=dict)
+    horizon: Literal["fixed", "variable"] = "fixed"
+    evaluation_id: str | None = None
+    module_digest: str | None = None
+    hidden_positions: list[Count] | None = None
+
+    @property
+    def evaluated(self) -> EnvironmentSpec:
+        """The environment that policies are evaluated on."""
+        if self.evaluation_id is None:
+            return self
+        return self.model_copy(update={"id": self.evaluation_id, "evaluation_id": None})
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        for name in ("evaluation_id", "module_digest", "hidden_positions"):
+            if document.get(name) is None:
+                document.pop(name, None)
+        return document
+
+    @classmethod
+    def of_card(
+        cls,
+        env_id: str,
+        card: EnvironmentCard,
+        hyperparameters: Mapping[str, Scalar] | None = None,
+    ) -> EnvironmentSpec:
+        """What a run's record says about an environment of a suite.
+
+        Args:
+            env_id: Its id.
+            card: Its card.
+            hyperparameters: Those of the run, which may hide positions.
+        """
+        hides = (hyperparameters or {}).get(POSITIONS_KEY) == "hide"
+        return cls(
+            id=env_id,
+            module=card.module,
+            kwargs=dict(card.kwargs),
+            horizon=card.horizon,
+            evaluation_id=card.evaluation_id,
+            module_digest=card.module_digest,
+            hidden_positions=(list(card.absolute_positions) or None) if hides else None,
+        )
+
+
+class ArtifactSpec(Record):
+    """An expert or a set of demonstrations, pinned by content.
+
+    Attributes:
+        source: Where it came from: `bundled`, `hub`, `path:DIR`, or `minari:NAME`.
+        repo: Repository name in hub layout, for example `ppo-seals-CartPole-v0`.
+        revision: Commit of a hub repository; `None` where there is none.
+        digest: SHA-256 over the files that were read.
+    """
+
+    source: str
+    repo: str
+    revision: str | None = None
+    digest: str
+
+
+class DemoSpec(ArtifactSpec):
+    """Demonstrations, and which of them a run uses.
+
+    Attributes:
+        available: Number of trajectories in the set.
+        count: Number of trajectories used.
+        subsample_seed: Seed of the draw without replacement when `count` is less than all.
+    """
+
+    available: Size
+    count: Size
+    subsample_seed: Integer = 0
+
+
+class Budget(Record):
+    """How much training a run gets.
+
+    Attributes:
+        name: `quick`, `default` or `full`.
+        unit: What is counted: environment steps or optimizer batches; `none` for learners that
+            do not train.
+        amount: How many.
+    """
+
+    name: str
+    unit: BudgetUnit
+    amount: Count
+
+
+class Protocol(Record):
+    """How a trained policy is evaluated.
+
+    Attributes:
+        episodes: Episodes for each of the stochastic and the deterministic policy.
+        environments: Environments stepped side by side; episode `i` belongs to environment
+            `i % environments` from the start, so short episodes are not over-counted.
+        version: Raised whenever the procedure changes in a way that changes numbers.
+    """
+
+    episodes: Size = 50
+    environments: Size = 25
+    version: Literal[1] = 1
+
+
+class RunSpec(Record):
+    """One algorithm on one environment with one seed: everything that determines the numbers.
+
+    Attributes:
+        implementation_digest: Source digest of an algorithm from outside this package; `None`
+            for built-in ones, whose behaviour `schema_version` and the card stand for.
+        variant: Label for hyper-parameters that differ from the card's. It, `uses_reward` and
+            `role` follow from the rest, and are no part of the identity.
+        uses_reward: Whether the method learns from the environment's own reward.
+        role: That of an algorithm from outside this package which is no method; `None` for
+            methods, and for built-in ones, whose cards say it. `imitbench.records.bundled_cards`
+            tells the role of any run. Written down only where it is not `None`, so that files
+            stay what they were.
+    """
+
+    schema_version: Literal[1] = 1
+    suite: str
+    algo: str
+    implementation: str
+    implementation_digest: str | None = None
+    hyperparameters: dict[str, Scalar] = Field(default_factory=dict)
+    environment: EnvironmentSpec
+    demos: DemoSpec | None = None
+    expert: ArtifactSpec | None = None
+    seed: Count
+    budget: Budget
+    protocol: Protocol = Protocol()
+    device: Literal["cpu", "cuda"] = "cpu"
+    variant: str = ""
+    uses_reward: bool = False
+    role: Literal["reference", "control"] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_usual_role(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("role") is None:
+            document.pop("role", None)
+        return document
+
+    @property
+    def digest(self) -> str:
+        """Content hash; equal specifications have equal ones on every machine."""
+        identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "role"})
+        return canonical_digest(identity)
+
+    @property
+    def setting(self) -> str:
+        """Content hash of all but the seed: runs that differ in it must not be averaged."""
+        identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "role", "seed"})
+        if identity["demos"] is not None:  # each seed draws its own
+            del identity["demos"]["subsample_seed"]
+        return canonical_digest(identity)
+
+    @property
+    def run_id(self) -> str:
+        """The digest's first digits."""
+        return self.digest[:RUN_ID_LENGTH]
+
+    @property
+    def source(self) -> str | None:
+        """Where its demonstrations or its expert came from; `None` for runs with neither."""
+        artifact = self.demos or self.expert
+        return artifact.source if artifact else None
+
+    @property
+    def algo_label(self) -> str:
+        """The algorithm's name in reports, which keeps variants apart."""
+        return f"{self.algo}[{self.variant}]" if self.variant else self.algo
+
+    @property
+    def label(self) -> str:
+        """What to call this run in messages."""
+        return one_line(f"{self.algo_label} on {self.environment.id}, seed {self.seed}", 300)
+
+
+class ReferenceScores(Record):
+    """Mean returns that map to the scores 0 and 1.
+
+    Attributes:
+        random: Mean return of uniformly random actions.
+        expert: Mean return of the expert in use.
+        version: Version of the suite card that they come from.
+    """
+
+    random: float
+    expert: float
+    version: str
+
+    def score(self, raw_return: float) -> float:
+        """Score of a mean return; NaN where it is undefined, see `normalize`."""
+        return normalize(raw_return, self.random, self.expert)
+
+
+class Provenance(Record):
+    """How and where a result came about. Never part of a run's identity."""
+
+    imitbench: str
+    git_sha: str | None
+    python: str
+    packages: dict[str, str]
+    host: str
+    cpu: str
+    gpu: str | None
+    command: str
+
+
+class RunResult(Record):
+    """The outcome of a completed run; returns are undiscounted sums of the true reward.
+
+    Attributes:
+        raw_return: Mean return of the stochastic policy, the headline.
+        return_std: Standard deviation over its episodes.
+        deterministic_return: Mean return of the deterministic policy.
+        mean_length: Mean episode length of the stochastic policy, in steps.
+        termination_rate: Fraction of its episodes that ended by termination, not truncation.
+        env_steps: Environment steps that training consumed.
+        train_s: Seconds of training.
+        wall_s: Seconds of the whole run, evaluation included.
+        started_at: ISO 8601 time in UTC, as is `finished_at`.
+        measures: What the method measured beside its policy's return, by name.
+    """
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    raw_return: float
+    return_std: float
+    deterministic_return: float
+    mean_length: float
+    termination_rate: float
+    env_steps: Integer
+    train_s: float
+    wall_s: float
+    started_at: str
+    finished_at: str
+    references: ReferenceScores
+    provenance: Provenance
+    measures: dict[str, float] = Field(default_factory=dict)
+
+
+class RunFailure(Record):
+    """Why a run did not complete.
+
+    Attributes:
+        phase: What it was doing: `load`, `setup`, `train`, `evaluate`, `save` or `worker` (the
+            worker process itself died).
+    """
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    phase: Literal["load", "setup", "train", "evaluate", "save", "worker"]
+    error_type: str
+    message: str
+    traceback: str
+    failed_at: str
+    references: ReferenceScores
+    provenance: Provenance
+
+
+class RunRow(Record):
+    """What the database says about which run a row belongs to.
+
+    Attributes:
+        algo: Algorithm, with its variant.
+        budget: Name of the budget.
+        n_demos: Demonstrations used; `None` where none were.
+        all_demos: Whether these are all that the source has for the environment.
+        source: Where experts and demonstrations came from; `None` where neither was used.
+        uses_reward: Whether the method learns from the environment's own reward.
+        role: What its algorithm is there for, see `imitbench.cards.algorithm.AlgorithmCard`.
+    """
+
+    run_id: str
+    suite: str
+    env: str
+    algo: str
+    seed: int
+    budget: str
+    n_demos: int | None
+    all_demos: bool | None
+    source: str | None
+    uses_reward: bool
+    role: Role
+
+
+Score = Annotated[float, BeforeValidator(lambda score: math.nan if score is None else score)]
+"""A score out of the database, where an undefined one is NULL; NaN here."""
+
+
+class ScoreRow(RunRow):
+    """A completed run as the `scores` view of the database shows it.
+
+    Attributes:
+        score: Of the mean raw return, see `imitbench.stats.normalization.normalize`; NaN where it
+            is undefined.
+        score_deterministic: The same for the deterministic policy.
+        termination_rate: Share of episodes that ended by termination, not truncation.
+    """
+
+    raw_return: float
+    score: Score
+    score_deterministic: Score
+    mean_length: float
+    env_steps: int
+    train_s: float
+    wall_s: float
+    finished_at: str
+    termination_rate: float
+
+
+class MeasureRow(RunRow):
+    """One further measurement of a completed run as the `measures` table shows it."""
+
+    measure: str
+    value: float
+
+
+class FailureRow(RunRow):
+    """A failed run as the `failures` table shows it."""
+
+    phase: str
+    error_type: str
+    message: str
+
+
+class ReferenceRow(Record):
+    """The references of one environment as the `references` table shows them."""
+
+    suite: str
+    env: str
+    version: str
+    random: float
+    expert: float
+
+
+def variant_label(changed: Mapping[str, Scalar], device: str, *, tuned: bool = False) -> str:
+    """What tells runs apart whose algorithm's settings are not those of its card.
+
+    Args:
+        changed: Hyper-parameters that differ from the card's, or from those tuned for the
+            environment.
+        device: Class of the processor. Numbers of another one than the CPU are other numbers,
+            which no table may mix.
+        tuned: Whether hyper-parameters that were tuned for the environment are in use.
+    """
+    different = {**changed, **({"device": device} if device != "cpu" else {})}
+    labels = [f"{name}={value}" for name, value in different.items()]
+    return ",".join(["tuned", *labels] if tuned else labels)
+
+
+def canonical_digest(document: object) -> str:
+    """Hashes a JSON document independently of key order and white space.
+
+    Args:
+        document: Anything `json.dumps` accepts; non-finite numbers are refused.
+
+    Returns:
+        SHA-256 as 64 hexadecimal digits.
+    """
+    text = json.dumps(
+        document, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True
+    )
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

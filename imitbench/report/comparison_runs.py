@@ -1,0 +1,102 @@
+"""Runs as far as a comparison needs them, whoever made them: own ones and imported ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from imitbench.cards.algorithm import Role
+from imitbench.report.model import ANCHORS, plain_name
+from imitbench.records.bundled_cards import bundled_algorithm
+from imitbench.store.comparability import Conditions
+from imitbench.store.external_results import ExternalRun, ExternalScoreRow
+from imitbench.records.runs import FailureRow, RunRow, ScoreRow
+
+CONFIG_DIGITS = 8
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run that completed or failed.
+
+    Attributes:
+        score: Normalized score; `None` for a failed run.
+        raw_return: Mean raw return; `None` where it is not known.
+        imported: Whether another tool made it, so that it takes part only when asked for.
+        role: What the algorithm is there for.
+    """
+
+    conditions: Conditions
+    env: str
+    algo: str
+    score: float | None
+    raw_return: float | None = None
+    imported: bool = False
+    role: Role = "method"
+
+
+def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[Entry]:
+    """Own runs. Anchors do not train: runs under two budgets with one seed count as one."""
+    latest = {}
+    for row in sorted(scores, key=lambda row: (row.finished_at, row.run_id)):
+        conditions = _own_conditions(row)
+        key = (conditions, row.env, row.algo, row.seed)
+        latest[key] = Entry(conditions, row.env, row.algo, row.score, row.raw_return, role=row.role)
+    failed = [
+        Entry(_own_conditions(row), row.env, row.algo, None, role=row.role) for row in failures
+    ]
+    return [*latest.values(), *failed]
+
+
+def _own_conditions(row: RunRow) -> Conditions:
+    conditions = Conditions.of(row)
+    return replace(conditions, budget=None) if row.algo in ANCHORS else conditions
+
+
+def imported_entries(rows: Sequence[ExternalScoreRow]) -> list[Entry]:
+    """Imported runs that have a score, named as `external_labels` says."""
+    labels = external_labels(rows)
+    return [
+        Entry(Conditions.of(row), row.env, label, row.score, row.raw_return, True)
+        for row, label in zip(rows, labels, strict=True)
+        if row.score is not None
+    ]
+
+
+def table_entries(runs: Iterable[ExternalRun]) -> list[Entry]:
+    """Runs of a table that was not imported, under the names that it gives."""
+    found = []
+    for run in runs:
+        if run.algo is None or run.env is None:
+            continue
+        score = run.any_score if run.status == "completed" else None
+        if score is not None or run.status == "failed":
+            found.append(
+                Entry(Conditions.of(run), run.env, run.algo, score, run.raw_return, role=_role(run))
+            )
+    return found
+
+
+def _role(run: ExternalRun) -> Role:
+    """As the table says; else that of this package's algorithm of the name, if there is one."""
+    told = [role for role in get_args(Role) if role == run.provenance.get("role")]
+    card = bundled_algorithm(plain_name(run.algo or ""))
+    role: Role = told[0] if told else card.role if card else "method"
+    return role
+
+
+def external_labels(rows: Sequence[ExternalScoreRow]) -> list[str]:
+    """What imported algorithms are called beside own ones: `<import>:<algorithm>`.
+
+    Where the runs of one were made with several settings, their digest tells them apart.
+    """
+    configs: dict[tuple[str, str], set[str | None]] = {}
+    for row in rows:
+        configs.setdefault((row.name, row.algo), set()).add(row.config)
+    labels = []
+    for row in rows:
+        several = len(configs[row.name, row.algo]) > 1
+        variant = f"[{row.config[:CONFIG_DIGITS]}]" if row.config and several else ""
+        labels.append(f"{row.name}:{row.algo}{variant}")
+    return labels

@@ -1,0 +1,208 @@
+"""An algorithm against others: which runs may be set against which, and what follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from imitbench.errors import InputError, did_you_mean
+from imitbench.report.comparison_runs import Entry
+from imitbench.stats.coverage import FailurePolicy, count_failures
+from imitbench.stats.strata import FloatArray
+from imitbench.stats.verdicts import Verdict, both, verdicts
+from imitbench.store.comparability import Conditions
+
+
+@dataclass(frozen=True)
+class Options:
+    """How verdicts are found.
+
+    Attributes:
+        policy: What failed runs count as; `None` if a verdict must be the same either way.
+        level: Of intervals; tests reject at 1 - `level`.
+        replicates: Of the bootstrap, and relabelings that are drawn.
+        seed: Of both.
+    """
+
+    policy: FailurePolicy | None = None
+    level: float = 0.95
+    replicates: int = 50_000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Contest:
+    """An algorithm against others under the same conditions.
+
+    Attributes:
+        conditions: What all of their runs share, as far as it is known.
+        algorithm: The algorithm that is asked about.
+        verdicts: One per baseline.
+        raw_means: Mean raw return by algorithm and environment, where all its runs have one.
+        failures: Failed runs by algorithm and environment, where there are any.
+    """
+
+    conditions: Conditions
+    algorithm: str
+    verdicts: tuple[Verdict, ...]
+    raw_means: dict[tuple[str, str], float]
+    failures: dict[tuple[str, str], int]
+
+
+def contests(
+    algorithm: str,
+    entries: Sequence[Entry],
+    against: Sequence[Entry],
+    baselines: Sequence[str],
+    options: Options,
+) -> list[Contest]:
+    """Sets an algorithm against baselines, separately for what must not be mixed.
+
+    Args:
+        algorithm: Its name in `entries`.
+        entries: Runs among which its own are.
+        against: Runs among which those of the baselines are.
+        baselines: Their names in `against`; none for all methods but the algorithm itself and
+            what was imported.
+        options: How verdicts are found.
+
+    Returns:
+        A contest for each suite, budget, number and source of demonstrations that runs of the
+        algorithm and of a baseline share; each with the baselines that have such runs.
+
+    Raises:
+        InputError: A name has no runs, nothing is shared, or a score is not finite.
+    """
+    ours = _named(algorithm, entries)
+    names = list(dict.fromkeys(baselines)) or sorted(
+        {entry.algo for entry in against if not entry.imported and entry.role == "method"}
+        - {algorithm}
+    )
+    if not names:
+        raise InputError(
+            f"{algorithm}: there is nothing to compare it with; run another algorithm, too"
+        )
+    theirs = {name: _named(name, against) for name in names}
+    found = []
+    for conditions in _shared_conditions(ours, [run for runs in theirs.values() for run in runs]):
+        present = {name: _within(conditions, runs) for name, runs in theirs.items()}
+        present = {name: runs for name, runs in present.items() if runs}
+        found.append(_contest(conditions, algorithm, _within(conditions, ours), present, options))
+    if not found:
+        raise InputError(
+            f"{algorithm} and {', '.join(names)}: no runs under the same suite, budget, "
+            "demonstrations and source; run the missing ones"
+        )
+    return found
+
+
+def _named(name: str, entries: Sequence[Entry]) -> list[Entry]:
+    runs = [entry for entry in entries if entry.algo == name]
+    if not runs:
+        known = {entry.algo for entry in entries}
+        raise InputError(f"{name}: has no runs here; {did_you_mean(name, known)}")
+    for run in runs:
+        if run.score is not None and not math.isfinite(run.score):
+            raise InputError(
+                f"{name} on {run.env}: a score is not finite; leave the environment out with --env"
+            )
+    return runs
+
+
+def _shared_conditions(ours: Sequence[Entry], theirs: Sequence[Entry]) -> list[Conditions]:
+    """What runs of both sides share; what is less specific than another is part of that."""
+    opposite = {entry.conditions for entry in theirs}
+    shared = {
+        own.merged(other)
+        for own in {entry.conditions for entry in ours}
+        for other in opposite
+        if own.compatible(other)
+    }
+    specific = [
+        conditions
+        for conditions in shared
+        if not any(
+            other.known > conditions.known and other.compatible(conditions)
+            for other in shared - {conditions}
+        )
+    ]
+    return sorted(specific, key=str)
+
+
+def _within(conditions: Conditions, entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.conditions.compatible(conditions)]
+
+
+def _contest(
+    conditions: Conditions,
+    algorithm: str,
+    ours: Sequence[Entry],
+    theirs: dict[str, list[Entry]],
+    options: Options,
+) -> Contest:
+    # The same name from two places is two algorithms.
+    labels = {name: name if name != algorithm else f"{name} (baseline)" for name in theirs}
+    sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
+    policy = options.policy or FailurePolicy.COUNT_AS_RANDOM
+    decided = _verdicts(algorithm, sides, policy, options)
+    if options.policy is None and any(run.score is None for runs in sides.values() for run in runs):
+        otherwise = _verdicts(algorithm, sides, FailurePolicy.EXCLUDE, options)
+        decided = [both(one, other) for one, other in zip(decided, otherwise, strict=True)]
+    return Contest(
+        conditions=conditions,
+        algorithm=algorithm,
+        verdicts=tuple(decided),
+        raw_means={
+            (name, env): mean
+            for name, runs in sides.items()
+            for env in {run.env for run in runs}
+            if (mean := _raw_mean(env, runs)) is not None
+        },
+        failures={
+            (name, env): count
+            for name, runs in sides.items()
+            for env, count in _failures(runs).items()
+        },
+    )
+
+
+def _verdicts(
+    algorithm: str, sides: dict[str, Sequence[Entry]], policy: FailurePolicy, options: Options
+) -> list[Verdict]:
+    cells = {
+        name: count_failures(_scores(runs), _failures(runs), policy).scores
+        for name, runs in sides.items()
+    }
+    return verdicts(
+        algorithm,
+        cells.pop(algorithm),
+        cells,
+        level=options.level,
+        replicates=options.replicates,
+        seed=options.seed,
+    )
+
+
+def _scores(runs: Sequence[Entry]) -> dict[str, FloatArray]:
+    by_environment: dict[str, list[float]] = {}
+    for run in runs:
+        if run.score is not None:
+            by_environment.setdefault(run.env, []).append(run.score)
+    return {env: np.array(scores) for env, scores in by_environment.items()}
+
+
+def _failures(runs: Sequence[Entry]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        if run.score is None:
+            counts[run.env] = counts.get(run.env, 0) + 1
+    return counts
+
+
+def _raw_mean(env: str, runs: Sequence[Entry]) -> float | None:
+    returns = [run.raw_return for run in runs if run.env == env and run.score is not None]
+    known = [value for value in returns if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(returns) else None

@@ -1,0 +1,212 @@
+"""Verdicts in words and numbers, for people and for scripts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, astuple
+from typing import Any
+
+from imitbench.report import text
+from imitbench.report.pairwise import Contest, Options
+from imitbench.stats.coverage import FailurePolicy
+from imitbench.stats.intervals import Interval
+from imitbench.stats.power import SeedEstimate
+from imitbench.stats.significance import MeanDifference
+from imitbench.stats.verdicts import EnvironmentVerdict, Reason, Verdict
+from imitbench.store.comparability import Conditions
+
+_REASONS: dict[Reason, str] = {
+    "decided": "",
+    "no difference seen": "no difference that chance does not explain",
+    "too few runs": "too few runs for any difference to show",
+    "mean and IQM disagree": "the means differ, and the IQM does not follow",
+    "failed runs decide": "it hinges on what failed runs count as; choose with --failed-runs",
+    "nothing in common": "no environment has runs of both",
+}
+ENVIRONMENT_HEADER = (
+    "environment", "runs", "score", "baseline", "difference", "P(better)", "p", "verdict",
+    "seeds to decide", "raw return", "baseline's",
+)  # fmt: skip
+
+
+def heading(contest: Contest) -> str:
+    """What all runs of a contest share."""
+    return text.one_line(_title(contest.conditions))
+
+
+def _title(conditions: Conditions) -> str:
+    suite, budget, n_demos, source = astuple(conditions)
+    demos = {None: None, "all": "all demonstrations", 1: "1 demonstration"}.get(
+        n_demos, f"{n_demos} demonstrations"
+    )
+    parts = [
+        f"budget {budget}" if budget else None,
+        demos,
+        f"source {source}" if source else None,
+    ]
+    return ": ".join(
+        part for part in (suite or "unnamed suite", ", ".join(p for p in parts if p)) if part
+    )
+
+
+def summary(verdict: Verdict) -> list[str]:
+    """The overall verdict, its numbers, and what would decide it, a line each."""
+    names = text.one_line(verdict.first), text.one_line(verdict.second)
+    why = _REASONS[verdict.reason]
+    lines = [f"{names[0]} against {names[1]}: {verdict.decision}{f' ({why})' if why else ''}"]
+    if verdict.coverage.environments:
+        count = len(verdict.coverage.environments)
+        probability = verdict.improvement.probability
+        lines += [
+            f"  over {count} environment{'' if count == 1 else 's'}, {_runs(verdict)} runs of each "
+            "on each",
+            f"  IQM {_signed(verdict.iqm.point)} {_ends(verdict.iqm)}",
+            f"  mean {_signed(verdict.difference.difference)} {_ends(verdict.difference)}, "
+            f"p {_p_value(verdict.test.adjusted)}",
+            f"  P({names[0]} > {names[1]}) {text.fixed(probability.point, 2)} {_ends(probability)}",
+        ]
+    if verdict.decision == "undecided" and verdict.seeds is not None:
+        outlook = _outlook(verdict.seeds)
+        lines += [f"  {outlook}"] if outlook else []
+    lines += [
+        f"  left out: {text.one_line(cell.environment)}, where {text.one_line(cell.algorithm)} has "
+        "no runs"
+        for cell in verdict.coverage.missing
+    ]
+    return lines
+
+
+def environment_rows(contest: Contest, verdict: Verdict) -> list[tuple[str, ...]]:
+    """Columns `ENVIRONMENT_HEADER` for each environment of a verdict."""
+    return [_environment_row(contest, verdict, found) for found in verdict.environments]
+
+
+def _environment_row(
+    contest: Contest, verdict: Verdict, found: EnvironmentVerdict
+) -> tuple[str, ...]:
+    sides = [(name, found.environment) for name in (verdict.first, verdict.second)]
+    raw = [text.raw(contest.raw_means.get(side)) for side in sides]
+    counts = [
+        _count(runs, contest.failures.get(side, 0))
+        for side, runs in zip(sides, found.runs, strict=True)
+    ]
+    return (
+        text.one_line(found.environment),
+        counts[0] if counts[0] == counts[1] else ", ".join(counts),
+        *(text.score(mean) for mean in found.means),
+        f"{_signed(found.difference.difference)} {_ends(found.difference)}",
+        text.fixed(found.improvement, 2),
+        _p_value(found.test.adjusted),
+        found.decision,
+        _more(found.seeds) if found.decision == "undecided" else "",
+        *raw,
+    )
+
+
+def _count(runs: int, failed: int) -> str:
+    return f"{runs} ({failed} failed)" if failed else str(runs)
+
+
+def method(options: Options) -> str:
+    """How verdicts were found, in one line."""
+    policy = (
+        "a verdict must hold whether failed runs count as random or are left out"
+        if options.policy is None
+        else "failed runs count as random (score 0)"
+        if options.policy is FailurePolicy.COUNT_AS_RANDOM
+        else "failed runs are left out"
+    )
+    return (
+        "score = (return - random) / (expert - random), stochastic policy; differences are the "
+        f"algorithm's less the baseline's; {options.level:.0%} intervals: IQM and P by stratified "
+        f"bootstrap ({options.replicates} replicates, seed {options.seed}), means by Welch; p by "
+        f"permutation, corrected by Holm for environments and for baselines; {policy}"
+    )
+
+
+def document(found: list[Contest], options: Options) -> dict[str, Any]:
+    """Contests as JSON; numbers that are not known are null."""
+    return {
+        "method": {
+            "level": options.level,
+            "replicates": options.replicates,
+            "seed": options.seed,
+            "failed_runs": options.policy.value if options.policy else "either",
+        },
+        "contests": [
+            {
+                **asdict(contest.conditions),
+                "algorithm": contest.algorithm,
+                "verdicts": [_verdict(contest, verdict) for verdict in contest.verdicts],
+            }
+            for contest in found
+        ],
+    }
+
+
+def _verdict(contest: Contest, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "baseline": verdict.second,
+        "verdict": verdict.decision,
+        "reason": verdict.reason,
+        "iqm": asdict(verdict.iqm),
+        "mean": asdict(verdict.difference),
+        "test": asdict(verdict.test),
+        "improvement": asdict(verdict.improvement.probability),
+        "seeds": asdict(verdict.seeds) if verdict.seeds else None,
+        "missing": [asdict(cell) for cell in verdict.coverage.missing],
+        "environments": [
+            {
+                **asdict(found),
+                "raw_means": [
+                    contest.raw_means.get((name, found.environment))
+                    for name in (verdict.first, verdict.second)
+                ],
+                "failures": [
+                    contest.failures.get((name, found.environment), 0)
+                    for name in (verdict.first, verdict.second)
+                ],
+            }
+            for found in verdict.environments
+        ],
+    }
+
+
+def _runs(verdict: Verdict) -> str:
+    counts = [count for pair in verdict.coverage.runs for count in pair]
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _signed(value: float) -> str:
+    shown = text.score(value)
+    return shown if shown.startswith("-") or math.isnan(value) else f"+{shown}"
+
+
+def _ends(interval: Interval | MeanDifference) -> str:
+    if math.isnan(interval.low) or math.isnan(interval.high):
+        return "[n/a]"
+    return f"[{text.score(interval.low)}, {text.score(interval.high)}]"
+
+
+def _p_value(value: float) -> str:
+    if math.isnan(value):
+        return text.NOTHING
+    return "<0.001" if value < 0.001 else text.fixed(value, 3)
+
+
+def _outlook(seeds: SeedEstimate) -> str:
+    return {
+        "estimated": f"about {_more(seeds)} more seeds of each would decide, if means and spread "
+        "are as seen",
+        "no effect": "no number of seeds is in sight: the means are equal",
+        "too many": f"{_more(seeds)} more seeds would not decide: the difference is tiny",
+        "unknown spread": "how many seeds would decide cannot be told: no spread was seen",
+        "decided": "",
+    }[seeds.outlook]
+
+
+def _more(seeds: SeedEstimate) -> str:
+    if seeds.outlook == "estimated":
+        return str(seeds.more)
+    return f">{seeds.most}" if seeds.outlook == "too many" else text.NOTHING

@@ -1,0 +1,92 @@
+"""How the algorithms of a section compare run by run: profiles and probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from imitbench.report.model import Method, Section
+from imitbench.stats.bands import Band
+from imitbench.stats.coverage import compared, count_failures
+from imitbench.stats.improvement import ImprovementMatrix, improvement_matrix
+from imitbench.stats.profiles import performance_profile
+
+THRESHOLDS = 121
+_WIDEST = (-0.5, 1.5)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Algorithms of one section beside each other; failed runs count as the method says.
+
+    Attributes:
+        algorithms: Those with runs and finite scores, in the order of the section; no controls and
+            no anchors.
+        environments: Those that all of them have runs on, which the profiles are over.
+        profiles: Performance profile of each; empty without common environments.
+        improvement: Probabilities of improvement of all pairs, each over the environments that
+            the two share; `None` for fewer than two algorithms.
+    """
+
+    algorithms: tuple[str, ...]
+    environments: tuple[str, ...]
+    profiles: dict[str, Band]
+    improvement: ImprovementMatrix | None
+
+
+def compare_section(section: Section, method: Method) -> Comparison | None:
+    """Compares the algorithms of a section.
+
+    Args:
+        section: The section.
+        method: How many replicates, their seed, and the level.
+
+    Returns:
+        The comparison; `None` if no algorithm has runs and finite scores.
+    """
+    names = tuple(
+        result.algorithm
+        for result in section.algorithms
+        if result.kind == "run" and result.iqm is not None and result.role == "method"
+    )
+    if not names:
+        return None
+    table: dict[str, dict[str, list[float]]] = {name: {} for name in names}
+    for row in section.runs:
+        if row.algo in table:
+            table[row.algo].setdefault(row.env, []).append(row.score)
+    failed = {
+        result.algorithm: {cell.environment: cell.failures for cell in result.cells}
+        for result in section.algorithms
+    }
+    arrays = {
+        name: count_failures(cells, failed[name], method.failed_runs).scores
+        for name, cells in table.items()
+    }
+    common, over = compared(arrays)
+    profiles = {}
+    if over.environments:
+        everything = np.concatenate([np.ravel(s) for c in common.values() for s in c.values()])
+        low = max(_WIDEST[0], min(0.0, float(everything.min())))
+        high = min(_WIDEST[1], max(1.0, float(everything.max())))
+        at = np.linspace(low, high, THRESHOLDS)
+        profiles = {
+            name: performance_profile(
+                common[name],
+                at,
+                replicates=method.replicates,
+                level=method.level,
+                rng=np.random.default_rng(method.seed),
+            )
+            for name in names
+        }
+    improvement = None
+    if len(names) > 1:
+        improvement = improvement_matrix(
+            arrays,
+            replicates=method.replicates,
+            level=method.level,
+            rng=np.random.default_rng(method.seed),
+        )
+    return Comparison(names, over.environments, profiles, improvement)

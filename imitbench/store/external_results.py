@@ -1,0 +1,341 @@
+"""Results that other tools made: one text file per import, `external/<name>.jsonl`.
+
+The first line is an `ExternalHeader`: what was imported from where, with digests. Every further
+line is an `ExternalRun`. The same source gives the same bytes. The file is the truth, from which
+table `external` of the database is derived; own runs live elsewhere, and never mix with these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from imitbench.errors import InputError
+from imitbench.stats.normalization import normalize
+from imitbench.records.runs import Record
+from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX
+from imitbench.util.files import atomic_write_text
+from imitbench.util.numbers import Count, Finite, Integer
+from imitbench.util.text_line import one_line
+
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+MAX_RUNS = 200_000
+_MAX_BYTES = 2**30
+
+Tool = Literal["sacred", "csv", "rliable"]
+Status = Literal["completed", "interrupted", "killed", "failed", "running", "duplicate", "unusable"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds control characters or line breaks")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+Line = Annotated[str, Field(max_length=5000), AfterValidator(_printable)]
+
+
+class ExternalRun(Record):
+    """A run of another tool. What the source does not say is `None`.
+
+    Attributes:
+        place: Where in the source it stands, which no other run of the import does.
+        status: `completed` runs alone have a result that counts; `duplicate` is a copy of
+            another run, and `unusable` what is damaged or lacks its result.
+        reason: Why a run is not completed.
+        algo: Algorithm, by the source's name.
+        seed: `None` for runs that are told apart by their place only.
+        suite: Suite by the source's name.
+        budget: Training budget by the source's name.
+        n_demos: Demonstrations used.
+        all_demos: Whether these are all that there are.
+        source: Where demonstrations came from.
+        config: Digest of the settings apart from the seed; runs of one algorithm that differ in
+            it are variants.
+        raw_return: Mean undiscounted return under the environment's own reward.
+        return_std: Standard deviation over episodes (ddof 0).
+        score: Normalized score as the source states it.
+        score_deterministic: The same for the deterministic policy.
+        episodes: Evaluation episodes.
+        mean_length: Mean episode length in steps.
+        env_steps: Environment steps that training was asked to take.
+        wall_s: Seconds of the whole run.
+        started_at: ISO 8601 time in UTC, as is `finished_at`.
+        expert_return: Mean return of the source's expert or its demonstrations.
+        expert_std: Standard deviation over its episodes.
+        expert_episodes: Their number.
+        reference_random: Mean return that maps to score 0.
+        reference_expert: Mean return that maps to score 1.
+        reference_version: Where these two come from.
+        provenance: Versions and what else the source says about how the run came about.
+    """
+
+    place: Line = Field(min_length=1)
+    status: Status
+    reason: Line = ""
+    algo: Name | None = None
+    env: Name | None = None
+    seed: Integer | None = None
+    suite: Name | None = None
+    budget: Name | None = None
+    n_demos: Count | None = None
+    all_demos: bool | None = None
+    source: Name | None = None
+    config: Name | None = None
+    raw_return: Finite | None = None
+    return_std: Finite | None = None
+    score: Finite | None = None
+    score_deterministic: Finite | None = None
+    episodes: Count | None = None
+    mean_length: Finite | None = None
+    env_steps: Count | None = None
+    wall_s: Finite | None = None
+    started_at: Name | None = None
+    finished_at: Name | None = None
+    expert_return: Finite | None = None
+    expert_std: Finite | None = None
+    expert_episodes: Count | None = None
+    reference_random: Finite | None = None
+    reference_expert: Finite | None = None
+    reference_version: Name | None = None
+    provenance: dict[Name, Line] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _says_what_its_status_needs(self) -> ExternalRun:
+        if self.status != "completed":
+            if not self.reason:
+                raise ValueError(f"reason: must say why a run is {self.status}")
+            return self
+        if self.algo is None or self.env is None:
+            raise ValueError("algo and env: a completed run needs both")
+        if self.raw_return is None and self.score is None:
+            raise ValueError("raw_return or score: a completed run needs one of them")
+        return self
+
+    @property
+    def any_score(self) -> float | None:
+        """The score that the source states, else the one by its references, if it has them."""
+        raw, random, expert = self.raw_return, self.reference_random, self.reference_expert
+        if self.score is not None or raw is None or random is None or expert is None:
+            return self.score
+        score = normalize(raw, random, expert)
+        return score if math.isfinite(score) else None
+
+
+class ExternalHeader(Record):
+    """First line of the file.
+
+    Attributes:
+        name: Label of the import, which is the file's name, too.
+        tool: Importer that made it.
+        imitbench: Version that wrote the file.
+        source: Base name of the folder or file that was imported.
+        files: SHA-256 of the files that were read, by their path below the source.
+        notes: What people should know about the import.
+        digest: SHA-256 of all further lines.
+    """
+
+    format: Literal["imitbench-external"] = "imitbench-external"
+    version: Literal[1] = 1
+    name: str = Field(pattern=f"^{NAME_PATTERN}$")
+    tool: Tool
+    imitbench: str
+    source: Line
+    files: dict[Line, str]
+    notes: list[Line]
+    digest: str
+
+
+class ExternalScoreRow(Record):
+    """A completed run of another tool, as the `external_scores` view shows it.
+
+    Attributes:
+        name: Label of the import.
+        score: See `ExternalRun.any_score`.
+        reference_version: Where the references come from that make the score; `None` for one
+            that the source states.
+    """
+
+    run_id: str
+    name: str
+    tool: Tool
+    suite: str | None
+    env: str
+    algo: str
+    seed: int | None
+    budget: str | None
+    n_demos: int | None
+    all_demos: bool | None
+    source: str | None
+    config: str | None
+    raw_return: float | None
+    score: float | None
+    score_deterministic: float | None
+    mean_length: float | None
+    episodes: int | None
+    env_steps: int | None
+    wall_s: float | None
+    finished_at: str | None
+    reference_version: str | None
+
+
+@dataclass(frozen=True)
+class External:
+    """What an importer found.
+
+    Attributes:
+        tool: The importer.
+        source: Base name of the folder or file.
+        files: SHA-256 of the files that were read, by their path below the source.
+        runs: All of them, also those that did not complete.
+        notes: What people should know.
+    """
+
+    tool: Tool
+    source: str
+    files: dict[str, str]
+    runs: list[ExternalRun]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        """Number of runs by status; those that there are."""
+        found = Counter(run.status for run in self.runs)
+        return {status: found[status] for status in STATUSES if found[status]}
+
+
+def default_name(source: Path) -> str:
+    """Label for an import of a folder or file, from its name.
+
+    Raises:
+        InputError: Nothing of the name can stand in a label.
+    """
+    path = source.resolve()
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name if path.is_dir() else path.stem)
+    return check_name(plain.strip("._-")[:100])
+
+
+def check_name(name: str) -> str:
+    """Returns the label of an import.
+
+    Raises:
+        InputError: It is unfit for a file's name.
+    """
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise InputError(
+            f"--name {one_line(name, 60)!r}: must be at most 100 letters, digits, points, hyphens "
+            "and underscores, and start with a letter or digit"
+        )
+    return name
+
+
+def external_path(out: Path, name: str) -> Path:
+    """The file of an import in a results folder."""
+    return out / EXTERNAL_FOLDER / f"{name}{EXTERNAL_SUFFIX}"
+
+
+def write_external(
+    results: External, out: Path, name: str, *, version: str, force: bool = False
+) -> bool:
+    """Writes the file of an import, whole or not at all.
+
+    Args:
+        results: What was imported.
+        out: Results folder; made when missing.
+        name: Label, which must match `NAME_PATTERN`.
+        version: Version of this package.
+        force: Whether to replace other results of this name.
+
+    Returns:
+        Whether anything was written; `False` if the very same is there already.
+
+    Raises:
+        InputError: The label is unfit, other results have it, or the folder cannot be written.
+    """
+    check_name(name)
+    body = "".join(run.model_dump_json(exclude_none=True) + "\n" for run in results.runs)
+    header = ExternalHeader(
+        name=name,
+        tool=results.tool,
+        imitbench=version,
+        source=results.source,
+        files=dict(sorted(results.files.items())),
+        notes=results.notes,
+        digest=_digest(body),
+    )
+    path = external_path(out, name)
+    if path.exists() and _holds(path, header):
+        return False
+    if path.exists() and not force:
+        raise InputError(
+            f"{path}: other results have this name; choose another with --name, or replace them "
+            "with --force"
+        )
+    try:
+        atomic_write_text(path, header.model_dump_json() + "\n" + body)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    return True
+
+
+def _holds(path: Path, header: ExternalHeader) -> bool:
+    """Whether a file is intact and says the same, whichever version wrote it."""
+    try:
+        there, _ = read_external(path)
+    except InputError:
+        return False
+    return there.model_copy(update={"imitbench": header.imitbench}) == header
+
+
+def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
+    """Reads what `write_external` wrote, and checks it.
+
+    Raises:
+        InputError: The file is missing, altered, malformed, or not under its own name.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise InputError(f"{path}: more than {_MAX_BYTES} bytes, which no such file has")
+        first, _, body = path.read_text(encoding="utf-8").partition("\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is no text; import it again with --force") from error
+    try:
+        header = ExternalHeader.model_validate_json(first)
+        if header.digest != _digest(body):
+            raise InputError(f"{path}: was altered; import it again with --force")
+        lines = body.removesuffix("\n").split("\n") if body else []
+        if len(lines) > MAX_RUNS:
+            raise InputError(f"{path}: more than {MAX_RUNS} runs")
+        runs = [ExternalRun.model_validate_json(line) for line in lines]
+    except ValidationError as error:
+        raise InputError(
+            f"{path}: no file of an import ({what_is_wrong(error)}); import it again with --force"
+        ) from error
+    if header.name != path.stem:
+        raise InputError(f"{path}: is named {header.name!r} inside; rename the file back")
+    if len({run.place for run in runs}) < len(runs):
+        raise InputError(f"{path}: two runs have the same place; import it again with --force")
+    return header, runs
+
+
+def what_is_wrong(error: ValidationError) -> str:
+    """The first complaint about a record, in one line."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return one_line(f"{place}: {message}" if place else message)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -1,0 +1,167 @@
+"""The held-out comparison: the best trials against the default values, on unused seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from imitbench.cards.algorithm import Scalar
+from imitbench.stats.strata import FloatArray
+from imitbench.stats.verdicts import Verdict, verdicts
+from imitbench.records.runs import Record
+from imitbench.tune.study import Trial
+
+Decision = Literal["better", "undecided", "not better"]
+DEFAULT = "default"
+
+
+class Candidate(Record):
+    """A setting in the held-out comparison.
+
+    Attributes:
+        trial: Number of its trial; 0 is the default setting.
+        values: Values of the searched hyper-parameters.
+    """
+
+    trial: int
+    values: dict[str, Scalar]
+
+    @property
+    def label(self) -> str:
+        """Display name."""
+        return f"trial {self.trial}" if self.trial else DEFAULT
+
+
+class Standing(Record):
+    """Results of a candidate.
+
+    Attributes:
+        candidate: The setting that these runs have.
+        scores: The objective of each completed run.
+        environments: Environment of each of these runs, if there are several.
+        returns: True returns of these runs, for display.
+        failed: Number of runs that failed.
+        decision: Whether it is better than the default; `None` for the default itself.
+        difference: Its mean minus that of the default.
+        p_value: P-value of the permutation test, corrected for the number of candidates.
+        more_seeds: Held-out seeds to add before the test can decide.
+    """
+
+    candidate: Candidate
+    scores: list[float]
+    environments: list[str] = Field(default_factory=list)
+    returns: list[float]
+    failed: int = 0
+    decision: Decision | None = None
+    difference: float | None = None
+    p_value: float | None = None
+    more_seeds: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Mean of the objective; NaN if every run failed."""
+        return float(np.mean(self.scores)) if self.scores else math.nan
+
+    def by_environment(self) -> dict[str, FloatArray]:
+        """Scores by environment, each of shape (runs,)."""
+        places = self.environments or [""] * len(self.scores)
+        found: dict[str, list[float]] = {}
+        for place, score in zip(places, self.scores, strict=True):
+            found.setdefault(place, []).append(score)
+        return {place: np.array(scores) for place, scores in found.items()}
+
+
+class Contest(Record):
+    """Result of the held-out comparison.
+
+    Attributes:
+        standings: Results of the default, then of the others, best first.
+        trials: Number of trials of which these are the best.
+    """
+
+    standings: list[Standing]
+    trials: int
+
+    @property
+    def default(self) -> Standing:
+        """Results of the default values."""
+        return self.standings[0]
+
+    @property
+    def winner(self) -> Standing | None:
+        """The best of the others without a failed run; `None` if there is none."""
+        whole = [each for each in self.standings[1:] if not each.failed and each.scores]
+        return whole[0] if whole else None
+
+    @property
+    def decision(self) -> Decision:
+        """Whether the winner is better than the default."""
+        winner = self.winner
+        return "not better" if winner is None or winner.decision is None else winner.decision
+
+
+def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) -> list[Candidate]:
+    """Selects the default and the best trials with other values.
+
+    Args:
+        trials: All trials of the study.
+        defaults: Default values of the searched hyper-parameters.
+        best: Number of trials to select.
+    """
+    chosen = [Candidate(trial=0, values=defaults)]
+    complete = [each for each in trials if each.state == "complete" and each.value is not None]
+    for trial in sorted(complete, key=lambda each: (-(each.value or 0.0), each.number)):
+        if len(chosen) <= best and all(trial.values != each.values for each in chosen):
+            chosen.append(Candidate(trial=trial.number, values=trial.values))
+    return chosen
+
+
+def judge(standings: Sequence[Standing], *, trials: int) -> Contest:
+    """Decides which candidates are better than the default.
+
+    Args:
+        standings: Results of all candidates, the default first.
+        trials: Number of trials of which these are the best.
+
+    Returns:
+        The result, with the others ordered by their means.
+
+    Source: `imitbench.stats.verdicts`: permutation tests, corrected by Holm's method.
+    """
+    default, *others = standings
+    others.sort(key=lambda each: -each.mean if each.scores and not each.failed else math.inf)
+    comparable = [each for each in others if each.scores and not each.failed]
+    found: dict[int, Verdict] = {}
+    if default.scores and not default.failed:
+        against = {each.candidate.label: each.by_environment() for each in comparable}
+        told = verdicts(DEFAULT, default.by_environment(), against)
+        found = {
+            each.candidate.trial: verdict for each, verdict in zip(comparable, told, strict=True)
+        }
+    judged = [_judged(each, found.get(each.candidate.trial)) for each in others]
+    return Contest(standings=[default, *judged], trials=trials)
+
+
+def _judged(standing: Standing, verdict: Verdict | None) -> Standing:
+    """Converts a verdict about the default to one about the candidate."""
+    if verdict is None:
+        return standing.model_copy(update={"decision": "undecided"})
+    difference = -verdict.difference.difference
+    decision: Decision = "undecided"
+    if verdict.decision == "worse":
+        decision = "better"
+    elif verdict.decision == "better" or difference <= 0:
+        decision = "not better"
+    adjusted = verdict.test.adjusted
+    return standing.model_copy(
+        update={
+            "decision": decision,
+            "difference": difference,
+            "p_value": None if math.isnan(adjusted) else adjusted,
+            "more_seeds": verdict.test.lacking,
+        }
+    )

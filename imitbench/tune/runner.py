@@ -1,0 +1,200 @@
+"""Runs a tuning: keeps up to `at_once` jobs of all studies in flight."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from imitbench.bench.stopping import Interruption, noted_interruption
+from imitbench.errors import InputError
+from imitbench.executors.base import Executor, JobEvent
+from imitbench.store import lease
+from imitbench.tune.study_runner import Cell, Observer, check_cell
+from imitbench.tune.held_out_comparison import Contest
+from imitbench.tune.request import TuneRequest
+from imitbench.tune.storage import StudyAddress, opened
+from imitbench.tune.trial_job import TrialJob
+
+_POLL_S = 0.2
+
+
+@dataclass
+class Outcome:
+    """How a tuning ended.
+
+    Attributes:
+        contests: Decided held-out comparisons, by the name of the study's scope.
+        stopped: Whether it was stopped before all were decided.
+        queued: Jobs that continue in a scheduler's queue.
+    """
+
+    contests: dict[str, Contest] = field(default_factory=dict)
+    stopped: bool = False
+    queued: int = 0
+
+
+def tune(
+    request: TuneRequest, executor: Executor, root: Path, observer: Observer, *, at_once: int
+) -> Outcome:
+    """Searches, then compares the best trials with the defaults; resumes what is on disk.
+
+    Args:
+        request: Settings of the tuning.
+        executor: Executes jobs with the worker `TRIAL_WORKER`; closed at the end.
+        root: Folder of the tuning, created if missing.
+        observer: Receives progress.
+        at_once: Maximum number of jobs in flight. With one, the result depends only on seeds.
+
+    Raises:
+        InputError: The request is invalid, or the folder cannot be written.
+    """
+    cells = [Cell(request, scope, root, observer) for scope in request.scopes]
+    with ExitStack() as stack:
+        stack.enter_context(_alone(root))
+        for cell in cells:
+            cell.begin()
+        crew = _Crew(executor, cells, observer, at_once)
+        try:
+            adopted = crew.adopt()
+            for cell in cells:
+                storage = stack.enter_context(
+                    opened(StudyAddress.within(cell.folder, request.storage))
+                )
+                cell.forget_jobs({path.resolve() for path in adopted})
+                cell.open(storage, [job for job in adopted.values() if cell.has(job)])
+            with noted_interruption(wanted=executor.prompt) as interruption:
+                crew.work(interruption)
+        except KeyboardInterrupt:
+            crew.outcome.stopped = True
+            crew.leave()
+        except OSError as error:
+            crew.leave()
+            raise InputError(
+                f"{root}: {error.strerror}; fix that, then run the same command again: "
+                "finished trials are kept"
+            ) from error
+        except BaseException:
+            crew.leave()  # no worker continues after an error
+            raise
+        else:
+            if not crew.outcome.stopped:
+                executor.close()
+        crew.outcome.contests = {
+            cell.scope.name: cell.contest for cell in cells if cell.contest is not None
+        }
+        return crew.outcome
+
+
+def check(request: TuneRequest, root: Path) -> None:
+    """Checks a tuning before it starts.
+
+    Raises:
+        InputError: No environment fits, an objective does not apply, or a study has other settings.
+    """
+    for scope in request.scopes:
+        check_cell(request, scope, root)
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Ensures that no other process tunes in a folder.
+
+    Raises:
+        InputError: Another process does, or the folder cannot be written.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{root}: cannot be created ({error.strerror})") from error
+    held = lease.acquire(root, wait=False)
+    if held is None:
+        raise InputError(f"{root}: another process is tuning there; wait for it, or give --name")
+    try:
+        yield
+    finally:
+        held.release()
+
+
+class _Crew:
+    """The jobs in flight."""
+
+    def __init__(
+        self, executor: Executor, cells: Sequence[Cell], observer: Observer, at_once: int
+    ) -> None:
+        self.outcome = Outcome()
+        self._executor = executor
+        self._cells = cells
+        self._observer = observer
+        self._at_once = at_once
+        self._jobs: dict[Path, TrialJob] = {}
+
+    def adopt(self) -> dict[Path, TrialJob]:
+        """Takes over the jobs that an earlier process submitted."""
+        for path in self._executor.adopt():
+            with suppress(InputError):  # it was completed just now
+                job = TrialJob.read(path)
+                if any(cell.has(job) for cell in self._cells):
+                    self._jobs[path] = job
+        return dict(self._jobs)
+
+    def work(self, interruption: Interruption) -> None:
+        """Runs until nothing is left or the user interrupts."""
+        self._fill()
+        while self._jobs and not interruption.seen:
+            for event in self._executor.poll(_POLL_S):
+                self._handle(event)
+            if not interruption.seen:
+                self._fill()
+        if interruption.seen:
+            self._wind_down()
+
+    def leave(self) -> None:
+        """Stops workers, unless they outlive this process."""
+        if self._executor.outlives:
+            self.outcome.queued = sum(path.exists() for path in self._jobs)
+            return
+        self._executor.kill()
+        for path in self._jobs:
+            with suppress(OSError):  # the disk may be the cause of the error
+                path.unlink(missing_ok=True)
+        self._jobs.clear()
+
+    def _fill(self) -> None:
+        for cell in self._cells:
+            while len(self._jobs) < self._at_once and (job := cell.take()) is not None:
+                path = job.write()
+                self._jobs[path] = job
+                self._executor.submit([path])
+
+    def _wind_down(self) -> None:
+        self.outcome.stopped = True
+        if not self._executor.outlives:
+            self._observer.stopping()
+            self._executor.stop()
+            for event in self._executor.poll(0.0):
+                if event.kind == "finished":
+                    self._handle(event)
+        self.leave()
+
+    def _handle(self, event: JobEvent) -> None:
+        job = self._jobs[event.job]
+        if event.kind == "started":
+            return
+        if event.kind == "stopped":  # by another process: resume it
+            self._executor.submit([event.job])
+            return
+        if event.kind == "lost":
+            raise InputError(
+                "a job left the queue before it was done (cancelled, or its node was lost); run "
+                "the same command to resume"
+            )
+        if event.kind == "died":
+            how, *further = event.detail.splitlines()
+            raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
+        del self._jobs[event.job]
+        event.job.unlink(missing_ok=True)
+        [cell] = [cell for cell in self._cells if cell.has(job)]
+        cell.finished(job)

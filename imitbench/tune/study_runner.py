@@ -1,0 +1,341 @@
+"""One study of a tuning: chooses the next job, and processes finished ones."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from imitbench.bench import artifacts
+from imitbench.bench.job import JOBS_FOLDER
+from imitbench.bench.spec import reference_scores
+from imitbench.errors import InputError
+from imitbench.records.runs import RunSpec
+from imitbench.store.run_dir import RunDirectory
+from imitbench.tune.held_out_comparison import Candidate, Contest, Standing, candidates, judge
+from imitbench.tune.request import Scope, StudySettings, TuneRequest
+from imitbench.tune.search_space import distributions
+from imitbench.tune.storage import StudyAddress
+from imitbench.tune.trial_job import TrialAddress, TrialJob, Watch
+from imitbench.tune.unsuitable import UnsuitableObjectiveError
+from imitbench.util.files import atomic_write_text
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+    from imitbench.tune.study import Trial, TrialStudy
+
+SEARCH, HELD_OUT = "search", "held-out"
+CONTEST_FILE = "contest.json"
+
+
+class Observer(Protocol):
+    """Receives the progress of a tuning."""
+
+    def resumed(self, env: str, finished: int, interrupted: int, total: int) -> None:
+        """A study was found on disk."""
+
+    def trial(self, env: str, trial: Trial, trials: Sequence[Trial], total: int) -> None:
+        """A trial ended; `trials` are all so far."""
+
+    def held_out(self, env: str, done: int, total: int) -> None:
+        """A run of the held-out comparison ended."""
+
+    def judged(self, env: str, contest: Contest) -> None:
+        """The held-out comparison was decided."""
+
+    def stopping(self) -> None:
+        """Workers are saving checkpoints before they stop, which may take a while."""
+
+
+def cell_folder(root: Path, scope: Scope) -> Path:
+    """Folder of a study."""
+    return root / scope.name.replace("/", "-")
+
+
+def check_cell(request: TuneRequest, scope: Scope, root: Path) -> None:
+    """Checks a study before anything is written.
+
+    Raises:
+        InputError: The objective does not apply, or the study has other settings.
+    """
+    for env_id in scope.environments:
+        environment = request.plan.environments[env_id]
+        spec = request.spec(env_id, request.defaults, request.search_seeds[0])
+        why = request.goal.refusal(request.algorithm, environment, spec)
+        if why is not None:
+            raise InputError(f"--objective {request.objective}: {env_id}: {why}")
+    StudySettings.of(request, scope).check(cell_folder(root, scope))
+
+
+class Cell:
+    """One study: of an environment, or of a suite with the same values everywhere.
+
+    A trial runs its environments sequentially, so that all trials can be compared at the same
+    points.
+
+    Args:
+        request: Settings of the tuning.
+        scope: Environments of the study.
+        root: Folder of the tuning.
+        observer: Receives progress.
+
+    Attributes:
+        contest: Result of the held-out comparison; `None` until it is decided.
+    """
+
+    def __init__(self, request: TuneRequest, scope: Scope, root: Path, observer: Observer) -> None:
+        self.scope = scope
+        self.folder = cell_folder(root, scope)
+        self.contest: Contest | None = None
+        self._request = request
+        self._observer = observer
+        self._address = StudyAddress.within(self.folder, request.storage)
+        self._at_work: dict[int, Trial] = {}
+        self._again: deque[Trial] = deque()
+        self._finalists: list[Candidate] = []
+        self._waiting: deque[RunSpec] = deque()
+        self._open: set[str] = set()
+        self._adopted: set[str] = set()
+
+    def begin(self) -> None:
+        """Writes the settings of the study."""
+        StudySettings.of(self._request, self.scope).write(self.folder)
+
+    def has(self, job: TrialJob) -> bool:
+        """Whether a job is one of this study."""
+        return job.runs[0].environment.id in self.scope.environments
+
+    def open(self, storage: BaseStorage, adopted: Iterable[TrialJob]) -> None:
+        """Resumes from what is on disk.
+
+        Args:
+            storage: Storage of the study.
+            adopted: Jobs of this study that are still queued or running.
+        """
+        from imitbench.tune.study import TrialStudy
+
+        request = self._request
+        space = distributions(request.algorithm, request.space)
+        self._study: TrialStudy = TrialStudy(storage, space, request.defaults, request.seed)
+        trials = self._study.trials
+        running = [each for each in trials if each.state == "running"]
+        if trials:
+            done = len(trials) - len(running)
+            self._observer.resumed(self.scope.name, done, len(running), request.trials)
+        trials_at_work = set()
+        for job in adopted:
+            if (number := _trial_id(job)) is None:
+                self._adopted.add(job.runs[0].run_id)
+            else:
+                trials_at_work.add(number)
+        for trial in running:
+            if trial.id in trials_at_work:
+                self._at_work[trial.id] = trial
+            elif not self._settle(trial):
+                self._again.append(trial)
+
+    def forget_jobs(self, kept: set[Path]) -> None:
+        """Removes job files of a killed process."""
+        for path in self.folder.glob(f"**/{JOBS_FOLDER}/*.json"):
+            if path.resolve() not in kept:
+                path.unlink(missing_ok=True)
+
+    def take(self) -> TrialJob | None:
+        """The next job; `None` if it must wait for running jobs, or none is left."""
+        if self.contest is not None:
+            return None
+        trial = self._next_trial()
+        if trial is not None:
+            self._at_work[trial.id] = trial
+            return self._trial_job(trial)
+        if self._at_work:
+            return None
+        if not self._finalists:
+            self._begin_contest()
+        if self._waiting:
+            spec = self._waiting.popleft()
+            watch = None if self._request.goal.uses_reward else self._watch()
+            return self._job(self.folder / HELD_OUT, [spec], watch)
+        if not self._open:
+            self._end_contest()
+        return None
+
+    def finished(self, job: TrialJob) -> None:
+        """Processes a job that ended."""
+        number = _trial_id(job)
+        if number is None:
+            self._run_ended(job.runs[0])
+            return
+        trial = self._at_work.pop(number)
+        if not self._settle(trial):
+            self._again.append(trial)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials so far."""
+        return self._study.trials
+
+    def _next_trial(self) -> Trial | None:
+        if self._again:
+            return self._again.popleft()
+        while len(self._study.trials) < self._request.trials:
+            trial = self._study.propose()
+            if not self._settle_as_twin(trial):
+                return trial
+        return None
+
+    def _settle_as_twin(self, trial: Trial) -> bool:
+        """Completes a trial with the same values as an earlier one: its runs would be the same."""
+        for other in self._study.trials:
+            same = other.number != trial.number and other.values == trial.values
+            if same and other.state == "complete" and other.value is not None:
+                self._study.complete(trial, other.value)
+                self._tell(trial)
+                return True
+        return False
+
+    def _tell(self, trial: Trial) -> None:
+        trials = self._study.trials
+        self._observer.trial(self.scope.name, trials[trial.number], trials, self._request.trials)
+
+    def _settle(self, trial: Trial) -> bool:
+        """Records the outcome of a trial in the study, if its runs have ended."""
+        [now] = [each for each in self._study.trials if each.number == trial.number]
+        directories = [
+            RunDirectory.of(self._place(now), each)
+            for env_id in self.scope.environments
+            for each in self._specs(now, env_id)
+        ]
+        failed = [each for each in directories if each.has_failed]
+        if now.pruned_at is not None:
+            self._study.prune(now)
+        elif failed:
+            failure = failed[0].read_failure()
+            if failure.error_type == UnsuitableObjectiveError.__name__:
+                raise InputError(f"--objective {self._request.objective}: {failure.message}")
+            self._study.fail(now, f"{failure.error_type}: {failure.message}")
+        elif all(each.is_done for each in directories):
+            values = [self._request.goal.of(each.read_result()) for each in directories]
+            self._study.complete(now, float(np.mean(values)))
+        else:
+            return False
+        self._tell(now)
+        return True
+
+    def _begin_contest(self) -> None:
+        request = self._request
+        self._finalists = candidates(self._study.trials, request.defaults, request.best)
+        if len(self._finalists) == 1:
+            return
+        specs = [
+            request.spec(env_id, each.values, seed)
+            for seed in request.held_out_seeds
+            for env_id in self.scope.environments
+            for each in self._finalists
+        ]
+        self._open = {each.run_id for each in specs}
+        for spec in specs:
+            if RunDirectory.of(self.folder / HELD_OUT, spec).is_done:
+                self._run_ended(spec, tell=False)
+            elif spec.run_id not in self._adopted:
+                self._waiting.append(spec)
+
+    def _run_ended(self, spec: RunSpec, *, tell: bool = True) -> None:
+        directory = RunDirectory.of(self.folder / HELD_OUT, spec)
+        if not directory.has_outcome:
+            self._waiting.append(spec)
+            return
+        self._open.discard(spec.run_id)
+        if tell:
+            each = len(self._request.held_out_seeds) * len(self.scope.environments)
+            total = len(self._finalists) * each
+            self._observer.held_out(self.scope.name, total - len(self._open), total)
+
+    def _end_contest(self) -> None:
+        standings = [self._standing(each) for each in self._finalists]
+        self.contest = judge(standings, trials=len(self._study.trials))
+        atomic_write_text(self.folder / CONTEST_FILE, self.contest.model_dump_json(indent=1) + "\n")
+        self._observer.judged(self.scope.name, self.contest)
+
+    def _standing(self, candidate: Candidate) -> Standing:
+        scores, places, returns, failed = [], [], [], 0
+        specs = [
+            self._request.spec(env_id, candidate.values, seed)
+            for env_id in self.scope.environments
+            for seed in (self._request.held_out_seeds if len(self._finalists) > 1 else ())
+        ]
+        for spec in specs:
+            directory = RunDirectory.of(self.folder / HELD_OUT, spec)
+            result = directory.read_result() if directory.is_done else None
+            value = math.nan if result is None else self._request.goal.of(result)
+            if result is None or not math.isfinite(value):
+                failed += 1
+                continue
+            scores.append(value)
+            places.append(spec.environment.id)
+            returns.append(result.raw_return)
+        return Standing(
+            candidate=candidate,
+            scores=scores,
+            environments=places if len(self.scope.environments) > 1 else [],
+            returns=returns,
+            failed=failed,
+        )
+
+    def _specs(self, trial: Trial, env_id: str) -> list[RunSpec]:
+        seeds = self._request.search_seeds
+        return [self._request.spec(env_id, trial.values, seed) for seed in seeds]
+
+    def _trial_job(self, trial: Trial) -> TrialJob:
+        """The runs of a trial on the first environment with missing runs."""
+        place = self._place(trial)
+        before: list[float] = []
+        for env_id in self.scope.environments:
+            specs = self._specs(trial, env_id)
+            directories = [RunDirectory.of(place, each) for each in specs]
+            if not all(each.is_done for each in directories):
+                break
+            before += [self._request.goal.of(each.read_result()) for each in directories]
+        address = TrialAddress(study=self._address, id=trial.id, prune=self._request.prune)
+        return self._job(place, specs, self._watch(trial=address, before=before))
+
+    def _watch(self, **trial: Any) -> Watch:
+        request = self._request
+        return Watch(
+            objective=request.objective,
+            points=request.points,
+            episodes=request.episodes,
+            **trial,
+        )
+
+    def _job(self, out: Path, specs: list[RunSpec], watch: Watch | None) -> TrialJob:
+        request, settings = self._request, self._request.plan.settings
+        root = artifacts.source_root(
+            settings.source, request.plan.suite.origin.folder, settings.folder
+        )
+        return TrialJob(
+            out=str(out.resolve()),
+            source_root=str(root.resolve()),
+            sources=request.plan.sources,
+            runs=specs,
+            references=reference_scores(
+                request.plan.suite, specs[0].environment.id, settings.source, settings.folder
+            ),
+            command=request.command,
+            watch=watch,
+            **dict(request.options),
+        )
+
+    def _place(self, trial: Trial) -> Path:
+        """Folder of a trial's runs; trials with the same values have the same run ids."""
+        return self.folder / SEARCH / f"{trial.number:04d}"
+
+
+def _trial_id(job: TrialJob) -> int | None:
+    """The trial of a job; `None` for a run of the held-out comparison."""
+    return None if job.watch is None or job.watch.trial is None else job.watch.trial.id

@@ -1,0 +1,116 @@
+"""One training without the harness: the same numbers, live logs, folders that are never half."""
+
+import csv
+import json
+import signal
+
+import pytest
+
+import imitbench
+from imitbench.bench.single_run import train
+from imitbench.bench.stopping import RunStoppedError
+from imitbench.errors import InputError
+from imitbench.experts.single_training import prepare
+from imitbench.experts.training_request import TrainingRequest
+from imitbench.util.hub_client import silent
+from imitbench.util.logger import configure
+
+BC = TrainingRequest(algo="bc", env="Pendulum-v1", batches=60, n_demos=3, episodes=3)
+
+
+def logger(folder):
+    return configure(folder, ["csv"])
+
+
+def do(asked, folder, **options):
+    return train(prepare(asked, silent), folder, make_logger=logger, command="test", **options)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("single") / "bc"
+    do(BC, folder)
+    return folder
+
+
+def curve(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_folder_holds_policy_curve_logs_and_result(trained):
+    assert {path.name for path in trained.iterdir()} == {
+        "config.json", "episodes.parquet", "log", "metrics.jsonl", "policy", "result.json",
+    }  # fmt: skip
+    config = json.loads((trained / "config.json").read_text())
+    assert (config["algo"], config["seed"], config["demos"]["count"]) == ("bc", 0, 3)
+    result = json.loads((trained / "result.json").read_text())
+    assert result["episodes"] == 3
+    assert result["mean_length"] == 200
+    rows = list(csv.DictReader((trained / "log" / "progress.csv").open()))
+    assert [float(row["bc/loss"]) for row in rows] == pytest.approx(
+        [point["bc/loss"] for point in curve(trained)]
+    )
+
+
+@pytest.mark.slow
+def test_the_numbers_are_those_of_the_harness(tmp_path):
+    run = imitbench.run(
+        "bc", env="seals/CartPole-v0", seeds=[3], budget="quick", executor="inline",
+        out=tmp_path / "runs", progress=False, overrides={"hidden_size": 16},
+    )  # fmt: skip
+    [row] = run.scores
+    [spec_file] = (tmp_path / "runs").glob("*/*/*/*/spec.json")
+    amount = json.loads(spec_file.read_text())["budget"]["amount"]
+    asked = TrainingRequest(
+        algo="bc", env="seals/CartPole-v0", seed=3, batches=amount, overrides={"hidden_size": "16"}
+    )
+    alone = do(asked, tmp_path / "alone")
+    assert alone.stochastic.returns.mean() == row.raw_return
+
+
+def test_a_training_goes_on_where_it_was_interrupted(tmp_path, trained):
+    def press_ctrl_c(step, metrics):
+        if step >= 30:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(RunStoppedError):
+        do(BC, tmp_path / "bc", on_point=press_ctrl_c)
+    assert not (tmp_path / "bc" / "result.json").exists()
+    assert list((tmp_path / "bc" / "checkpoint").glob("*.state"))
+    do(BC, tmp_path / "bc")
+    assert curve(tmp_path / "bc") == curve(trained)
+    one, other = (
+        json.loads((folder / "result.json").read_text()) for folder in (tmp_path / "bc", trained)
+    )
+    assert one["mean_return"] == other["mean_return"]
+    rows = list(csv.DictReader((tmp_path / "bc" / "log" / "progress.csv").open()))
+    assert len(rows) == len(curve(trained))
+
+
+def test_nothing_is_overwritten(tmp_path, trained):
+    with pytest.raises(InputError, match="holds a training that is done"):
+        do(BC, trained)
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(InputError, match="is not empty"):
+        do(BC, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_another_training_is_not_mixed_into_an_interrupted_one(tmp_path):
+    folder = tmp_path / "bc"
+
+    def press_ctrl_c(step, metrics):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(RunStoppedError):
+        do(BC, folder, on_point=press_ctrl_c)
+    other = TrainingRequest(algo="bc", env="Pendulum-v1", batches=60, n_demos=3, episodes=3, seed=1)
+    with pytest.raises(InputError, match="with other seed"):
+        do(other, folder)
+
+
+def test_what_is_refused_leaves_nothing(tmp_path):
+    asked = TrainingRequest(algo="gail", env="Pendulum-v1", total_timesteps=100)
+    with pytest.raises(InputError, match="gail on Pendulum-v1: a budget of 100"):
+        do(asked, tmp_path / "gail")
+    assert not (tmp_path / "gail").exists()

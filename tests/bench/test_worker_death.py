@@ -1,0 +1,325 @@
+"""A worker that dies costs the run that it was at, in a pack too, and the reason is on record."""
+
+import functools
+import json
+import textwrap
+import threading
+import time
+
+import pytest
+from support.observer import Recorder
+
+from imitbench.bench.worker_death import after_death, is_settled
+from imitbench.bench.job import Job, JobWorker
+from imitbench.bench.sweep import run_sweep
+from imitbench.errors import InputError
+from imitbench.executors.local import LocalExecutor
+from imitbench.executors.options import RunOptions
+from imitbench.records.runs import ReferenceScores
+from imitbench.store.run_dir import RunDirectory
+
+# The worker, with a hand in what happens once a run of it is in training.
+ENTRY = """
+import ctypes, os, signal, sys, time
+from imitbench.bench import time_limit, training
+from imitbench.bench.worker import main
+
+train = training._train
+
+def act(budget, learner, checkpoints, run):
+    seed, attempt = run.spec.seed, run.attempt
+    print("in training", flush=True)
+    os.write(1, b"a library in C prints\\n")
+    exec({program!r}, {{**globals(), **locals()}})
+    return train(budget, learner, checkpoints, run)
+
+if __name__ == "__main__":
+    time_limit.HANG_S = 0.5
+    training._train = act
+    sys.exit(main())
+"""
+KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
+    """Does a sweep whose workers have another entry point."""
+    (folder / "mischievous_worker.py").write_text(entry)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=":")
+        patch.syspath_prepend(str(folder))
+        return run_sweep(
+            plan,
+            LocalExecutor(JobWorker("mischievous_worker"), 1, max_memory=max_memory),
+            out=folder / "out",
+            command="imitbench run",
+            observer=Recorder(),
+            options=RunOptions(**options),
+            pack=pack,
+        )
+
+
+def sweep_with_program(folder, plan, program, **options):
+    """Does a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
+    entry = ENTRY.format(program=textwrap.dedent(program))
+    return sweep_by_worker(folder, plan, entry, **options)
+
+
+@pytest.fixture
+def sweep_by(tmp_path):
+    return functools.partial(sweep_by_worker, tmp_path)
+
+
+@pytest.fixture
+def sweep_with(tmp_path):
+    return functools.partial(sweep_with_program, tmp_path)
+
+
+def directory_of(out, plan, seed):
+    [spec] = [spec for spec in plan if spec.seed == seed]
+    return RunDirectory.of(out, spec)
+
+
+FATES = {
+    1: KILL,
+    2: "ctypes.string_at(0)",
+    # A file's name may be any bytes; those that are no UTF-8 cannot be written as such.
+    3: "name = os.fsdecode(b'caf\\xe9'); print(name); raise ValueError(name)",
+}
+
+
+@pytest.fixture(scope="module")
+def fates(tmp_path_factory, plan_of):
+    """A pack of runs, some of which end badly: the outcome, and each seed's folder."""
+    folder, plan = tmp_path_factory.mktemp("fates"), plan_of(seeds=range(5))
+    program = "\n".join(f"if seed == {seed}: {fate}" for seed, fate in FATES.items())
+    outcome = sweep_with_program(folder, plan, program, pack=5)
+    assert not list((folder / "out" / ".jobs").iterdir())
+    return outcome, [directory_of(folder / "out", plan, seed) for seed in range(5)]
+
+
+def check_killed(directory, failure):
+    assert (failure.phase, failure.error_type) == ("worker", "WorkerDied")
+    assert failure.message == (
+        "worker was killed by SIGKILL, as when memory runs out (in phase train)"
+    )
+    assert "last words" in failure.traceback  # what the process said
+    assert "in training" in failure.traceback  # and what the run's log says
+    assert directory.read_failure() == failure
+    assert json.loads((directory.path / "status.json").read_text())["state"] == "failed"
+
+
+def test_only_the_runs_at_work_are_lost(fates):
+    outcome, directories = fates
+    assert (outcome.done, outcome.left) == (2, 0)
+    failures = {spec.seed: failure for spec, failure in outcome.failed}
+    assert failures.keys() == FATES.keys()
+    check_killed(directories[1], failures[1])
+
+
+@pytest.mark.slow
+def test_a_death_leaves_the_jobs_of_others(tmp_path, plan_of, sweep_with):
+    outcome = sweep_with(plan_of(seeds=range(3)), f"if seed == 1: {KILL}", pack=1)
+    assert (outcome.done, outcome.left) == (2, 0)
+    [(spec, failure)] = outcome.failed
+    check_killed(RunDirectory.of(tmp_path / "out", spec), failure)
+
+
+def test_a_crash_in_c_says_where(fates):
+    failure = fates[1][2].read_failure()
+    assert failure.message == "worker was killed by SIGSEGV (in phase train)"
+    assert "in string_at" in failure.traceback
+
+
+def test_a_failure_may_quote_what_is_no_text(fates):
+    directory = fates[1][3]
+    failure = directory.read_failure()
+    assert "caf\\udce9" in directory.log.read_text()
+    assert (failure.error_type, failure.message) == ("ValueError", "caf\\udce9")
+
+
+def test_what_eats_memory_is_ended_children_included(plan_of, sweep_with):
+    program = """
+        eat = "import time; food = b'x' * 2**31; time.sleep(60)"
+        if seed == 0:
+            exec(eat)
+        if seed == 1:
+            import subprocess
+            subprocess.run([sys.executable, "-c", eat])
+    """
+    outcome = sweep_with(plan_of(seeds=[0, 1, 2]), program, max_memory=2**30, pack=3)
+    failures = {spec.seed: failure.message for spec, failure in outcome.failed}
+    assert (failures.keys(), outcome.done) == ({0, 1}, 1)
+    for message in failures.values():
+        assert "GiB, more than --max-mem 1.0 GiB; give it more, or run fewer" in message
+
+
+def test_a_failure_is_tried_again_until_the_last_attempt_decides(tmp_path, plan_of, sweep_with):
+    plan = plan_of(seeds=[0, 1])
+    program = "if seed == 0 or attempt < 3: raise RuntimeError(f'bad luck {attempt}')"
+    outcome = sweep_with(plan, program, retries=2, pack=2)
+    assert (outcome.done, len(outcome.failed)) == (1, 1)
+    unlucky, lucky = (directory_of(tmp_path / "out", plan, seed) for seed in (0, 1))
+    assert unlucky.last_status().attempt == 3
+    assert unlucky.log.read_text().count("in training") == 3
+    log = lucky.log.read_text()
+    assert log.index("bad luck 1") < log.index("attempt 1 of 3 failed") < log.index("bad luck 2")
+    assert unlucky.failure_is_on_record
+    assert not lucky.failure_is_on_record
+
+
+@pytest.mark.slow
+def test_the_last_death_decides(tmp_path, plan_of, sweep_with):
+    plan = plan_of(seeds=[0, 1])
+    outcome = sweep_with(plan, f"if seed == 0: {KILL}", retries=2, pack=2)
+    assert (outcome.done, len(outcome.failed)) == (1, 1)
+    directory = directory_of(tmp_path / "out", plan, 0)
+    assert directory.last_status().attempt == 3
+    assert directory.log.read_text().count("in training") == 3
+
+
+@pytest.mark.slow
+def test_a_death_is_tried_again(plan_of, sweep_with):
+    outcome = sweep_with(plan_of(seeds=[0, 1]), f"if attempt == 1: {KILL}", retries=1, pack=2)
+    assert (outcome.done, outcome.failed) == (2, [])
+
+
+@pytest.mark.slow
+def test_when_time_is_up_a_checkpoint_is_saved_from_which_a_retry_goes_on(
+    tmp_path, plan_of, sweep_with
+):
+    program = """
+        train_on = learner.train
+        def slow(budget, callback, checkpoint):
+            def pause():
+                time.sleep(0.25)
+                checkpoint()
+            return train_on(budget, callback, pause)
+        learner.train = slow
+    """
+    plan = plan_of(["bc"], seeds=[0])
+    outcome = sweep_with(plan, program, timeout_s=3.0, retries=20)
+    assert outcome.done == 1
+    log = directory_of(tmp_path / "out", plan, 0).log.read_text()
+    assert "resumed after" in log
+
+
+def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
+    program = "while True: time.sleep(0.05); run.check()"
+    [(_, failure)] = sweep_with(plan_of(seeds=[0]), program, timeout_s=2.5).failed
+    assert failure.error_type == "TimedOut"
+    assert "took longer than --timeout 2.5s, in phase" in failure.message
+    assert "raise --timeout: the same command resumes" in failure.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "hang",
+    [
+        pytest.param("time.sleep(60)", id="python"),
+        pytest.param("ctypes.PyDLL(None).sleep(60)", id="c"),
+    ],
+)
+def test_what_gives_no_answer_is_killed_and_says_where_it_hung(plan_of, sweep_with, hang):
+    plan = plan_of(seeds=[0, 1])
+    outcome = sweep_with(plan, f"if seed == 0: {hang}", timeout_s=4.0, pack=2)
+    assert outcome.done == 1
+    [(_, failure)] = outcome.failed
+    assert (failure.phase, failure.error_type) == ("worker", "TimedOut")
+    assert "took longer than --timeout 4s, did not answer" in failure.message
+    assert "in act" in failure.traceback
+
+
+@pytest.fixture
+def job(tmp_path, plan_of):
+    def make(**changes):
+        job = Job(
+            out=str(tmp_path / "out"),
+            source_root=str(tmp_path),
+            runs=list(plan_of(seeds=[0, 1])),
+            references=ReferenceScores(random=-1000.0, expert=-150.0, version="1"),
+            command="imitbench run",
+            **changes,
+        )
+        return job, job.write()
+
+    return make
+
+
+def test_a_worker_that_dies_at_its_start_uses_up_one_run_after_the_other(tmp_path, job):
+    job, path = job(retries=1)
+    calls = [after_death(path, "worker exited with code 1\nno module") for _ in range(4)]
+    assert calls == [True, True, True, False]
+    assert all(is_settled(job, run) for run in job.runs)
+    failures = [RunDirectory.of(tmp_path / "out", run).read_failure() for run in job.runs]
+    assert {f.message for f in failures} == {"worker exited with code 1 (in phase start)"}
+
+
+def test_runs_of_other_processes_are_not_blamed(tmp_path, job):
+    job, path = job()
+    directories = [RunDirectory.of(tmp_path / "out", run) for run in job.runs]
+    with directories[0].claim(wait=False):
+        assert after_death(path, "worker died") is True  # the second run was blamed
+        assert after_death(path, "worker died") is False
+    assert [directory.has_failed for directory in directories] == [False, True]
+
+
+# The worker, killed the first two times that it waits for another process.
+WAITING = """
+import os, signal, sys
+from pathlib import Path
+from imitbench.bench import worker
+from imitbench.bench.worker import main
+
+do = worker._claim_and_run
+
+def killed_while_it_waits(*arguments, wait, **options):
+    if wait:
+        with open(os.environ["WAITS"], "a") as stream:
+            print("waits", file=stream)
+        if Path(os.environ["WAITS"]).read_text().count("waits") < 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return do(*arguments, wait=wait, **options)
+
+if __name__ == "__main__":
+    worker._claim_and_run = killed_while_it_waits
+    sys.exit(main())
+"""
+
+
+def test_a_worker_killed_while_it_waits_for_another_process_is_replaced(
+    tmp_path, plan_of, sweep_by, monkeypatch
+):
+    waits = tmp_path / "waits"
+    monkeypatch.setenv("WAITS", str(waits))
+    plan = plan_of(seeds=range(2))
+    others = directory_of(tmp_path / "out", plan, 0)
+    claimed = threading.Event()
+
+    def hold_until_it_waits_again():
+        with others.claim(wait=True):
+            claimed.set()
+            while not waits.exists() or waits.read_text().count("waits") < 3:
+                time.sleep(0.05)
+
+    threading.Thread(target=hold_until_it_waits_again, daemon=True).start()
+    assert claimed.wait(10)
+    outcome = sweep_by(plan, WAITING, pack=2)
+    assert (outcome.done, outcome.failed, outcome.left) == (2, [], 0)
+    assert others.is_done
+
+
+def test_a_forced_run_that_kills_its_worker_at_the_start_keeps_its_old_result(
+    tmp_path, plan_of, sweep, sweep_by
+):
+    plan = plan_of(seeds=[0])
+    sweep(plan, tmp_path / "out")
+    outcome = sweep_by(plan, "raise SystemExit('broken')", force=True)
+    [(_, failure)] = outcome.failed
+    assert "broken" in failure.traceback
+    assert directory_of(tmp_path / "out", plan, 0).is_done
+
+
+def test_a_death_that_cannot_be_put_on_record_ends_the_sweep(plan_of, sweep_with):
+    program = f"import shutil; shutil.rmtree(run.job.out); open(run.job.out, 'w'); {KILL}"
+    with pytest.raises(InputError, match="worker was killed by SIGKILL"):
+        sweep_with(plan_of(), program)

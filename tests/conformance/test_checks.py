@@ -1,0 +1,271 @@
+"""Every fault is found by the check that is there for it, and by no other."""
+
+import pytest
+from support.plugins import write_plugin
+
+from imitbench.conformance import run
+from imitbench.conformance.run import check_method
+from imitbench.conformance.test_bed import sizes_in
+from imitbench.conformance.resume import Verification
+from imitbench.cards.catalog import algorithm_names, load_algorithm
+from imitbench.errors import InputError
+
+AS_IT_SHOULD = """
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    pass
+"""
+
+PEEKS_AT_DEMOS = """
+import dataclasses
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        best = max(demos, key=lambda demo: demo.rews.sum())
+        super().setup(task, [demo for demo in demos if demo is best], rng, device)
+"""
+
+UNSEEDED = """
+import numpy as np
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        super().setup(task, demos, np.random.default_rng(), device)
+"""
+
+GLOBAL = """
+import numpy as np
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        super().setup(task, demos, np.random.default_rng(np.random.randint(2**31)), device)
+"""
+
+SEEDLESS = """
+import numpy as np
+import torch as th
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        th.manual_seed(0)
+        super().setup(task, demos, np.random.default_rng(0), device)
+"""
+
+FORGETS = """
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def state_dict(self):
+        state = super().state_dict()
+        state["bc"] = {k: v for k, v in state["bc"].items() if k != "optimizer"}
+        return state
+
+    def load_state_dict(self, state):
+        own = super().state_dict()
+        state = {**state, "bc": {**own["bc"], **state["bc"]}}
+        super().load_state_dict(state)
+"""
+
+HOARDS = """
+import numpy as np
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def state_dict(self):
+        return super().state_dict() | {"hoard": np.zeros(self._batches * 50_000)}
+
+    def load_state_dict(self, state):
+        super().load_state_dict({k: v for k, v in state.items() if k != "hoard"})
+"""
+
+PICKLES = """
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def train(self, budget, callback, checkpoint=lambda: None):
+        super().train(budget, callback)
+        return 0
+
+    def state_dict(self):
+        return super().state_dict() | {"thing": object()}
+"""
+
+OVERSPENDS = """
+from imitbench.bench.learners.controls import ZeroRewardLearner
+from imitbench.records.runs import Budget
+
+
+class Mine(ZeroRewardLearner):
+    def train(self, budget, callback, checkpoint=lambda: None):
+        more = Budget(name=budget.name, unit=budget.unit, amount=budget.amount + 400)
+        return super().train(more, callback, checkpoint)
+"""
+
+MISCOUNTS = """
+from imitbench.bench.learners.controls import ZeroRewardLearner
+
+
+class Mine(ZeroRewardLearner):
+    def train(self, budget, callback, checkpoint=lambda: None):
+        return super().train(budget, callback, checkpoint) // 2
+"""
+
+PEEKS_AT_STEPS = """
+import numpy as np
+
+from imitbench.bench.learners.controls import ZeroRewardLearner
+
+
+class Mine(ZeroRewardLearner):
+    def make_trainer(self, task, demos, rng):
+        self._taken, step = [], self.episodes.step_wait
+
+        def watched():
+            result = step()
+            self._taken.append(np.nan_to_num(result[1]).copy())
+            return result
+
+        self.episodes.step_wait = watched
+        return super().make_trainer(task, demos, rng)
+
+    def _rewards(self, state, action, next_state, done):
+        steps = len(state) // len(self._taken[-1])
+        return np.stack(self._taken[-steps:]).reshape(-1).astype(np.float32)
+"""
+
+WRONG_SPACES = """
+import gymnasium as gym
+import numpy as np
+from imitbench.bench.learners.bc import BCLearner
+import dataclasses
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        space = gym.spaces.Box(-9, 9, task.action_space.shape, np.float64)
+        super().setup(dataclasses.replace(task, action_space=space), demos, rng, device)
+"""
+
+BC = {"amount": 60}
+PPO = {
+    "amount": 800,
+    "unit": "env_steps",
+    "implementation": "learner:Mine",
+}
+FAULTY = {
+    "none": (AS_IT_SHOULD, BC, set(), ""),
+    "peeks at the demonstrations' rewards": (PEEKS_AT_DEMOS, BC, {"rewards"}, "learns otherwise"),
+    "peeks at the environment's rewards": (PEEKS_AT_STEPS, PPO, {"rewards"}, "other"),
+    "unseeded": (UNSEEDED, BC, {"seeding"}, "the same seed gives other numbers"),
+    "draws from a global generator": (GLOBAL, BC, {"seeding"}, "global generator of NumPy"),
+    "deaf to its seed": (SEEDLESS, BC, {"seeding"}, "the very numbers of seed 0"),
+    "forgets its optimizer": (FORGETS, BC, {"resume"}, "seems to lack something"),
+    "hoards": (HOARDS, BC, {"state"}, "grows with training"),
+    "overspends": (OVERSPENDS, PPO, {"budget"}, "spends more"),
+    "miscounts": (MISCOUNTS, PPO, {"budget"}, "it took 800"),
+    "acts elsewhere": (WRONG_SPACES, BC, {"spaces"}, "action space is float64"),
+}
+PPO_CARD = """
+  n_envs: {type: int, default: 2, help: x}
+  n_steps: {type: int, default: 200, help: x}
+  n_epochs: {type: int, default: 1, help: x}
+  gamma: {type: float, default: 0.9, help: x}
+  gae_lambda: {type: float, default: 0.9, help: x}
+  clip_range: {type: float, default: 0.2, help: x}
+  ent_coef: {type: float, default: 0.0, help: x}
+  vf_coef: {type: float, default: 0.5, help: x}
+  max_grad_norm: {type: float, default: 0.5, help: x}
+  learning_rate_decay: {type: str, default: none, help: x}
+  lean_ppo: {type: bool, default: true, help: x}
+"""
+
+
+def write(folder, source, unit="batches"):
+    write_plugin(folder, source, unit=unit)
+    if unit == "env_steps":
+        with (folder / "card.yaml").open("a") as card:
+            card.write(PPO_CARD.lstrip("\n"))
+    return str(folder)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Leaves out what starts processes: that resuming is judged, see the tests that are slow."""
+    monkeypatch.setattr(run, "check_plugins", lambda _: None)
+    monkeypatch.setattr(run, "verify_resume", lambda *_, **__: Verification())
+
+
+SLOW = {"none", "forgets its optimizer"}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTY.keys() - SLOW))
+def test_each_fault_is_caught_by_exactly_its_check(fault, tmp_path, in_this_process):
+    check_fault(fault, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", sorted(SLOW))
+def test_forgotten_state_is_caught_by_exactly_its_check(fault, tmp_path):
+    check_fault(fault, tmp_path)
+
+
+def check_fault(fault, tmp_path):
+    source, options, checks, words = FAULTY[fault]
+    reference = write(tmp_path / "mine", source, options.get("unit", "batches"))
+    report = check_method(reference, amount=options["amount"])
+    failed = {each.check: each.what for each in report.findings if each.verdict == "failed"}
+    assert set(failed) == checks, failed
+    assert all(words in what for what in failed.values()), failed
+    assert report.conforms == (not checks)
+
+
+def test_what_cannot_be_stored_is_named(tmp_path, in_this_process):
+    report = check_method(write(tmp_path / "mine", PICKLES), amount=60)
+    [state] = [each for each in report.findings if each.check == "state"]
+    assert (state.verdict, "thing" in state.what) == ("failed", True)
+
+
+# Small enough for two rounds of each.
+SETTINGS = {
+    "n_steps": "100", "n_envs": "2", "demo_batch_size": "64", "hidden_size": "16",
+    "rollout_round_min_episodes": "2", "rollout_round_min_timesteps": "400",
+    "total_comparisons": "12", "num_iterations": "2", "fragment_length": "10",
+    "reward_epochs": "2", "learning_starts": "100", "batch_size": "32",
+}  # fmt: skip
+AMOUNTS = {"env_steps": 1200, "batches": 60, "none": None}
+METHODS = [name for name in algorithm_names() if load_algorithm(name).role == "method"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_every_bundled_method_conforms(name, in_this_process):
+    card = load_algorithm(name)
+    overrides = {k: v for k, v in SETTINGS.items() if k in card.hyperparameters}
+    amount = 6000 if name == "preference_comparisons" else AMOUNTS[card.budget_unit]
+    report = check_method(name, amount=amount, overrides=overrides)
+    assert report.conforms, [each for each in report.findings if each.verdict == "failed"]
+
+
+def test_where_it_cannot_learn_is_told():
+    with pytest.raises(InputError, match="name where it can learn by --suite and --env"):
+        check_method("mce_irl", suite="classic")
+
+
+def test_sizes_by_name():
+    import numpy as np
+
+    state = {"a": {"b": np.zeros(4)}, "c": [np.zeros(2), np.zeros(3)]}
+    assert sizes_in(state) == [("a.b", 32), ("c", 16), ("c", 24)]

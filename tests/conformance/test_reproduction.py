@@ -1,0 +1,162 @@
+"""Which runs of a submission are trained again, and what counts as the same."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.submissions import write_submitted_runs
+
+from imitbench.conformance.reproduction import compare, draw_runs
+from imitbench.records.runs import RunSpec
+from imitbench.published.results_folder import PublishedRun, read_runs
+from imitbench.store.run_dir import RunDirectory
+from imitbench.store.run_scores import recompute
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    out = tmp_path_factory.mktemp("submitted") / "runs"
+    write_submitted_runs(out, algorithms=("bc", "random"), env=None, failing=())
+    write_submitted_runs(out, algorithms=("gail",), failing=(("gail", "Pendulum-v1", 1),))
+    return out
+
+
+@pytest.fixture(scope="module")
+def submitted(out):
+    return read_runs(out).runs
+
+
+def ids(drawn):
+    return [run.spec.run_id for run in drawn.runs]
+
+
+def test_the_draw_follows_its_seed(submitted):
+    first = draw_runs(submitted, 4, seed=0)
+    assert ids(first) == ids(draw_runs(submitted[::-1], 4, seed=0))
+    others = {tuple(ids(draw_runs(submitted, 4, seed=seed))) for seed in range(5)}
+    assert len(others) == 5
+    assert all(run.result is not None for run in first.runs)
+
+
+def test_anchors_and_failures_come_last_and_never(submitted):
+    everything = draw_runs(submitted, 100, seed=0)
+    assert len(everything.runs) == len(submitted) - 1
+    algorithms = [run.spec.algo for run in everything.runs]
+    assert set(algorithms[-9:]) == {"random"}
+    assert "random" not in algorithms[:-9]
+
+
+def test_plans_train_the_drawn_runs_and_no_others(submitted):
+    drawn = draw_runs(submitted, 5, seed=3)
+    planned = [spec for plan in drawn.plans for spec in plan]
+    assert sorted(spec.run_id for spec in planned) == sorted(ids(drawn))
+    assert {spec.digest for spec in planned} == {run.spec.digest for run in drawn.runs}
+    [plan] = drawn.plans  # side by side
+    assert plan.request is None
+
+
+def changed(run, **changes):
+    return PublishedRun(run.spec.model_copy(update=changes), run.result, None, run.episodes)
+
+
+def other_demos(spec: RunSpec):
+    return {"demos": spec.demos.model_copy(update={"digest": "0" * 64})}
+
+
+REFUSED = {
+    "another implementation": (lambda _: {"implementation": "os:system"}, "os:system, is not"),
+    "an algorithm of one's own": (lambda _: {"algo": "mine"}, "no such algorithm"),
+    "a suite of one's own": (lambda _: {"suite": "mine"}, "no such suite"),
+    "a budget of one's own": (
+        lambda spec: {"budget": spec.budget.model_copy(update={"name": "tiny"})}, "no budget"),
+    "other demonstrations": (other_demos, "has another demos.digest here"),
+    "demonstrations of one's own": (
+        lambda spec: {"demos": spec.demos.model_copy(update={"source": "path:/etc"})},
+        "path:/etc, not ours"),
+    "another amount": (
+        lambda spec: {"budget": spec.budget.model_copy(update={"amount": 1})},
+        "has another budget.amount here"),
+    "a trick": (
+        lambda spec: {"hyperparameters": {**spec.hyperparameters, "trick": 1}},
+        "no such hyper-parameter"),
+    "another environment": (
+        lambda spec: {"environment": spec.environment.model_copy(update={"id": "*"})},
+        "matches no environment"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_had_here_is_refused_and_another_run_is_drawn(submitted, case):
+    change, why = case
+    good, bad = [run for run in submitted if run.spec.algo == "bc"][:2]
+    bad = changed(bad, **change(bad.spec))
+    drawn = draw_runs([bad, good], 2, seed=0)
+    assert ids(drawn) == [good.spec.run_id]
+    [refused] = drawn.refused
+    assert why in refused.why
+
+
+def moved(run, out, returns):
+    """The run as it may come out elsewhere."""
+    episodes = run.episodes
+    new = type(episodes)(returns, episodes.lengths, episodes.terminated, episodes.deterministic)
+    directory = RunDirectory.of(out, run.spec)
+    directory.write_episodes(new)
+    directory.finish(run.result.model_copy(update=recompute(new)))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "distance"),
+    [("identical", 0.0), ("within noise", 0.5), ("within seeds", 29.0), ("different", 31.0)],
+)
+def test_verdicts_are_by_the_noise_of_evaluation_and_the_spread_of_seeds(
+    tmp_path, out, verdict, distance
+):
+    """Episodes spread by 1 around a run's mean, and runs of three seeds are 10 apart."""
+    shutil.copytree(out, tmp_path / "runs")
+    runs = [run for run in read_runs(out).runs
+            if (run.spec.algo, run.spec.environment.id) == ("bc", "Pendulum-v1")]  # fmt: skip
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=100)
+    for half in (slice(50), slice(50, 100)):
+        noise[half] = (noise[half] - noise[half].mean()) / noise[half].std()
+    for seed, run in enumerate(runs):
+        moved(run, tmp_path / "runs", 10.0 * seed + noise)
+    submitted = [run for run in read_runs(tmp_path / "runs").runs if run.spec in
+                 [each.spec for each in runs]]  # fmt: skip
+    shutil.copytree(tmp_path / "runs", tmp_path / "here")
+    moved(submitted[0], tmp_path / "here", submitted[0].episodes.returns + distance)
+    found = compare(submitted[0], tmp_path / "here", submitted)
+    assert found.verdict == verdict
+    assert found.agrees == (verdict != "different")
+    assert found.stochastic.difference == pytest.approx(distance)
+    assert found.stochastic.noise_band == pytest.approx(3 * np.sqrt(2 / 49))
+    assert found.stochastic.seed_band == pytest.approx(30.0)  # 3 √2 by the spread of 10 and 20
+    assert found.same_setting
+
+
+def test_a_run_is_no_part_of_the_spread_that_it_is_measured_by(out, submitted):
+    first, second, *_ = [run for run in submitted if run.spec.algo == "bc"]
+    for peers in ([first], [first, second]):
+        found = compare(first, out, peers)
+        assert (found.verdict, found.stochastic.seed_band) == ("identical", None)
+
+
+def test_a_run_that_fails_here_does_not_agree(out, submitted):
+    failed = next(run for run in submitted if run.failure is not None)
+    twin = next(run for run in submitted if run.result is not None)
+    claimed = PublishedRun(failed.spec, twin.result, None, twin.episodes)
+    found = compare(claimed, out, submitted)
+    assert (found.verdict, found.agrees) == ("failed", False)
+    assert found.problem == "train: FloatingPointError: the loss is nan"
+
+
+def test_made_up_episodes_do_not_widen_the_band_that_they_are_judged_by(out, submitted):
+    """Half of them at +1900, half at -2100: their mean is near any other's, by their spread."""
+    run = next(run for run in submitted if run.spec.algo == "bc")
+    returns = np.where(np.arange(100) % 2, 1900.0, -2100.0)
+    episodes = replace(run.episodes, returns=returns)
+    result = run.result.model_copy(update=recompute(episodes))
+    found = compare(PublishedRun(run.spec, result, None, episodes), out, [])
+    assert (found.verdict, found.agrees) == ("different", False)

@@ -1,0 +1,174 @@
+"""A method that resumes bit for bit passes; one that forgets something is told what."""
+
+import os
+from pathlib import Path
+
+import pytest
+import support
+
+from imitbench.conformance.bitwise import Difference, PartComparison
+from imitbench.bench.plan import make_plan
+from imitbench.bench.spec import Settings, reference_scores
+from imitbench.conformance.resume import (
+    LACKS,
+    NOT_REPEATABLE,
+    NOT_TRAINING,
+    OFFERS_NONE,
+    Interrupted,
+    Verification,
+    as_document,
+    verify_resume,
+)
+from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
+from imitbench.records.runs import Protocol
+
+TESTS = Path(support.__file__).parents[1]
+TABULAR = ("tabular", "seals/CliffWorld7x4-v0")
+CHEAP = {"budget": "quick", "n_demos": 2}  # so that the demonstrations are gone through often
+ENVIRONMENTS = {
+    "mce_irl": ("tabular", "seals/CliffWorld7x4-v0"),
+    "dagger": ("classic", "Pendulum-v1"),
+}
+
+
+@pytest.fixture
+def verify(tmp_path, monkeypatch):
+    """Verifies an algorithm, or another implementation of behavioral cloning."""
+    paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+
+    def call(implementation=None, *, algo="bc", seed=0, kills=1, folder="runs", batches=60):
+        suite, env = TABULAR if algo == "mce_irl" else ("classic", "Pendulum-v1")
+        [spec] = make_plan(
+            algorithms=[algo],
+            suite=suite,
+            environment=env,
+            seeds=[seed],
+            settings=Settings(**CHEAP),
+        )
+        changes = {"protocol": Protocol(episodes=2, environments=1)}
+        if algo == "bc":
+            changes["budget"] = spec.budget.model_copy(update={"amount": batches})
+        if implementation:
+            changes["implementation"] = f"support.forgetful:{implementation}"
+        return verify_resume(
+            spec.model_copy(update=changes),
+            source_root=suite_directory(suite),
+            references=reference_scores(load_suite(suite), env, "bundled"),
+            folder=tmp_path / folder,
+            kills=kills,
+        )
+
+    return call
+
+
+@pytest.mark.slow
+def test_behavioral_cloning_resumes_bit_for_bit_interrupted_where_its_seed_says(verify):
+    found = verify()
+    assert (found.exact, found.hint, found.offers) == (True, None, 20)
+    assert sorted(each.kind for each in found.interruptions) == ["damaged", "killed"]
+    first, second = found.interruptions
+    assert 0 < first.offer < second.offer < 20
+    assert first.lost > 0
+    assert second.lost > 0
+    counts = {part.part: part.count for part in found.parts}
+    assert counts["evaluation episodes"] == "4 episodes"
+    assert counts["learning curve"] == "20 points"
+    again = verify(folder="again")
+    assert [(i.offer, i.kind, i.lost) for i in again.interruptions] == [
+        (i.offer, i.kind, i.lost) for i in found.interruptions
+    ]
+
+
+@pytest.mark.slow
+def test_a_forgotten_optimizer_is_told(verify):
+    found = verify("ForgetsOptimizer", batches=2)
+    assert [(each.offer, each.kind) for each in found.interruptions] == [(1, "stopped")]
+    assert not found.exact
+    assert found.hint.startswith(LACKS)
+    assert "`bc.policy." in found.hint
+    unequal = {part.part for part in found.parts if part.differences}
+    assert {"evaluation episodes", "policy"} <= unequal
+    document = as_document(found)
+    assert document["exact"] is False
+    assert len(document["parts"][2]["differences"]) > 0
+
+
+def test_a_method_that_offers_no_checkpoint_is_told(verify):
+    found = verify("OffersNothing")
+    assert (found.exact, found.hint) == (False, OFFERS_NONE)
+
+
+@pytest.mark.slow
+def test_a_forgotten_generator_is_told_wherever_it_is_interrupted(verify):
+    for seed in range(2):
+        found = verify("ForgetsGenerator", seed=seed, folder=f"seed-{seed}")
+        assert found.hint.startswith(LACKS)
+
+
+@pytest.mark.slow
+def test_a_state_that_is_saved_but_not_restored_is_named(verify):
+    found = verify("RestoresWithoutGenerator")
+    assert found.hint.startswith("load_state_dict() does not restore `bc.rng.state.")
+
+
+@pytest.mark.slow
+def test_a_training_that_is_not_repeatable_is_told_apart(verify):
+    assert verify("Unseeded").hint.startswith(NOT_REPEATABLE)
+
+
+@pytest.mark.slow
+def test_a_method_that_does_not_let_itself_be_stopped_is_told(verify):
+    # One offer in the middle: the first interruption asks it to stop.
+    found = verify("Swallows", batches=2)
+    assert "swallowed" in found.hint
+
+
+@pytest.mark.slow
+def test_a_state_that_cannot_be_stored_is_told(verify):
+    assert "is not stored" in verify("KeepsAnObject").hint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", ["dagger", "mce_irl", "random"])
+def test_other_algorithms_resume_bit_for_bit(verify, algo):
+    found = verify(algo=algo, kills=3)
+    assert (found.exact, found.hint) == (True, None)
+    assert len(found.interruptions) == (0 if load_algorithm(algo).role == "anchor" else 4)
+
+
+def interrupted(unrestored=(), later=()):
+    return Interrupted(3, "killed", 2, list(unrestored), list(later))
+
+
+UNEQUAL = [PartComparison("policy", "1 arrays", [Difference("weight", "differs")])]
+
+
+@pytest.mark.parametrize(
+    ("verification", "hint"),
+    [
+        (Verification(parts=UNEQUAL), NOT_TRAINING),
+        (Verification(interruptions=[interrupted(later=[Difference("w", "differs")])],
+                      before=[Difference("x", "differs", in_array=True)], parts=UNEQUAL),
+         NOT_REPEATABLE),
+        (
+            Verification(interruptions=[interrupted(later=[Difference("w", "differs")])],
+                         before=[Difference("x", "differs")], parts=UNEQUAL),
+            LACKS,
+        ),
+        (Verification(interruptions=[interrupted([Difference("w", "differs")])]),
+         "load_state_dict() does not restore `w` differs"),
+        (Verification(problem="it broke"), "it broke"),
+    ],
+)  # fmt: skip
+def test_the_hint_names_the_most_likely_fault(verification, hint):
+    assert not verification.exact
+    assert verification.hint.startswith(hint)
+
+
+def test_what_differs_in_a_state_but_in_no_number_is_no_fault():
+    found = Verification(
+        interruptions=[interrupted(later=[Difference("seconds", "is 2 instead of 1")])],
+        parts=[PartComparison("policy", "1 arrays", [])],
+    )
+    assert (found.exact, found.hint) == (True, None)

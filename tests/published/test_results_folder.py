@@ -1,0 +1,170 @@
+"""Published results: the same runs give the same texts, which are read back and checked."""
+
+import json
+import shutil
+
+import pytest
+from support.published import change, publish
+from support.results import EPISODES, write_failed_run, write_finished_run
+from support.runs import make_spec
+
+from imitbench.errors import InputError
+from imitbench.store import database
+from imitbench.store.collector import collect
+from imitbench.published.results_folder import PublishedRun, read_runs
+from imitbench.store.results_reader import read_results, restore_runs
+
+
+@pytest.fixture
+def out(tmp_path):
+    """Two completed runs, one that failed and one without an outcome."""
+    out = tmp_path / "runs"
+    write_finished_run(out, seed=0, algo="gail")
+    write_finished_run(out, seed=1, env="seals/CartPole-v0")
+    write_failed_run(out, seed=2)
+    unfinished = write_finished_run(out, seed=3)
+    (unfinished.path / "result.json").unlink()
+    return out
+
+
+def content(folder):
+    return {p.relative_to(folder).as_posix(): p.read_text() for p in folder.rglob("*.*")}
+
+
+def test_the_folder_holds_a_line_per_run_and_a_file_of_episodes(tmp_path, out):
+    runs = read_runs(out)
+    assert (len(runs.runs), runs.unfinished, runs.unreadable) == (3, 1, [])
+    found = content(publish(out, tmp_path / "published"))
+    gail, cartpole = [run.spec for run in runs.runs if run.result]
+    assert (cartpole.environment.id, gail.algo) == ("seals/CartPole-v0", "gail")
+    assert set(found) == {
+        "manifest.json",
+        "runs/classic.jsonl",
+        "failures/classic.jsonl",
+        f"episodes/classic/{cartpole.run_id}.csv",
+        f"episodes/classic/{gail.run_id}.csv",
+    }
+    lines = [json.loads(line) for line in found["runs/classic.jsonl"].splitlines()]
+    assert {line["run_id"] for line in lines} == {cartpole.run_id, gail.run_id}
+    assert all(line["spec_digest"].startswith(line["run_id"]) for line in lines)
+    header, *rows = found[f"episodes/classic/{gail.run_id}.csv"].splitlines()
+    assert header == "episode,deterministic,raw_return,length,terminated"
+    assert len(rows) == 2 * EPISODES
+    [suite] = json.loads(found["manifest.json"])["suites"].values()
+    assert (suite["runs"], suite["failures"], suite["algorithms"]) == (2, 1, ["bc", "gail"])
+
+
+def test_machines_and_accounts_are_not_named(tmp_path, out):
+    everything = "".join(content(publish(out, tmp_path / "published")).values())
+    assert "it broke" in everything
+    assert "secret-host" not in everything
+    assert "/home/somebody" not in everything
+
+
+def test_the_same_runs_give_the_same_bytes_wherever_they_are(tmp_path, out):
+    first = content(publish(out, tmp_path / "published"))
+    shutil.copytree(out, tmp_path / "moved")
+    assert content(publish(tmp_path / "moved", tmp_path / "again")) == first
+
+
+def test_what_is_read_back_is_what_was_published(tmp_path, out):
+    published = read_results(publish(out, tmp_path / "published"))
+    for before, after in zip(
+        sorted(read_runs(out).runs, key=lambda run: run.result is None), published, strict=True
+    ):
+        assert after.spec == before.spec
+        if before.result is None:
+            assert (after.failure.message, after.failure.traceback) == ("it broke", "")
+            continue
+        unnamed = before.result.provenance.model_copy(update={"host": ""})
+        assert after.result == before.result.model_copy(update={"provenance": unnamed})
+        for name in ("returns", "lengths", "terminated", "deterministic"):
+            assert (getattr(after.episodes, name) == getattr(before.episodes, name)).all()
+
+
+def test_restored_runs_give_the_same_scores_and_leave_own_ones_alone(tmp_path, out):
+    def rows(folder):
+        collect(folder)
+        with database.reader(folder) as connection:
+            return (
+                database.read_scores(connection),
+                database.read_failures(connection),
+                database.read_measures(connection),
+            )
+
+    published = read_results(publish(out, tmp_path / "published"))
+    assert restore_runs(published, tmp_path / "theirs") == (3, 0)
+    assert rows(tmp_path / "theirs") == rows(out)
+    assert restore_runs(published, tmp_path / "theirs") == (0, 3)
+
+
+def test_one_suite_can_be_chosen(out):
+    write_finished_run(out, suite="tabular")
+    assert {run.spec.suite for run in read_runs(out, suite="tabular").runs} == {"tabular"}
+    assert len(read_runs(out).runs) == 4
+
+
+def test_a_damaged_run_is_named_and_left_out(out):
+    broken = write_finished_run(out, seed=9)
+    (broken.path / "episodes.parquet").write_bytes(b"PAR1")
+    runs = read_runs(out)
+    assert len(runs.runs) == 3
+    [message] = runs.unreadable
+    assert "episodes.parquet: cannot be read" in message
+
+
+RUNS = "runs/classic.jsonl"
+BAD = {
+    "a changed file": (RUNS, '"env_steps":10', '"env_steps":11', False, "not what the manifest"),
+    "another specification": (RUNS, '"seed":0', '"seed":7', True, "line 1: run_id or spec_digest"),
+    "a better return": (RUNS, '"raw_return":', '"raw_return":9', True, "not the mean of its"),
+    "an unknown field": (RUNS, '"provenance":', '"extra":1,"provenance":', True, "line 1: extra"),
+    "no provenance": (RUNS, '"provenance":"', '"provenance":"x', True, "has no provenance"),
+    "a foreign path": ("manifest.json", "runs/classic", "../classic", True, "no name of a file"),
+    "another format": ("manifest.json", "imitbench-results", "else", False, "format"),
+    "no manifest": ("manifest.json", "{", "", False, "manifest.json"),
+    "an altered manifest": ("manifest.json", "results push", "results", False, "was altered"),
+    "a run twice": (RUNS, '{"run_id"', '{twice}{"run_id"', True, "a second time"),
+    "another count": ("manifest.json", '"runs": 2', '"runs": 3', True, "does not count"),
+    "other lengths": (RUNS, '"mean_length":', '"mean_length":1', True, "not the mean length of"),
+}
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_results_that_contradict_themselves_are_refused(tmp_path, out, case):
+    name, old, new, signed, message = case
+    folder = publish(out, tmp_path / "published")
+    first, *_ = (folder / RUNS).read_text().splitlines()
+    change(folder, name, old, new.replace("{twice}", f"{first}\n"), signed=signed)
+    with pytest.raises(InputError, match=message) as caught:
+        read_results(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [("false", "maybe", "no table of episodes"), ("length", "size", "columns must be"),
+     ("\n0,false", "\n0,true", "3 episodes, and the specification says 4")],
+)  # fmt: skip
+def test_bad_episodes_are_refused(tmp_path, out, old, new, message):
+    folder = publish(out, tmp_path / "published")
+    name = next(name for name in content(folder) if name.endswith(".csv"))
+    change(folder, name, old, new)
+    with pytest.raises(InputError, match=message):
+        read_results(folder)
+
+
+@pytest.mark.parametrize("changes", [{"env": ".."}, {"suite": "a/b"}, {"algo": ".hidden"}])
+def test_no_run_is_restored_outside_the_results_folder(tmp_path, changes):
+    spec = make_spec(**changes)
+    with pytest.raises(InputError, match="is no folder's name"):
+        restore_runs([PublishedRun(spec)], tmp_path / "theirs")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_manifest_of_an_early_version_is_read(tmp_path, out):
+    folder = publish(out, tmp_path / "published")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["digest"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert len(read_results(folder)) == 3

@@ -1,0 +1,82 @@
+"""Others see whether somebody is at work on a results folder."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from imitbench.errors import InputError
+from imitbench.store import lease
+from imitbench.store.activity import attending, is_attended
+from imitbench.store.sweep_file import read_sweeps
+
+HOLD = (
+    "import sys\n"
+    "from pathlib import Path\n"
+    "from imitbench.store.activity import attending\n"
+    "with attending(Path(sys.argv[1])):\n"
+    "    print('held', flush=True)\n"
+    "    sys.stdin.read()\n"
+)
+
+
+def test_it_is_seen_while_it_lasts_and_leaves_nothing(tmp_path):
+    assert not is_attended(tmp_path)
+    with attending(tmp_path), attending(tmp_path):
+        assert is_attended(tmp_path)
+        assert read_sweeps(tmp_path) == []
+    assert not is_attended(tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.name.startswith(".lease")] == []
+
+
+def test_whoever_was_killed_is_not_at_work(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stdout.readline() == "held\n"
+        assert is_attended(tmp_path)
+        process.kill()
+    assert not is_attended(tmp_path)
+    with attending(tmp_path):
+        present = list((tmp_path / ".sweeps" / "at-work").iterdir())
+    assert len(present) == 1  # what the other left is gone
+
+
+def test_a_folder_removed_before_it_had_a_lease_is_made_again(tmp_path, monkeypatch):
+    acquire, removed = lease.acquire, []
+
+    def disturbed(folder, **options):
+        if len(removed) < 3:
+            folder.rmdir()
+            removed.append(folder)
+        return acquire(folder, **options)
+
+    monkeypatch.setattr(lease, "acquire", disturbed)
+    with attending(tmp_path):
+        assert is_attended(tmp_path)
+    assert len(removed) == 3
+    assert list((tmp_path / ".sweeps" / "at-work").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    def refuse(path, text):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(lease, "_create", refuse)
+    message = "cannot be written \\(Permission denied"
+    with pytest.raises(InputError, match=message), attending(tmp_path):
+        pass
+
+
+def test_many_come_and_go_at_once(tmp_path):
+    def come_and_go(_):
+        with attending(tmp_path):
+            return is_attended(tmp_path)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(come_and_go, range(300)))
+    assert not is_attended(tmp_path)
+    assert list((tmp_path / ".sweeps" / "at-work").iterdir()) == []

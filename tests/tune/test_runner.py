@@ -1,0 +1,228 @@
+"""Tunings from the first trial to the held-out comparison, in this process, one job at a time."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.outcomes import finished_runs
+from support.tuning import small_plan
+
+from imitbench.bench.job import Job
+from imitbench.bench.worker import main as plain_worker
+from imitbench.errors import InputError
+from imitbench.executors.inline import InlineExecutor
+from imitbench.store import lease
+from imitbench.store.collector import collect
+from imitbench.store.run_dir import RunDirectory
+from imitbench.tune.study_runner import Cell
+from imitbench.tune.overview import read_studies
+from imitbench.tune.request import Scope
+from imitbench.tune.search_space import distributions
+from imitbench.tune.storage import StudyAddress, opened
+from imitbench.tune.study import TrialStudy
+from imitbench.tune.trial_job import TRIAL_WORKER
+from imitbench.tune.runner import check
+from imitbench.tune.worker import main as tuning_worker
+
+ENV = "Pendulum-v1"
+
+
+class StopsAfter(InlineExecutor):
+    """An executor that is interrupted before a job, as by Ctrl-C."""
+
+    def __init__(self, jobs):
+        super().__init__(TRIAL_WORKER)
+        self.left = 2 * jobs  # a poll that announces, and one that does
+
+    def poll(self, timeout):
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return super().poll(timeout)
+
+
+def trials_of(root):
+    [study] = read_studies(root)
+    return [(each.number, each.state, each.value, each.values) for each in study.trials]
+
+
+def test_a_search_ends_with_a_held_out_comparison(make_request, run_tuning, tmp_path):
+    out = tmp_path / "runs"
+    root = out / ".tuning" / "bc"
+    outcome, notes = run_tuning(make_request(), root)
+    [study] = read_studies(root)
+    assert [each.state for each in study.trials] == ["complete", "complete"]
+    assert study.trials[0].values == make_request().defaults
+    assert outcome.contests == {ENV: study.contest}
+    assert [len(each.scores) for each in study.contest.standings] == [2, 2]
+    assert study.contest.decision in ("undecided", "not better")  # of two seeds
+    assert [done for _, done, _ in notes.of("held_out")] == [1, 2, 3, 4]
+    assert not list(root.glob("**/.jobs/*.json"))
+
+    assert collect(out).added == 0  # trials are not results
+    runs = finished_runs(root / ENV / "held-out")
+    again, notes = run_tuning(make_request(trials=1), root)
+    assert again.contests == outcome.contests
+    assert notes.of("trial") == notes.of("held_out") == []
+    assert notes.of("resumed") == [[ENV, 2, 0, 1]]
+    assert finished_runs(root / ENV / "held-out") == runs
+
+
+def suite_request(make_request, **changes):
+    plan = small_plan(env=None)
+    some = {env_id: plan.environments[env_id] for env_id in ("seals/CartPole-v0", ENV)}
+    plan = dataclasses.replace(plan, environments=some)
+    return make_request(plan=plan, per="suite", held_out_seeds=(200,), **changes)
+
+
+def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
+    request = suite_request(make_request, objective="state-match")
+    outcome, _ = run_tuning(request, tmp_path)
+    [study] = read_studies(tmp_path)
+    assert study.settings.environments == ["seals/CartPole-v0", ENV]
+    assert outcome.contests == {"classic": study.contest}
+    for trial in study.trials:
+        place = tmp_path / "classic" / "search" / f"{trial.number:04d}"
+        specs = [request.spec(env_id, trial.values, 100) for env_id in request.plan.environments]
+        results = [RunDirectory.of(place, spec).read_result() for spec in specs]
+        values = [result.measures["tuning/state-match"] for result in results]
+        assert trial.value == pytest.approx(np.mean(values))
+        assert all(0.0 < value < 1.0 for value in values)
+    with opened(StudyAddress.within(tmp_path / "classic", "sqlite")) as storage:
+        for trial in study.trials:  # half-way through each of two runs of two points
+            assert [*storage.get_trial(trial.id).intermediate_values] == [1, 3]
+    for standing in study.contest.standings:
+        assert standing.environments == ["seals/CartPole-v0", ENV]
+    with pytest.raises(InputError, match="started with seals/CartPole-v0, Pendulum-v1; give"):
+        check(dataclasses.replace(request, plan=small_plan(env=None)), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tuning, tmp_path, jobs):
+    request = suite_request(make_request)
+    whole, _ = run_tuning(request, tmp_path / "whole")
+    stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
+    assert stopped.stopped
+    finished, _ = run_tuning(request, tmp_path / "parts")
+    assert finished.contests == whole.contests
+    assert trials_of(tmp_path / "parts") == trials_of(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_bad_trial_is_pruned_without_a_result(make_request, run_tuning, tmp_path):
+    request, root = make_request(trials=6, points=4), tmp_path / "tuning"
+    Cell(request, Scope(ENV, (ENV,)), root, None).begin()
+    address = StudyAddress.within(root / ENV, "sqlite")
+    with opened(address) as storage:
+        space = distributions(request.algorithm, request.space)
+        study = TrialStudy(storage, space, request.defaults, request.seed)
+        for _ in range(5):
+            trial = study.propose()
+            storage.set_trial_intermediate_value(trial.id, 1, 100.0)
+            study.complete(trial, 100.0)
+    _, notes = run_tuning(request, root)
+    [[_, trial, _, _]] = notes.of("trial")
+    assert (trial.number, trial.state, trial.pruned_at) == (5, "pruned", 1)
+    [error] = (root / ENV / "search").glob("0005/*/*/*/*/error.json")
+    assert "TrialPrunedError" in error.read_text()
+
+
+def test_an_unsuitable_objective_ends_the_search_in_one_line(make_request, run_tuning):
+    with pytest.raises(InputError, match="no discriminator/accuracy") as caught:
+        run_tuning(make_request(objective="discriminator"))
+    assert "\n" not in str(caught.value)
+
+
+def test_two_processes_cannot_tune_in_one_folder(make_request, run_tuning, tmp_path):
+    held = lease.acquire(tmp_path, wait=False)
+    try:
+        with pytest.raises(InputError, match="another process is tuning there"):
+            run_tuning(make_request(), tmp_path)
+    finally:
+        held.release()
+
+
+@pytest.mark.slow
+def test_the_same_values_are_not_trained_twice(make_request, run_tuning, tmp_path):
+    card = make_request().algorithm
+    fixed = {
+        name: str(value).lower()
+        for name, value in card.resolve({}).items()
+        if name != "normalize_observations"
+    }
+    request = make_request(plan=small_plan(overrides=fixed), trials=6)
+    run_tuning(request, tmp_path)
+    [study] = read_studies(tmp_path)
+    assert [each.state for each in study.trials] == ["complete"] * 6
+    assert len({each.value for each in study.trials}) == 2
+    assert len(list((tmp_path / ENV / "search").iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_failing_trials_are_reported_and_do_not_end_the_search(make_request, run_tuning, tmp_path):
+    # Rounds of more steps than the budget has cannot be trained; the default ones fit.
+    plan = small_plan("density", "classic", ENV)
+    request = make_request(plan=plan, trials=4)
+    outcome, _ = run_tuning(request, tmp_path)
+    [study] = read_studies(tmp_path)
+    failed = [each for each in study.trials if each.state == "failed"]
+    assert len(study.trials) == 4
+    assert all("less than a single round" in each.failure for each in failed)
+    assert outcome.contests[ENV].default.scores
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["return", "demo-likelihood"])
+def test_an_interrupted_tuning_ends_with_the_same_numbers(
+    make_request, run_tuning, tmp_path, objective
+):
+    request = make_request(trials=3, search_seeds=(100, 101), objective=objective)
+    whole, _ = run_tuning(request, tmp_path / "whole")
+    for jobs in (0, 1, 3):
+        stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
+        assert stopped.stopped
+    finished, _ = run_tuning(request, tmp_path / "parts")
+    assert not finished.stopped
+    assert finished.contests == whole.contests
+    assert trials_of(tmp_path / "parts") == trials_of(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algo", "suite", "env"),
+    [
+        ("bc", "classic", ENV),
+        ("dagger", "classic", ENV),
+        ("gail", "classic", ENV),
+        ("density", "classic", ENV),
+        ("sqil", "classic", "seals/CartPole-v0"),
+        ("sqil", "classic", ENV),
+        ("preference_comparisons", "classic", ENV),
+        ("mce_irl", "tabular", "seals/CliffWorld7x4-v0"),
+    ],
+)
+def test_measurements_do_not_change_the_training(make_request, tmp_path, algo, suite, env):
+    overrides = {
+        "total_comparisons": "10", "num_iterations": "2", "fragment_length": "5", "n_envs": "2",
+        "transfer_steps": "0",
+    }  # fmt: skip
+    known = overrides if algo == "preference_comparisons" else {}
+    plan = small_plan(algo, suite, env, overrides=known)
+    cell = Cell(make_request(plan=plan), Scope(env, (env,)), tmp_path / "tuning", None)
+    cell.begin()
+    with opened(StudyAddress.within(cell.folder, "sqlite")) as storage:
+        cell.open(storage, [])
+        job = cell.take()
+        assert tuning_worker([str(job.write())]) == 0
+        reported = storage.get_trial(job.watch.trial.id).intermediate_values
+    kept = {name: getattr(job, name) for name in Job.model_fields}
+    plain = Job(**{**kept, "out": str(tmp_path / "plain")})
+    assert plain_worker([str(plain.write())]) == 0
+    watched, usual = (RunDirectory.of(Path(each.out), job.runs[0]) for each in (job, plain))
+    assert len(reported) == 1
+    for name in ("raw_return", "deterministic_return", "mean_length", "env_steps"):
+        assert getattr(watched.read_result(), name) == getattr(usual.read_result(), name)
+    curves = [(each.path / "metrics.jsonl").read_text() for each in (watched, usual)]
+    assert curves[0] == curves[1]
