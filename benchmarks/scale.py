@@ -238,7 +238,7 @@ def _sweep(out: Path, runs: str) -> dict[str, float]:
 
     from imitbench.bench.job import JobWorker
     from imitbench.bench.plan import make_plan
-    from imitbench.bench.spec import Settings
+    from imitbench.bench.spec import SweepSettings
     from imitbench.bench.sweep import run_sweep
     from imitbench.executors.local import LocalExecutor
 
@@ -251,7 +251,7 @@ def _sweep(out: Path, runs: str) -> dict[str, float]:
         suite="classic",
         environment="Pendulum-v1",
         seeds=range(int(runs)),
-        settings=Settings(),
+        settings=SweepSettings(),
     )
     executor = LocalExecutor(JobWorker("idle_worker"), 1)
     outcome = run_sweep(
@@ -292,9 +292,9 @@ def _collect_one_more(out: Path) -> dict[str, float]:
 
 def _report(out: Path) -> dict[str, float]:
     started = time.perf_counter()
-    from imitbench.store.overview import survey
+    from imitbench.store.overview import survey_results
 
-    survey(out)
+    survey_results(out)
     looked = time.perf_counter()
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown

@@ -24,13 +24,13 @@ from imitbench.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     import pandas
 
-    from imitbench.bench.summary import Summary
+    from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
     from imitbench.report.build import PlotFormat, TextFormat
-    from imitbench.report.pairwise import Contest, Options
-    from imitbench.report.comparison_runs import Entry
+    from imitbench.report.comparison_runs import ComparableRun
     from imitbench.report.model import Report
+    from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
     from imitbench.stats.verdicts import Verdict
     from imitbench.store.sweep_file import SweepRequest
 
@@ -69,7 +69,7 @@ def run(
     out: AnyPath = DEFAULT_OUT,
     progress: bool = True,
     **options: Any,
-) -> Summary:
+) -> SweepSummary:
     """Trains and evaluates every algorithm on every environment and seed.
 
     Completed runs are kept: the same call again does only what is missing, and goes on with
@@ -105,7 +105,7 @@ def run(
     given = {name: value for name, value in locals().items() if name != "options"} | options
     from imitbench.bench.progress import make_observer
     from imitbench.bench.request import lock_in_use, plan_requests
-    from imitbench.bench.summary import summarize
+    from imitbench.bench.summary import summarize_sweep
     from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
@@ -131,7 +131,7 @@ def run(
         outcome = carry_out(
             plans, how, out=Path(out), command=_call("run", given), observer=observer
         )
-    return summarize(plans, Path(out), outcome)
+    return summarize_sweep(plans, Path(out), outcome)
 
 
 def results(
@@ -280,8 +280,8 @@ class Comparison:
         options: How verdicts were found.
     """
 
-    contests: list[Contest]
-    options: Options
+    compare_pairwise: list[PairwiseComparison]
+    options: PairwiseOptions
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -290,9 +290,9 @@ class Comparison:
 
     def as_document(self) -> dict[str, Any]:
         """What `imitbench compare --json` prints."""
-        from imitbench.report.pairwise_text import document
+        from imitbench.report.pairwise_text import pairwise_document
 
-        return document(self.contests, self.options)
+        return pairwise_document(self.contests, self.options)
 
     def __str__(self) -> str:
         from imitbench.report import pairwise_text
@@ -302,7 +302,7 @@ class Comparison:
             lines.append(pairwise_text.heading(contest))
             for verdict in contest.verdicts:
                 lines += pairwise_text.summary(verdict)
-        return "\n".join([*lines, pairwise_text.method(self.options)])
+        return "\n".join([*lines, pairwise_text.method_text(self.options)])
 
 
 def compare(
@@ -335,17 +335,17 @@ def compare(
     Raises:
         InputError: A name has no runs, nothing is shared, or a value is not accepted.
     """
-    from imitbench.report.pairwise import Options, contests
     from imitbench.report.entry_sources import read_entries
+    from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
     from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.text_line import note
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
     _check_statistics(replicates, level)
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
-    options = Options(policy=policy, level=level, replicates=replicates)
+    options = PairwiseOptions(policy=policy, level=level, replicates=replicates)
 
-    def entries(path: AnyPath) -> list[Entry]:
+    def entries(path: AnyPath) -> list[ComparableRun]:
         return read_entries(Path(path), tell=note, suite=suite, env=env, budget=budget)
 
     ours = entries(out)
@@ -353,7 +353,7 @@ def compare(
     names = [baseline] if isinstance(baseline, str) else list(baseline or [])
     if not names and against is not None:
         names = [algorithm]
-    return Comparison(contests(algorithm, ours, theirs, names, options), options)
+    return Comparison(compare_pairwise(algorithm, ours, theirs, names, options), options)
 
 
 def _request(**values: Any) -> SweepRequest:

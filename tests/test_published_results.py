@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from imitbench.report.leaderboard.board import build_board
-from imitbench.report.leaderboard.markdown_tables import render_section
-from imitbench.report.leaderboard.site import write_site
 from imitbench.published.results_sources import find_results
 from imitbench.published.submission import is_submission
 from imitbench.published.validation import validate
+from imitbench.report.leaderboard.board import build_board
+from imitbench.report.leaderboard.markdown_tables import render_section
+from imitbench.report.leaderboard.site import write_site
 
 REPLICATES = 50_000
 ROOT = Path(__file__).resolve().parents[1]

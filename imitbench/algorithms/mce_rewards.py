@@ -154,7 +154,7 @@ class TableRewards(StateRewards):
         return math.sqrt(np.dot(self._gradient, self._gradient))
 
 
-class PerceptronRewards(StateRewards):
+class MLPRewards(StateRewards):
     """Rewards of linear layers with ReLU between them, with gradients in closed form.
 
     Args:
@@ -220,7 +220,7 @@ def make_state_rewards(net: RewardNet, states: th.Tensor) -> StateRewards:
     if type(net) is TabularRewardNet and _is_plain(net):
         return TableRewards(net.values)
     layers = _plain_layers(net)
-    return NetworkRewards(net, states) if layers is None else PerceptronRewards(layers, states)
+    return NetworkRewards(net, states) if layers is None else MLPRewards(layers, states)
 
 
 def encode_states(net: RewardNet, model: TabularModel) -> th.Tensor:

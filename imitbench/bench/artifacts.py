@@ -14,8 +14,8 @@ import numpy as np
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.policies.hub_policy import find_policy
-from imitbench.store.artifact_files import content_files
 from imitbench.records.runs import ArtifactSpec, DemoSpec, RunSpec
+from imitbench.store.artifact_files import content_files
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind, cache_directory, cached_folder
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
     from imitbench.data.minari_source import MinariCopy
     from imitbench.data.types import TrajectoryWithRew
-    from imitbench.policies.expert import Surroundings
+    from imitbench.policies.expert import Spaces
 
 __all__ = [
-    "Place",
+    "ArtifactLocation",
     "count_trajectories",
-    "demos_of",
-    "expert_of",
+    "demos_of_run",
+    "expert_of_run",
     "load_demos",
-    "load_expert",
+    "load_expert_policy",
+    "locate_artifact",
     "minari_copy",
     "pin_demos",
     "pin_expert",
-    "place_of",
     "source_root",
 ]
 
@@ -48,7 +48,7 @@ _KINDS: dict[Part, RepoKind] = {"experts": "model", "demos": "dataset"}
 
 
 @dataclass(frozen=True)
-class Place:
+class ArtifactLocation:
     """Where an expert or a set of demonstrations lies.
 
     Attributes:
@@ -69,7 +69,7 @@ class Place:
     suite: str = ""
 
     @classmethod
-    def of_spec(cls, root: Path, part: Part, spec: ArtifactSpec, suite: str) -> Place:
+    def of_spec(cls, root: Path, part: Part, spec: ArtifactSpec, suite: str) -> ArtifactLocation:
         """Where the artifact of a run's specification lies."""
         return cls(root, part, spec.source, spec.repo, spec.revision, suite)
 
@@ -102,7 +102,7 @@ class Place:
             ) from error
 
 
-def spelled(source: str) -> str:
+def format_source(source: str) -> str:
     """A source as records have it: one folder has one spelling, `path:experts/` and `path:experts`.
 
     Args:
@@ -154,7 +154,9 @@ def minari_copy(source: str) -> MinariCopy:
     return copy_minari(source.removeprefix(MINARI))
 
 
-def place_of(root: Path, part: Part, source: str, card: EnvironmentCard, suite: str) -> Place:
+def locate_artifact(
+    root: Path, part: Part, source: str, card: EnvironmentCard, suite: str
+) -> ArtifactLocation:
     """Where a source has the expert or the demonstrations of an environment.
 
     Args:
@@ -180,18 +182,18 @@ def place_of(root: Path, part: Part, source: str, card: EnvironmentCard, suite: 
                 f"suite {suite}: {hub.repo}: its commit is not known; run "
                 f"`imitbench suites pin {suite}`"
             )
-        return Place(root, part, source, hub.repo, hub.revision, suite)
+        return ArtifactLocation(root, part, source, hub.repo, hub.revision, suite)
     if source.startswith(MINARI) and part == "demos":
-        return Place(root, part, source, source.removeprefix(MINARI), suite=suite)
-    place = Place(root, part, source, recipe.repo, suite=suite)
+        return ArtifactLocation(root, part, source, source.removeprefix(MINARI), suite=suite)
+    place = ArtifactLocation(root, part, source, recipe.repo, suite=suite)
     if source != "bundled" and hub is not None and not place.folder.exists():
         # A folder of what `experts pull --to` or `demos pull --to` wrote has the hub's names.
-        pulled = Place(root, part, source, hub.repo.rpartition("/")[2], suite=suite)
+        pulled = ArtifactLocation(root, part, source, hub.repo.rpartition("/")[2], suite=suite)
         return pulled if pulled.folder.exists() else place
     return place
 
 
-def pin_expert(place: Place) -> ArtifactSpec:
+def pin_expert(place: ArtifactLocation) -> ArtifactSpec:
     """Pins an expert by the content of the files that it is read from.
 
     Raises:
@@ -202,7 +204,7 @@ def pin_expert(place: Place) -> ArtifactSpec:
     )
 
 
-def pin_demos(place: Place, available: int, count: int | None) -> DemoSpec:
+def pin_demos(place: ArtifactLocation, available: int, count: int | None) -> DemoSpec:
     """Pins a set of demonstrations by content, and how many of them to use.
 
     Args:
@@ -228,7 +230,7 @@ def pin_demos(place: Place, available: int, count: int | None) -> DemoSpec:
     )
 
 
-def count_trajectories(place: Place) -> int:
+def count_trajectories(place: ArtifactLocation) -> int:
     """Number of trajectories in a set of demonstrations.
 
     Raises:
@@ -247,7 +249,7 @@ def count_trajectories(place: Place) -> int:
     return total
 
 
-def expert_of(
+def expert_of_run(
     spec: RunSpec,
     root: Path,
     observation_space: gym.Space[Any],
@@ -264,21 +266,21 @@ def expert_of(
         device: Where to put its weights.
 
     Raises:
-        InputError: As `load_expert`.
+        InputError: As `load_expert_policy`.
     """
     if spec.expert is None:
         return None
     import gymnasium as gym
 
-    from imitbench.policies.expert import Surroundings
+    from imitbench.policies.expert import Spaces
 
     longest = gym.spec(spec.environment.id).max_episode_steps
-    place = Place.of_spec(root, "experts", spec.expert, spec.suite)
-    surroundings = Surroundings(observation_space, action_space, longest)
+    place = ArtifactLocation.of_spec(root, "experts", spec.expert, spec.suite)
+    surroundings = Spaces(observation_space, action_space, longest)
     return load_expert(place, spec.expert, surroundings, device)
 
 
-def demos_of(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
+def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
     """Loads the demonstrations of a run; none for a run without.
 
     Args:
@@ -290,11 +292,13 @@ def demos_of(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
     """
     if spec.demos is None:
         return []
-    return list(load_demos(Place.of_spec(root, "demos", spec.demos, spec.suite), spec.demos))
+    return list(
+        load_demos(ArtifactLocation.of_spec(root, "demos", spec.demos, spec.suite), spec.demos)
+    )
 
 
 def load_expert(
-    place: Place, spec: ArtifactSpec, surroundings: Surroundings, device: str
+    place: ArtifactLocation, spec: ArtifactSpec, surroundings: Spaces, device: str
 ) -> BasePolicy:
     """Loads the expert that `spec` pins, in this library's own form or Stable-Baselines3's.
 
@@ -307,7 +311,7 @@ def load_expert(
     Raises:
         InputError: Its content is not what was pinned, or cannot be read.
     """
-    from imitbench.policies.expert import load_expert as load
+    from imitbench.policies.expert import load_expert_policy as load
 
     _check_digest(place, spec.digest)
     policy = find_policy(place.folder, place.repo)
@@ -315,7 +319,7 @@ def load_expert(
     return load(policy, surroundings).to(device)
 
 
-def load_demos(place: Place, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
+def load_demos(place: ArtifactLocation, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
     """Loads the trajectories that `spec` pins, in their order in the set.
 
     Raises:
@@ -331,11 +335,11 @@ def load_demos(place: Place, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:
     return read_demonstrations(place.folder, rows=chosen.tolist())
 
 
-def _digest(place: Place) -> str:
+def _digest(place: ArtifactLocation) -> str:
     return digest_files(place.folder, place.files())
 
 
-def _check_digest(place: Place, expected: str) -> None:
+def _check_digest(place: ArtifactLocation, expected: str) -> None:
     found = _digest(place)
     if found != expected:
         raise InputError(

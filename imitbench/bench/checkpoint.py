@@ -22,7 +22,7 @@ _KEPT = 2  # the one before is there in case the last one was damaged
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """What a run has to show so far, beside its learner.
 
     Attributes:
@@ -34,7 +34,7 @@ class Progress:
     train_s: float = 0.0
 
 
-class Checkpoints:
+class CheckpointManager:
     """The checkpoints in a folder, the newest of which counts.
 
     Args:
@@ -47,7 +47,7 @@ class Checkpoints:
         self._every_s = every_s
         self._last = time.monotonic()
 
-    def save_if_due(self, learner: Learner, progress: Callable[[], Progress]) -> bool:
+    def save_if_due(self, learner: Learner, progress: Callable[[], RunProgress]) -> bool:
         """Writes a checkpoint if the last one is old enough.
 
         Args:
@@ -63,7 +63,7 @@ class Checkpoints:
         self._last = time.monotonic()
         return True
 
-    def save(self, learner: Learner, progress: Progress) -> None:
+    def save(self, learner: Learner, progress: RunProgress) -> None:
         """Writes a checkpoint and removes those no longer needed."""
         from imitbench.util.state_file import save_state
 
@@ -80,7 +80,7 @@ class Checkpoints:
         for old in existing[: 1 - _KEPT]:
             old.unlink(missing_ok=True)
 
-    def resume(self, learner: Learner) -> Progress | None:
+    def resume(self, learner: Learner) -> RunProgress | None:
         """Takes a learner to where the newest usable checkpoint stands.
 
         Args:
@@ -102,7 +102,7 @@ class Checkpoints:
                 continue
             learner.load_state_dict(state["learner"])
             restore_generators(state["generators"])
-            return Progress(state["curve"], state["train_s"])
+            return RunProgress(state["curve"], state["train_s"])
         return None
 
     def _existing(self) -> list[Path]:

@@ -35,7 +35,7 @@ def expected_seconds(
     return _SETUP_S + training + steps / environment.steps_per_second
 
 
-class Estimates:
+class DurationEstimates:
     """Expected seconds of a plan's runs.
 
     Args:

@@ -20,7 +20,7 @@ _LEAST_FREE_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Finding:
+class InstallationCheck:
     """One thing that was checked.
 
     Attributes:
@@ -34,7 +34,7 @@ class Finding:
     detail: str
 
 
-def diagnose(out: Path) -> list[Finding]:
+def check_installation(out: Path) -> list[InstallationCheck]:
     """Checks packages, cards, environments, bundled files, the device and the results folder.
 
     Args:
@@ -51,11 +51,11 @@ def diagnose(out: Path) -> list[Finding]:
     return [_check(what, check) for what, check in checks]
 
 
-def _check(what: str, check: Callable[[], str]) -> Finding:
+def _check(what: str, check: Callable[[], str]) -> InstallationCheck:
     try:
-        return Finding(what, True, check())
+        return InstallationCheck(what, True, check())
     except Exception as error:  # whatever goes wrong is what the user wants to know
-        return Finding(what, False, str(error).splitlines()[0])
+        return InstallationCheck(what, False, str(error).splitlines()[0])
 
 
 def _machine() -> str:
@@ -92,7 +92,7 @@ def _suite(name: str) -> str:
     root = artifacts.source_root("bundled", suite.origin.folder)
     for env_id, card in suite.environments.items():
         make_environment(environment_spec(env_id, card)).close()
-        artifacts.pin_expert(artifacts.place_of(root, "experts", "bundled", card, name))
-        demos = artifacts.place_of(root, "demos", "bundled", card, name)
+        artifacts.pin_expert(artifacts.locate_artifact(root, "experts", "bundled", card, name))
+        demos = artifacts.locate_artifact(root, "demos", "bundled", card, name)
         artifacts.pin_demos(demos, card.demos.trajectories, None)
     return f"{len(suite.environments)} environments, experts and demonstrations present"

@@ -120,9 +120,9 @@ class JobWorker:
 
     def after_death(self, job: Path, detail: str) -> bool:
         """Puts a death on record; returns whether runs of the job remain."""
-        from imitbench.bench.worker_death import after_death
+        from imitbench.bench.worker_death import on_worker_death
 
-        return after_death(job, detail, self.job_type.read)
+        return on_worker_death(job, detail, self.job_type.read)
 
 
 def pack_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:

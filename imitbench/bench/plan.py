@@ -10,7 +10,7 @@ from pathlib import Path
 from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.job import SourceRecord
-from imitbench.bench.spec import Settings, make_spec
+from imitbench.bench.spec import SweepSettings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm, select_environments
 from imitbench.cards.fit import mismatch
@@ -70,7 +70,7 @@ class Plan:
     environments: dict[str, EnvironmentCard]
     algorithms: list[tuple[AlgorithmCard, dict[str, str]]]
     seeds: Sequence[int]
-    settings: Settings
+    settings: SweepSettings
     tuned: Mapping[str, Mapping[str, dict[str, Scalar]]] = field(default_factory=dict)
     request: SweepRequest | None = None
     only: frozenset[str] | None = None
@@ -130,7 +130,7 @@ def make_plan(
     suite: str | SuiteCard,
     environment: str | None,
     seeds: Sequence[int],
-    settings: Settings,
+    settings: SweepSettings,
     lock: HubLock | None = None,
     tell: Tell = silent,
 ) -> Plan:
@@ -152,7 +152,7 @@ def make_plan(
     Raises:
         InputError: Something asked for does not exist, does not fit or cannot be fetched.
     """
-    settings = replace(settings, source=artifacts.spelled(settings.source))
+    settings = replace(settings, source=artifacts.format_source(settings.source))
     card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
     cards = _named(algorithms, card, settings.folder)
     resolved = _with_overrides(cards, settings.overrides)
@@ -264,7 +264,7 @@ def _named(
 
 
 def _tuned(
-    cards: list[AlgorithmCard], settings: Settings
+    cards: list[AlgorithmCard], settings: SweepSettings
 ) -> dict[str, Mapping[str, dict[str, Scalar]]]:
     """Tuned values of the algorithms that have any; those without keep their defaults."""
     if settings.config == "default":

@@ -1,6 +1,6 @@
 """Tells before anything is run whether plug-ins can be: one error, not one for each run.
 
-python -m imitbench.bench.plugin_check     a list of `Question`s on standard input
+python -m imitbench.bench.plugin_check     a list of `PluginRequirement`s on standard input
 
 Planning reads cards and runs nothing. What a plug-in's modules do when they are imported is tried
 in a process of its own, as workers will do it.
@@ -25,7 +25,7 @@ _CHECK = "imitbench.bench.plugin_check"
 _REFUSED = 2
 
 
-class Question(Record):
+class PluginRequirement(Record):
     """Something outside this package that a sweep needs.
 
     Attributes:
@@ -43,7 +43,7 @@ class Question(Record):
     environment: EnvironmentSpec | None = None
 
 
-_QUESTIONS = TypeAdapter(list[Question])
+_QUESTIONS = TypeAdapter(list[PluginRequirement])
 
 
 def check_plugins(plan: Plan) -> None:
@@ -70,10 +70,10 @@ def check_plugins(plan: Plan) -> None:
         raise InputError(f"{names}: importing ended with code {done.returncode}: {words[-1]}")
 
 
-def _questions(plan: Plan) -> list[Question]:
+def _questions(plan: Plan) -> list[PluginRequirement]:
     sources = plan.sources
     asked = [
-        Question(
+        PluginRequirement(
             what=f"algorithm {card.name}",
             digest=card.origin.digest,
             source=sources[card.origin.digest],
@@ -85,7 +85,7 @@ def _questions(plan: Plan) -> list[Question]:
     for env_id, card in plan.environments.items():
         if card.module_digest is not None:
             asked.append(
-                Question(
+                PluginRequirement(
                     what=f"environment {env_id}",
                     digest=card.module_digest,
                     source=sources[card.module_digest],
@@ -120,7 +120,7 @@ def main() -> int:
     return 0
 
 
-def _told(error: BaseException, question: Question) -> str:
+def _told(error: BaseException, question: PluginRequirement) -> str:
     """An error in one line, with the place in the plug-in's source where it arose."""
     where = ""
     trace = error.__traceback__

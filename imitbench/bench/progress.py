@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from imitbench.bench.sweep import Observer
+from imitbench.bench.sweep import SweepObserver
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.util.text_line import note, on_terminal
 
 _STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops at once"
 
 
-class _Silent:
+class _SilentObserver:
     def planned(self, total: int, already_done: int) -> None:
         pass
 
@@ -30,7 +30,7 @@ class _Silent:
         pass
 
 
-class _Lines(_Silent):
+class _LineObserver(_SilentObserver):
     """One line for each run that ends."""
 
     def planned(self, total: int, already_done: int) -> None:
@@ -46,7 +46,7 @@ class _Lines(_Silent):
         note(_STOPPING)
 
 
-class _Bar(_Silent):
+class _BarObserver(_SilentObserver):
     """A bar with the runs in flight beside it."""
 
     def __init__(self, progress: Progress) -> None:
@@ -79,16 +79,16 @@ class _Bar(_Silent):
 
 
 @contextmanager
-def make_observer(*, quiet: bool) -> Iterator[Observer]:
+def make_observer(*, quiet: bool) -> Iterator[SweepObserver]:
     """Chooses how progress is shown.
 
     Args:
         quiet: Whether it is not shown at all.
     """
     if quiet:
-        yield _Silent()
+        yield _SilentObserver()
     elif not on_terminal():
-        yield _Lines()
+        yield _LineObserver()
     else:
         console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
         columns = (
@@ -98,4 +98,4 @@ def make_observer(*, quiet: bool) -> Iterator[Observer]:
             TextColumn("{task.description}", markup=False),
         )
         with Progress(*columns, console=console, transient=True) as progress:
-            yield _Bar(progress)
+            yield _BarObserver(progress)

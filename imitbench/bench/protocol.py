@@ -163,7 +163,7 @@ class _Actor:
         """To be called where a lane begins another episode."""
 
 
-class _RememberingActor(_Actor):
+class _RecurrentActor(_Actor):
     """Acts by a policy with memory. It acts in all lanes, since memories know no other layout."""
 
     def __init__(self, policy: BasePolicy, deterministic: bool, lanes: int) -> None:
@@ -193,7 +193,7 @@ def _make_actor(policy: BasePolicy, deterministic: bool, lanes: int) -> _Actor:
 
     if type(policy).predict is BasePolicy.predict:
         return _Actor(policy, deterministic)
-    return _RememberingActor(policy, deterministic, lanes)
+    return _RecurrentActor(policy, deterministic, lanes)
 
 
 def _stack(observations: list[Any]) -> Any:

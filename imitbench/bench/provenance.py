@@ -63,7 +63,7 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def describe(command: str, device: str) -> Provenance:
+def describe_provenance(command: str, device: str) -> Provenance:
     """Describes this process.
 
     Args:

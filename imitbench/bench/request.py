@@ -9,7 +9,7 @@ from pathlib import Path
 
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.plan import Plan, make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_names
 from imitbench.cards.plugins import find_algorithms, find_suite
@@ -24,7 +24,7 @@ from imitbench.util.hub_errors import Tell
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class UnresumableRuns:
     """Runs that were asked for, have no result, and cannot be taken up.
 
     Attributes:
@@ -39,7 +39,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingRuns:
     """What of all sweeps of a results folder has no result.
 
     Attributes:
@@ -50,7 +50,7 @@ class Missing:
 
     plans: list[Plan]
     runs: int
-    left_out: list[LeftOut]
+    left_out: list[UnresumableRuns]
 
 
 def lock_in_use(lock: Path | None, source: str) -> str | None:
@@ -68,7 +68,7 @@ def lock_in_use(lock: Path | None, source: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class PlugIns:
+class PluginSelection:
     """What the user named of algorithms and suites from outside this package.
 
     Attributes:
@@ -80,7 +80,7 @@ class PlugIns:
     suites: Mapping[str, SuiteCard] = field(default_factory=dict)
 
     @classmethod
-    def named(cls, algorithms: Sequence[str], suites: Sequence[str] = ()) -> PlugIns:
+    def named(cls, algorithms: Sequence[str], suites: Sequence[str] = ()) -> PluginSelection:
         """Those that the user typed.
 
         Raises:
@@ -134,7 +134,7 @@ def plan_request(
         suite=request.suite if suite is None else suite,
         environment=request.environment,
         seeds=request.seeds,
-        settings=Settings(
+        settings=SweepSettings(
             source=request.source,
             budget=request.budget,
             n_demos=request.n_demos,
@@ -194,7 +194,9 @@ def plan_requests(
     return plans
 
 
-def plan_missing(out: Path, tell: Tell = silent, plugins: PlugIns | None = None) -> Missing:
+def plan_missing(
+    out: Path, tell: Tell = silent, plugins: PluginSelection | None = None
+) -> MissingRuns:
     """Plans again what the sweeps of a results folder asked for, to do what is missing.
 
     A run is taken up only if the plan still has it: a card that has changed since gives other
@@ -208,11 +210,11 @@ def plan_missing(out: Path, tell: Tell = silent, plugins: PlugIns | None = None)
     Raises:
         InputError: There is no such folder.
     """
-    plugins = plugins or PlugIns()
+    plugins = plugins or PluginSelection()
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
     plans: list[Plan] = []
-    left_out: list[LeftOut] = []
+    left_out: list[UnresumableRuns] = []
     taken: set[str] = set()
     for sweep in read_sweeps(out):
         missing = {
@@ -224,24 +226,24 @@ def plan_missing(out: Path, tell: Tell = silent, plugins: PlugIns | None = None)
             continue
         if sweep.request is None:
             why = "its file does not say what it asked for; type that command again"
-            left_out.append(LeftOut(sweep.command, len(missing), why))
+            left_out.append(UnresumableRuns(sweep.command, len(missing), why))
             continue
         try:
             plan = _plan_again(sweep.request, plugins, out, tell)
             planned = {run.run_id for run in plan}
         except InputError as error:
-            left_out.append(LeftOut(sweep.command, len(missing), str(error)))
+            left_out.append(UnresumableRuns(sweep.command, len(missing), str(error)))
             continue
         if missing - planned:
-            left_out.append(LeftOut(sweep.command, len(missing - planned), _changed(sweep)))
+            left_out.append(UnresumableRuns(sweep.command, len(missing - planned), _changed(sweep)))
         if missing & planned:
             wanted = (planned & sweep.paths.keys()) - taken
             plans.append(replace(plan, only=frozenset(wanted)))
             taken |= missing & planned
-    return Missing(plans, len(taken), left_out)
+    return MissingRuns(plans, len(taken), left_out)
 
 
-def _plan_again(request: SweepRequest, plugins: PlugIns, out: Path, tell: Tell) -> Plan:
+def _plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, tell: Tell) -> Plan:
     """Plans what a file asks for.
 
     Raises:

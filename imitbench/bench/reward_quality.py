@@ -53,7 +53,7 @@ def held_out_trajectories(
     return episodes
 
 
-def agreement(
+def reward_agreement(
     net: RewardNet, trajectories: Sequence[TrajectoryWithRew], fragment_length: int, seed: int
 ) -> dict[str, float]:
     """Compares a learnt reward with the true one.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imitbench.bench import provenance
-from imitbench.bench.checkpoint import Progress
-from imitbench.bench.stopping import Interruption, RunStoppedError, noted_interruption
+from imitbench.bench.checkpoint import RunProgress
+from imitbench.bench.stopping import InterruptFlag, RunStoppedError, catch_interrupts
 from imitbench.bench.training import (
     Monitor,
     Trained,
@@ -51,7 +51,7 @@ OnPoint = Callable[[int, Mapping[str, float]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(TrainingConfig):
+class TrainingSetup(TrainingConfig):
     """What is to be trained.
 
     Attributes:
@@ -98,7 +98,7 @@ class Training(TrainingConfig):
         }
 
 
-def claim_folder(training: Training, folder: Path) -> bool:
+def claim_training_folder(training: TrainingSetup, folder: Path) -> bool:
     """Makes the folder of a training, or takes up the one of the same training.
 
     Returns:
@@ -139,8 +139,8 @@ def _check_same(record: dict[str, Any], folder: Path) -> None:
         )
 
 
-def train(
-    training: Training,
+def train_single(
+    training: TrainingSetup,
     folder: Path,
     *,
     make_logger: Callable[[Path], HierarchicalLogger],
@@ -163,8 +163,8 @@ def train(
         InputError: The folder is taken, or the algorithm refuses what it is given.
         RunStoppedError: Ctrl-C; a checkpoint is there to go on from.
     """
-    resumes = claim_folder(training, folder)
-    with noted_interruption() as interruption:
+    resumes = claim_training_folder(training, folder)
+    with catch_interrupts() as interruption:
         monitor = _Monitor(folder, make_logger, on_point, interruption)
         try:
             with contextlib.closing(monitor):
@@ -185,7 +185,9 @@ def train(
             raise InputError(f"{where}: {one_line(str(error))}") from error
     document = {
         **trained.as_document(),
-        "provenance": provenance.describe(command, training.device).model_dump(mode="json"),
+        "provenance": provenance.describe_provenance(command, training.device).model_dump(
+            mode="json"
+        ),
     }
     atomic_write_text(folder / RESULT_FILE, json.dumps(document, indent=1) + "\n")
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
@@ -199,11 +201,11 @@ class _Monitor(Monitor):
     folder: Path
     make_logger: Callable[[Path], HierarchicalLogger]
     on_point: OnPoint
-    interruption: Interruption
-    progress: Progress = field(default_factory=Progress)
+    interruption: InterruptFlag
+    progress: RunProgress = field(default_factory=RunProgress)
     logger: HierarchicalLogger | None = None
 
-    def begin(self, progress: Progress) -> None:
+    def begin(self, progress: RunProgress) -> None:
         """Makes the logger; it gets the points of earlier attempts once more."""
         self.progress = progress
         shutil.rmtree(self.folder / LOG_FOLDER, ignore_errors=True)

@@ -12,7 +12,7 @@ from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.suite import BudgetName, EnvironmentCard, SuiteCard
 from imitbench.errors import InputError
 from imitbench.executors.devices import DeviceClass
-from imitbench.hub.reported_results import read_published_results
+from imitbench.hub.reported_results import read_reported_return
 from imitbench.records.runs import (
     Budget,
     DemoSpec,
@@ -25,7 +25,7 @@ from imitbench.records.runs import (
 
 
 @dataclass(frozen=True)
-class Settings:
+class SweepSettings:
     """What the user may choose for a whole sweep.
 
     Attributes:
@@ -54,7 +54,7 @@ def make_spec(
     algorithm: AlgorithmCard,
     hyperparameters: dict[str, Scalar],
     seed: int,
-    settings: Settings,
+    settings: SweepSettings,
     tuned: Mapping[str, Scalar] | None = None,
 ) -> RunSpec:
     """Specifies one run.
@@ -75,8 +75,8 @@ def make_spec(
     root = artifacts.source_root(settings.source, suite.origin.folder, settings.folder)
     needs = algorithm.needs
 
-    def place(part: artifacts.Part) -> artifacts.Place:
-        return artifacts.place_of(root, part, settings.source, environment, suite.name)
+    def place(part: artifacts.Part) -> artifacts.ArtifactLocation:
+        return artifacts.locate_artifact(root, part, settings.source, environment, suite.name)
 
     role, from_outside = algorithm.role, algorithm.origin.digest is not None
     return RunSpec(
@@ -132,8 +132,8 @@ def reference_scores(
     expert, version = card.references.expert.mean, suite.version
     if source != "bundled" and not (source == artifacts.HUB and card.expert.hub is None):
         root = artifacts.source_root(source, suite.origin.folder, folder)
-        place = artifacts.place_of(root, "experts", source, card, suite.name)
-        published = read_published_results(place.folder)
+        place = artifacts.locate_artifact(root, "experts", source, card, suite.name)
+        published = read_reported_return(place.folder)
         if published is not None:
             at = f":{place.revision[:8]}" if place.revision else ""
             expert, version = published.mean, f"{suite.version}+{source}{at}"
@@ -146,7 +146,7 @@ def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: Budget
 
 
 def _pin_demos(
-    place: artifacts.Place, settings: Settings, card: EnvironmentCard, seed: int
+    place: artifacts.ArtifactLocation, settings: SweepSettings, card: EnvironmentCard, seed: int
 ) -> DemoSpec:
     available = (
         card.demos.trajectories if settings.source == "bundled" else _count_trajectories(place)

@@ -65,7 +65,7 @@ class StopRequest:
 
 
 @contextmanager
-def noted_stop() -> Iterator[StopRequest]:
+def catch_stop_signals() -> Iterator[StopRequest]:
     """Within it, requests to stop are noted, and must be looked at often.
 
     Yields:
@@ -75,12 +75,12 @@ def noted_stop() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    with handled(SIGNALS, request._note):
+    with signal_handlers(SIGNALS, request._note):
         yield request
 
 
 @contextmanager
-def handled(
+def signal_handlers(
     numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
 ) -> Iterator[None]:
     """Within it, a handler hears these signals; whoever heard them before does so afterwards.
@@ -95,7 +95,7 @@ def handled(
             signal.signal(number, earlier)
 
 
-class Interruption:
+class InterruptFlag:
     """Remembers whether Ctrl-C was pressed, or a signal asked to stop."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Interruption:
 
 
 @contextmanager
-def noted_interruption(*, wanted: bool = True) -> Iterator[Interruption]:
+def catch_interrupts(*, wanted: bool = True) -> Iterator[InterruptFlag]:
     """Within it, the first Ctrl-C is only noted; the second one interrupts as usual.
 
     SIGTERM, SIGUSR1 and SIGUSR2, which schedulers send, are noted always.
@@ -127,12 +127,12 @@ def noted_interruption(*, wanted: bool = True) -> Iterator[Interruption]:
     Yields:
         What was noted; to be checked often.
     """
-    interruption = Interruption()
+    interruption = InterruptFlag()
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield interruption
         return
     numbers = [signal.SIGINT, *SIGNALS]
     # A shell starts background jobs with Ctrl-C ignored, and so it stays.
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    with handled(heard, interruption._note):
+    with signal_handlers(heard, interruption._note):
         yield interruption

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imitbench.bench.sweep import Outcome
+from imitbench.bench.sweep import SweepOutcome
 from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.util.extras import import_extra
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import pandas
 
     from imitbench.bench.plan import NotApplicable, Plan
-    from imitbench.store.collector import Quarantined
+    from imitbench.store.collector import QuarantinedSource
 
 
 @dataclass(frozen=True)
-class Summary:
+class SweepSummary:
     """What came of what was asked for, whoever did it and when.
 
     Attributes:
@@ -33,12 +33,12 @@ class Summary:
     """
 
     out: Path
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: SweepOutcome = field(default_factory=SweepOutcome)
     scores: tuple[ScoreRow, ...] = ()
     failures: tuple[FailureRow, ...] = ()
     references: tuple[ReferenceRow, ...] = ()
     not_applicable: tuple[NotApplicable, ...] = ()
-    left_out: tuple[Quarantined, ...] = ()
+    left_out: tuple[QuarantinedSource, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -68,7 +68,7 @@ class Summary:
         }
 
 
-def summarize(plans: Sequence[Plan], out: Path, outcome: Outcome) -> Summary:
+def summarize_sweep(plans: Sequence[Plan], out: Path, outcome: SweepOutcome) -> SweepSummary:
     """Collects what is new in a results folder, and looks up the runs of some plans.
 
     Args:
@@ -83,7 +83,7 @@ def summarize(plans: Sequence[Plan], out: Path, outcome: Outcome) -> Summary:
     wanted = {spec.run_id for plan in plans for spec in plan}
     places = {(plan.suite.name, env_id) for plan in plans for env_id in plan.environments}
     with database.reader(out) as connection:
-        return Summary(
+        return SweepSummary(
             out=out,
             outcome=outcome,
             scores=tuple(row for row in database.read_scores(connection) if row.run_id in wanted),

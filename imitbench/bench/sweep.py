@@ -13,25 +13,25 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
-from imitbench.bench.cost import Estimates
+from imitbench.bench.cost import DurationEstimates
 from imitbench.bench.job import Job, JobWorker, pack_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
-from imitbench.bench.stopping import Interruption, noted_interruption
+from imitbench.bench.stopping import InterruptFlag, catch_interrupts
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions
 from imitbench.executors.registry import executor_class
-from imitbench.store.activity import attending
 from imitbench.records.runs import RunFailure, RunSpec
+from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
 
 _POLL_S = 0.2
 
 
-class Observer(Protocol):
+class SweepObserver(Protocol):
     """Is told how a sweep goes."""
 
     def planned(self, total: int, already_done: int) -> None:
@@ -48,7 +48,7 @@ class Observer(Protocol):
 
 
 @dataclass
-class Outcome:
+class SweepOutcome:
     """How a sweep ended.
 
     Attributes:
@@ -67,7 +67,7 @@ class Outcome:
     queued: int = 0
     lost: int = 0
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: SweepOutcome) -> None:
         """Adds what came of other runs."""
         self.already_done += other.already_done
         self.done += other.done
@@ -78,8 +78,8 @@ class Outcome:
 
 
 def carry_out(
-    plans: Sequence[Plan], options: RunOptions, *, out: Path, command: str, observer: Observer
-) -> Outcome:
+    plans: Sequence[Plan], options: RunOptions, *, out: Path, command: str, observer: SweepObserver
+) -> SweepOutcome:
     """Runs one plan after the other, or submits them, by the executor that options name.
 
     Args:
@@ -96,7 +96,7 @@ def carry_out(
     Raises:
         InputError: It cannot be carried out as asked.
     """
-    outcome = Outcome()
+    outcome = SweepOutcome()
     for plan in plans:
         if outcome.left or (options.fail_fast and outcome.failed):
             outcome.left += sum(not RunDirectory.of(out, run).is_done for run in plan)
@@ -124,10 +124,10 @@ def run_sweep(
     *,
     out: Path,
     command: str,
-    observer: Observer,
+    observer: SweepObserver,
     options: RunOptions | None = None,
     pack: int = 1,
-) -> Outcome:
+) -> SweepOutcome:
     """Runs a plan to its end.
 
     Args:
@@ -152,7 +152,7 @@ def run_sweep(
     runs = list(plan)
     check_writable(out)
     open_runs = [run for run in runs if options.force or not _is_done(out, run)]
-    outcome = Outcome(already_done=len(runs) - len(open_runs))
+    outcome = SweepOutcome(already_done=len(runs) - len(open_runs))
     observer.planned(len(runs), outcome.already_done)
     if not open_runs:
         return outcome
@@ -161,7 +161,7 @@ def run_sweep(
     try:
         if plan.only is None:
             SweepFile.of(out, runs, command, plan.request).write(out)
-        with attending(out), noted_interruption(wanted=executor.prompt) as interruption:
+        with active_sweep(out), catch_interrupts(wanted=executor.prompt) as interruption:
             sweep.submit(sweep.adopt(open_runs), command, options.for_jobs, pack)
             if executor.detached:
                 sweep.stop()
@@ -210,7 +210,12 @@ class _Sweep:
     """The jobs of a sweep that are not finished yet."""
 
     def __init__(
-        self, plan: Plan, executor: Executor, out: Path, observer: Observer, outcome: Outcome
+        self,
+        plan: Plan,
+        executor: Executor,
+        out: Path,
+        observer: SweepObserver,
+        outcome: SweepOutcome,
     ) -> None:
         self._plan = plan
         self._executor = executor
@@ -238,7 +243,7 @@ class _Sweep:
         source, suite = self._plan.settings.source, self._plan.suite
         folder = self._plan.settings.folder
         root = artifacts.source_root(source, suite.origin.folder, folder)
-        estimates = Estimates(self._plan, self._out) if self._executor.packs else None
+        estimates = DurationEstimates(self._plan, self._out) if self._executor.packs else None
         sources = self._plan.sources
         submitted: dict[Path, float] = {}
         for members in pack_runs(runs, pack):
@@ -262,7 +267,7 @@ class _Sweep:
         for run in job.runs:
             self._stamps[run.run_id] = RunDirectory.of(self._out, run).outcome_stamp()
 
-    def watch(self, interruption: Interruption, *, fail_fast: bool) -> None:
+    def watch(self, interruption: InterruptFlag, *, fail_fast: bool) -> None:
         while self._jobs:
             for event in self._executor.poll(_POLL_S):
                 self._handle(event)

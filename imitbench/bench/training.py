@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import gymnasium as gym
 import numpy as np
 
-from imitbench.bench.artifacts import demos_of, expert_of
-from imitbench.bench.checkpoint import Checkpoints, Progress
+from imitbench.bench.artifacts import demos_of_run, expert_of_run
+from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
@@ -113,9 +113,9 @@ class TrainingInputs:
         return cls(
             learner=learner_of(spec),
             hyperparameters=hyperparameters_of(spec),
-            demos=demos_of(spec, root),
+            demos=demos_of_run(spec, root),
             demos_name=None if spec.demos is None else f"demos {spec.demos.repo}",
-            expert=lambda obs, acts: expert_of(spec, root, obs, acts, spec.device),
+            expert=lambda obs, acts: expert_of_run(spec, root, obs, acts, spec.device),
             folder=folder_of(spec),
         )
 
@@ -161,7 +161,7 @@ class Monitor:
     def enter(self, phase: Phase) -> None:
         """A phase begins."""
 
-    def begin(self, progress: Progress) -> None:
+    def begin(self, progress: RunProgress) -> None:
         """Training begins; `progress` has what earlier attempts left, and grows from now on."""
 
     def point(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -246,7 +246,7 @@ def run_training(
         monitor.enter("setup")
         learner = set_up(config, inputs, evaluator.observation_space, evaluator.action_space)
         monitor.enter("train")
-        checkpoints = Checkpoints(directory.checkpoints, checkpoint_s)
+        checkpoints = CheckpointManager(directory.checkpoints, checkpoint_s)
         env_steps, progress = _train(config.budget, learner, checkpoints, monitor)
         if keep_trained:
             checkpoints.save(learner, progress)
@@ -263,14 +263,14 @@ def run_training(
 
 
 def _train(
-    budget: Budget, learner: Learner, checkpoints: Checkpoints, monitor: Monitor
-) -> tuple[int, Progress]:
+    budget: Budget, learner: Learner, checkpoints: CheckpointManager, monitor: Monitor
+) -> tuple[int, RunProgress]:
     """Trains from the start, or from where an interrupted attempt left a checkpoint."""
-    progress = checkpoints.resume(learner) or Progress()
+    progress = checkpoints.resume(learner) or RunProgress()
     monitor.begin(progress)
     earlier, started = progress.train_s, time.monotonic()
 
-    def timed() -> Progress:
+    def timed() -> RunProgress:
         progress.train_s = earlier + time.monotonic() - started
         return progress
 
@@ -294,7 +294,7 @@ def _train(
 
 
 def _save(
-    directory: RunDirectory, learner: Learner, progress: Progress, *evaluated: Episodes
+    directory: RunDirectory, learner: Learner, progress: RunProgress, *evaluated: Episodes
 ) -> None:
     from imitbench.policies.storage import save_policy
 

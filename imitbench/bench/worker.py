@@ -26,13 +26,12 @@ from pathlib import Path
 from typing import TextIO
 
 from imitbench.bench import provenance
-from imitbench.bench.checkpoint import Progress
-from imitbench.bench.worker_death import attempt_of, is_settled
+from imitbench.bench.checkpoint import RunProgress
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
 from imitbench.bench.protocol import Episodes
-from imitbench.bench.stopping import GRACE_S, RunStoppedError, StopRequest, noted_stop
+from imitbench.bench.stopping import GRACE_S, RunStoppedError, StopRequest, catch_stop_signals
 from imitbench.bench.time_limit import TimeLimit
 from imitbench.bench.training import (
     Monitor,
@@ -41,18 +40,19 @@ from imitbench.bench.training import (
     TrainingInputs,
     run_training,
 )
+from imitbench.bench.worker_death import attempt_number, is_settled
 from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
 from imitbench.executors.devices import require_device
-from imitbench.store.lease import LeaseLostError
 from imitbench.records.runs import RunFailure, RunResult, RunSpec
+from imitbench.store.lease import LeaseLostError
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
 from imitbench.util.library_patches import leave_compiler_unloaded
 from imitbench.util.text_line import encodable
 from imitbench.util.torch_startup import use_one_thread
 
 
-class SpoiltProcessError(BaseException):
+class UnusableProcessError(BaseException):
     """A failure, which is on record, may have spoilt all that this process does later."""
 
 
@@ -80,7 +80,7 @@ def run_job(
 
     Raises:
         RunStoppedError: It was; the run it was at can be resumed from where it stopped.
-        SpoiltProcessError: Another process should go on with the job; only when supervised.
+        UnusableProcessError: Another process should go on with the job; only when supervised.
     """
     stop = stop or StopRequest()
     for digest, source in job.sources.items():
@@ -117,7 +117,7 @@ def _claim_and_run(
             status = directory.last_status()
             begun = status is not None and status.job == job.id
             try:
-                run = _Run(job, spec, directory, stop, learner_of, supervised)
+                run = _RunAttempt(job, spec, directory, stop, learner_of, supervised)
                 run.execute(afresh=job.force and not begun)
             except LeaseLostError as error:
                 print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
@@ -128,7 +128,7 @@ def _claim_and_run(
 
 
 @dataclass
-class _Run(Monitor):
+class _RunAttempt(Monitor):
     """One run from loading to its result."""
 
     job: Job
@@ -143,7 +143,7 @@ class _Run(Monitor):
 
     def execute(self, *, afresh: bool) -> None:
         """Makes one attempt, which may go on from the checkpoint of the one before."""
-        self.attempt = attempt_of(self.job, self.directory)
+        self.attempt = attempt_number(self.job, self.directory)
         self.limit = TimeLimit(self.job.timeout_s)
         self.directory.begin(self.spec, afresh=afresh)
         opened = self.directory.log.open("a", 1, encoding="utf-8", errors="backslashreplace")
@@ -177,7 +177,7 @@ class _Run(Monitor):
                 self._tell("failed")
             self.directory.fail(self._failure(error))
         if self.supervised and self.spec.device == "cuda":
-            raise SpoiltProcessError
+            raise UnusableProcessError
 
     def _attempt_in_words(self) -> str:
         return f"attempt {self.attempt} of {self.job.retries + 1}"
@@ -202,7 +202,7 @@ class _Run(Monitor):
             started_at=started_at,
             finished_at=provenance.now(),
             references=self.job.references,
-            provenance=provenance.describe(self.job.command, spec.device),
+            provenance=provenance.describe_provenance(self.job.command, spec.device),
             measures={name: value for name, value in measures.items() if math.isfinite(value)},
         )
 
@@ -226,7 +226,7 @@ class _Run(Monitor):
         self.check()
         self._tell("running")
 
-    def begin(self, progress: Progress) -> None:
+    def begin(self, progress: RunProgress) -> None:
         """Says in the log how much earlier attempts have trained."""
         if progress.curve or progress.train_s:
             print(f"resumed after {progress.train_s:.1f} s of training")
@@ -261,7 +261,7 @@ class _Run(Monitor):
             traceback=encodable("".join(traceback.format_exception(error))),
             failed_at=provenance.now(),
             references=self.job.references,
-            provenance=provenance.describe(self.job.command, self.spec.device),
+            provenance=provenance.describe_provenance(self.job.command, self.spec.device),
         )
 
 
@@ -276,12 +276,12 @@ Doer = Callable[[Path, StopRequest, bool], None]
 """Does the job in a file; told of a request to stop, and whether this process is supervised."""
 
 
-def do_job(path: Path, stop: StopRequest, supervised: bool) -> None:
+def run_job_file(path: Path, stop: StopRequest, supervised: bool) -> None:
     """Does the runs of a job file, as `run_job` does."""
     run_job(Job.read(path), stop, supervised=supervised)
 
 
-def main(arguments: list[str] | None = None, do: Doer = do_job) -> int:
+def main(arguments: list[str] | None = None, do: Doer = run_job_file) -> int:
     """Entry point.
 
     Args:
@@ -300,14 +300,14 @@ def main(arguments: list[str] | None = None, do: Doer = do_job) -> int:
     use_one_thread()
     leave_compiler_unloaded()
     try:
-        with noted_stop() as stop:
+        with catch_stop_signals() as stop:
             if arguments[0] == "-":
                 _serve(stop, do)
             else:
                 do(Path(arguments[0]), stop, False)
     except RunStoppedError:
         return STOPPED
-    except SpoiltProcessError:
+    except UnusableProcessError:
         return RESTART
     except InputError as error:
         print(error, file=sys.stderr)

@@ -17,7 +17,7 @@ from imitbench.store.run_dir import RunDirectory, RunStatus, State
 _LOG_TAIL = 4000  # characters
 
 
-def after_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.read) -> bool:
+def on_worker_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.read) -> bool:
     """Puts the death of a worker on record, in the directory of the run that it was at.
 
     Every call uses up an attempt or a run, so that a job comes to an end whatever its runs do.
@@ -59,7 +59,7 @@ def is_settled(job: Job, spec: RunSpec) -> bool:
     return status.state in ("done", "failed") and directory.has_outcome
 
 
-def attempt_of(job: Job, directory: RunDirectory) -> int:
+def attempt_number(job: Job, directory: RunDirectory) -> int:
     """Which attempt of this job a run is at, counted from 1."""
     status = directory.last_status()
     return status.attempt if status is not None and status.job == job.id else 1
@@ -77,7 +77,7 @@ def _suspects(job: Job) -> list[RunSpec]:
 
 def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> None:
     how, _, last_words = detail.partition("\n")
-    attempt, status = attempt_of(job, directory), directory.last_status()
+    attempt, status = attempt_number(job, directory), directory.last_status()
     phase = status.phase if status is not None and status.job == job.id else "start"
     if not (directory.path / "spec.json").exists():
         directory.begin(spec)
@@ -115,7 +115,7 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
             failed_at=provenance.now(),
             references=job.references,
             # It speaks of this process, which must not touch a GPU.
-            provenance=provenance.describe(job.command, "cpu"),
+            provenance=provenance.describe_provenance(job.command, "cpu"),
         )
     )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imitbench.rewards.base import RewardNet
 
 
-class WrappedLearner(Learner):
+class LearnerWrapper(Learner):
     """Passes everything on.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from imitbench.cards.origin import Origin
-from imitbench.cards.search import Search
+from imitbench.cards.search import SearchSpace
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import INTEGERS, Finite, Integer
 
@@ -90,7 +90,7 @@ class Hyperparameter(Card):
     min: float | None = None
     max: float | None = None
     choices: list[str] | None = None
-    search: Search | None = None
+    search: SearchSpace | None = None
     absent: Scalar = None
 
     @property
@@ -237,7 +237,7 @@ class AlgorithmCard(Card):
         return card
 
     @property
-    def search_space(self) -> dict[str, Search]:
+    def search_space(self) -> dict[str, SearchSpace]:
         """Search spaces by hyper-parameter."""
         return {
             name: parameter.search

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 Value = bool | int | float | str | None
 
 
-class Search(BaseModel):
+class SearchSpace(BaseModel):
     """The search space of one hyper-parameter: a range of numbers, or a list of values.
 
     Attributes:
@@ -29,7 +29,7 @@ class Search(BaseModel):
     choices: list[Value] | None = None
 
     @model_validator(mode="after")
-    def _is_one_space(self) -> Search:
+    def _is_one_space(self) -> SearchSpace:
         if self.choices is not None:
             if (self.low, self.high, self.step, self.log) != (None, None, None, False):
                 raise ValueError("choices cannot be combined with low, high, log and step")

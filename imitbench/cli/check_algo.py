@@ -9,7 +9,7 @@ import typer
 from imitbench.cli import options, run_options
 
 if TYPE_CHECKING:
-    from imitbench.conformance.report import Report
+    from imitbench.conformance.report import ConformanceReport
 
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped", "told": "-"}
 
@@ -38,9 +38,9 @@ def check_algo(
 
     Example: imitbench check-algo bc
     """
-    from imitbench.conformance.run import check_method
     from imitbench.bench.plan import parse_overrides
     from imitbench.cli.output import note, print_json
+    from imitbench.conformance.run import check_method
 
     report = check_method(
         algo,
@@ -58,7 +58,7 @@ def check_algo(
         raise typer.Exit(1)
 
 
-def _print(report: Report) -> None:
+def _print(report: ConformanceReport) -> None:
     from imitbench.cli.output import print_table
 
     print_table(

@@ -11,8 +11,8 @@ import typer
 from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
-    from imitbench.report.pairwise import Contest
-    from imitbench.report.pairwise import Options as Method
+    from imitbench.report.pairwise import PairwiseComparison
+    from imitbench.report.pairwise import PairwiseOptions as Method
 
 
 New = Annotated[
@@ -91,10 +91,10 @@ def compare(
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """
     from imitbench.cli.output import note, print_json
-    from imitbench.report.pairwise import Options as Method
-    from imitbench.report.pairwise import contests
-    from imitbench.report.pairwise_text import document
     from imitbench.report.entry_sources import read_entries
+    from imitbench.report.pairwise import PairwiseOptions as Method
+    from imitbench.report.pairwise import compare_pairwise
+    from imitbench.report.pairwise_text import pairwise_document
     from imitbench.stats.coverage import FailurePolicy
 
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
@@ -104,16 +104,16 @@ def compare(
     if against is not None:
         theirs = read_entries(against, tell=note, suite=suite, env=env, budget=budget)
     names = baseline or ([] if against is None else [algorithm])
-    found = contests(algorithm, ours, theirs, names, method)
+    found = compare_pairwise(algorithm, ours, theirs, names, method)
     if json:
-        print_json(document(found, method))
+        print_json(pairwise_document(found, method))
     else:
         _print(found, method)
     if any(_is_case(case, contest) for case in fail_if or [] for contest in found):
         raise typer.Exit(1)
 
 
-def _is_case(case: FailIf, contest: Contest) -> bool:
+def _is_case(case: FailIf, contest: PairwiseComparison) -> bool:
     decisions = {verdict.decision for verdict in contest.verdicts}
     if case is FailIf.not_better:
         return decisions != {"better"}
@@ -124,7 +124,7 @@ def _is_case(case: FailIf, contest: Contest) -> bool:
     return ("undecided" if case is FailIf.undecided else "worse") in decisions
 
 
-def _print(found: list[Contest], method: Method) -> None:
+def _print(found: list[PairwiseComparison], method: Method) -> None:
     from imitbench.cli.output import note, print_table
     from imitbench.report import pairwise_text
 
@@ -139,4 +139,4 @@ def _print(found: list[Contest], method: Method) -> None:
                 typer.echo()
                 print_table(pairwise_text.ENVIRONMENT_HEADER, rows)
         typer.echo()
-    note(pairwise_text.method(method))
+    note(pairwise_text.method_text(method))

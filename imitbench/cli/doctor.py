@@ -12,10 +12,10 @@ def doctor(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
 
     Example: imitbench doctor
     """
-    from imitbench.bench.installation import diagnose
+    from imitbench.bench.installation import check_installation
     from imitbench.cli.output import print_json
 
-    findings = diagnose(out)
+    findings = check_installation(out)
     if json:
         print_json([vars(finding) for finding in findings])
     else:

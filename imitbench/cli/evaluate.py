@@ -14,7 +14,7 @@ from imitbench.cli.expert_files import Revision, Trust
 
 if TYPE_CHECKING:
     from imitbench.bench.protocol import Episodes
-    from imitbench.experts.lookup import Subject
+    from imitbench.experts.lookup import NamedPolicy
     from imitbench.records.runs import ReferenceScores
 
 
@@ -70,16 +70,16 @@ def evaluate(
 
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
     """
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note, print_json
-    from imitbench.experts.lookup import find_subject
+    from imitbench.experts.lookup import find_named_policy
     from imitbench.util.torch_startup import use_one_thread
 
-    subject = find_subject(policy, out=out, revision=revision, tell=make_tell())
+    subject = find_named_policy(policy, out=out, revision=revision, tell=make_notifier())
     use_one_thread()
     document = _measure(
         subject,
-        _Wish(
+        _EvaluationRequest(
             env=env,
             suite=suite,
             episodes=episodes,
@@ -99,7 +99,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _EvaluationRequest:
     """How the person wants a policy measured; attributes as the options."""
 
     env: str | None
@@ -112,14 +112,14 @@ class _Wish:
     trust: bool
 
 
-def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
+def _measure(subject: NamedPolicy, wish: _EvaluationRequest) -> dict[str, Any]:
     """Evaluates, and records where that is asked for."""
     from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
     from imitbench.experts import catalog, evaluation, measurement
     from imitbench.experts.lookup import find_references
     from imitbench.experts.video import check_video, record_video
-    from imitbench.policies.expert import load_expert
+    from imitbench.policies.expert import load_expert_policy
     from imitbench.policies.expert_folder import open_expert_folder
 
     if wish.suite is not None:
@@ -133,10 +133,10 @@ def _measure(subject: Subject, wish: _Wish) -> dict[str, Any]:
     found = open_expert_folder(subject.path)
     spec = evaluation.with_own_arguments(spec, found)
     rendered = None if wish.video is None else check_video(spec, wish.video)
-    policy = load_expert(found, evaluation.surroundings_of(spec), trust=wish.trust)
+    policy = load_expert_policy(found, evaluation.spaces_of(spec), trust=wish.trust)
     # Where episodes end is of no concern to a policy that learns no more.
     free = {"horizon": "variable"}
-    with evaluation.taking_arguments(spec):
+    with evaluation.check_arguments_accepted(spec):
         measured = measurement.measure(
             spec.model_copy(update=free),
             policy,

@@ -10,8 +10,8 @@ import typer
 from imitbench.cli import completion, options
 
 if TYPE_CHECKING:
-    from imitbench.experts.evaluation import Comparison
-    from imitbench.hub.reported_results import PublishedResults
+    from imitbench.experts.evaluation import MeasurementComparison
+    from imitbench.hub.reported_results import ReportedReturn
 
 Expert = Annotated[
     str,
@@ -59,14 +59,14 @@ def convert(
 
     Example: imitbench experts convert downloads/ppo-Pendulum-v1 experts/ppo-Pendulum-v1
     """
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note, print_json
     from imitbench.experts import catalog
     from imitbench.experts.conversion import convert_expert
     from imitbench.experts.lookup import locate_expert
     from imitbench.util.torch_startup import use_one_thread
 
-    located = locate_expert(source, revision, make_tell())
+    located = locate_expert(source, revision, make_notifier())
     use_one_thread()
     converted = convert_expert(
         located.path,
@@ -118,29 +118,31 @@ def evaluate(
 
     Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note, print_json
     from imitbench.experts import catalog, evaluation, measurement
     from imitbench.experts.lookup import locate_expert
-    from imitbench.hub.reported_results import read_published_results
-    from imitbench.policies.expert import load_expert
+    from imitbench.hub.reported_results import read_reported_return
+    from imitbench.policies.expert import load_expert_policy
     from imitbench.policies.expert_folder import open_expert_folder
     from imitbench.util.torch_startup import use_one_thread
 
-    located = locate_expert(expert, revision, make_tell())
+    located = locate_expert(expert, revision, make_notifier())
     use_one_thread()
     found = open_expert_folder(located.path)
     spec = evaluation.with_own_arguments(catalog.find_environment(env, suite), found)
-    policy = load_expert(found, evaluation.surroundings_of(spec), trust=trust)
-    published = read_published_results(found.folder)
+    policy = load_expert_policy(found, evaluation.spaces_of(spec), trust=trust)
+    published = read_reported_return(found.folder)
     if deterministic is None:
         deterministic = bool(published and published.deterministic)
-    with evaluation.taking_arguments(spec):
+    with evaluation.check_arguments_accepted(spec):
         measured = measurement.measure(
             spec, policy, episodes=episodes, deterministic=deterministic, seed=seed
         )
     returns = measured.episodes.returns
-    compared = evaluation.compare(returns, deterministic, published) if published else None
+    compared = (
+        evaluation.compare_with_published(returns, deterministic, published) if published else None
+    )
     if json:
         print_json(
             {
@@ -165,7 +167,7 @@ def evaluate(
             note(message)
 
 
-def _verdict(published: PublishedResults, compared: Comparison) -> str:
+def _verdict(published: ReportedReturn, compared: MeasurementComparison) -> str:
     spread = "" if published.std is None else f" ± {published.std:.2f}"
     stated = f"published {published.mean:.2f}{spread} ({published.source})"
     if compared.agrees is None:
@@ -178,7 +180,7 @@ def _verdict(published: PublishedResults, compared: Comparison) -> str:
 
 
 def _as_json(
-    published: PublishedResults | None, compared: Comparison | None
+    published: ReportedReturn | None, compared: MeasurementComparison | None
 ) -> dict[str, Any] | None:
     if published is None or compared is None:
         return None

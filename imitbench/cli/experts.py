@@ -117,7 +117,7 @@ def train(
             deterministic=False,
             seed=measurement.REFERENCE_SEED,
         )
-        measurement.write_results(directory, measured)
+        measurement.write_measurement(directory, measured)
         write_expert_card(env_id, card, directory)
         returns = measured.episodes.returns
         note(f"{directory}: return {returns.mean():.2f} ± {returns.std():.2f}")

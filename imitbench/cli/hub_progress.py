@@ -9,7 +9,7 @@ from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
 
 
-def make_tell(*, quiet: bool = False) -> Tell:
+def make_notifier(*, quiet: bool = False) -> Tell:
     """Where messages about downloads go: to stderr, bars to terminals only.
 
     Args:

@@ -10,7 +10,7 @@ import typer
 from imitbench.cli import options
 
 if TYPE_CHECKING:
-    from imitbench.store.external_results import External
+    from imitbench.store.external_results import ImportedResults
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,11 +74,11 @@ def import_table(
     Example: imitbench import csv published.csv --suite classic
     """
     from imitbench.cli.output import note
-    from imitbench.store.importers.long_table import WrongLinesError, import_csv
+    from imitbench.store.importers.long_table import InvalidLinesError, import_csv
 
     try:
         results = import_csv(file)
-    except WrongLinesError as error:
+    except InvalidLinesError as error:
         for problem in error.problems:
             note(f"{file}, {problem}")
         raise
@@ -112,7 +112,7 @@ def import_arrays(
 
 
 def _record(
-    results: External,
+    results: ImportedResults,
     source: Path,
     out: Path,
     name: str | None,
@@ -126,7 +126,12 @@ def _record(
     """Writes what an importer found, and tells."""
     from imitbench import __version__
     from imitbench.cli.output import print_json
-    from imitbench.store.external_results import check_name, default_name, external_path, write_external
+    from imitbench.store.external_results import (
+        check_name,
+        default_name,
+        external_path,
+        write_external,
+    )
 
     label = default_name(source) if name is None else check_name(name)
     if suite is not None:
@@ -144,7 +149,7 @@ def _record(
         raise typer.Exit(1)
 
 
-def _document(results: External, label: str, path: Path, written: bool) -> dict[str, Any]:
+def _document(results: ImportedResults, label: str, path: Path, written: bool) -> dict[str, Any]:
     from imitbench.store.external_results import STATUSES
 
     counts = results.counts
@@ -171,7 +176,7 @@ def _document(results: External, label: str, path: Path, written: bool) -> dict[
     }
 
 
-def _cells(results: External) -> list[dict[str, Any]]:
+def _cells(results: ImportedResults) -> list[dict[str, Any]]:
     """Algorithms by environment: how many runs completed, and their means."""
     cells: dict[tuple[str, str], dict[str, Any]] = {}
     for run in results.runs:
@@ -194,7 +199,7 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _tell(results: External, label: str, path: Path, written: bool, dry_run: bool) -> None:
+def _tell(results: ImportedResults, label: str, path: Path, written: bool, dry_run: bool) -> None:
     from imitbench.cli.output import note, print_table
 
     print_table(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imitbench.bench.plan import Plan
-    from imitbench.bench.summary import Summary
+    from imitbench.bench.summary import SweepSummary
     from imitbench.executors.options import RunOptions
 
 
@@ -30,20 +30,20 @@ def launch(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool, qui
         typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.
     """
     from imitbench.bench.progress import make_observer
-    from imitbench.bench.summary import summarize
+    from imitbench.bench.summary import summarize_sweep
     from imitbench.bench.sweep import carry_out
     from imitbench.cli.provenance import typed_command
 
     with make_observer(quiet=quiet) as observer:
         outcome = carry_out(plans, how, out=out, command=typed_command(), observer=observer)
-    _print(summarize(plans, out, outcome), how, json=json, quiet=quiet)
+    _print(summarize_sweep(plans, out, outcome), how, json=json, quiet=quiet)
     if outcome.left or (how.wait and outcome.queued):
         raise typer.Exit(130)
     if outcome.failed or outcome.lost:
         raise typer.Exit(1)
 
 
-def _print(summary: Summary, how: RunOptions, *, json: bool, quiet: bool) -> None:
+def _print(summary: SweepSummary, how: RunOptions, *, json: bool, quiet: bool) -> None:
     """Says what happened: counts and failures to stderr, scores to stdout."""
     from imitbench.cli.output import command_for, count, note, print_json
     from imitbench.report.tables import build_report
@@ -136,7 +136,7 @@ def _cells(
     plans: Sequence[Plan], out: Path
 ) -> tuple[dict[tuple[str, str, str, str], dict[str, Any]], list[float]]:
     """Runs by suite, algorithm, environment and budget, and the seconds of each run to do."""
-    from imitbench.bench.cost import Estimates
+    from imitbench.bench.cost import DurationEstimates
     from imitbench.store.run_dir import RunDirectory
 
     cells: dict[tuple[str, str, str, str], dict[str, Any]] = defaultdict(
@@ -144,7 +144,7 @@ def _cells(
     )
     ahead = []
     for plan in plans:
-        estimates = Estimates(plan, out)
+        estimates = DurationEstimates(plan, out)
         for spec in plan:
             budget = f"{spec.budget.amount} {spec.budget.unit}" if spec.budget.amount else "none"
             cell = cells[spec.suite, spec.algo_label, spec.environment.id, budget]

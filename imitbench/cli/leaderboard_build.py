@@ -39,10 +39,10 @@ def build_site(
     """
     from imitbench.cli.output import count, note, print_json
     from imitbench.errors import InputError
+    from imitbench.published.results_sources import find_results
     from imitbench.report.leaderboard.board import build_board
     from imitbench.report.leaderboard.site import check_place, write_site
     from imitbench.stats.coverage import FailurePolicy
-    from imitbench.published.results_sources import find_results
 
     if not title.strip():
         raise InputError("--title: is empty")

@@ -14,7 +14,11 @@ from imitbench.cli.leaderboard_validate import Submission
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
-    from imitbench.conformance.reproduction import Compared, Draw, Reproduction
+    from imitbench.conformance.reproduction import (
+        Reproduction,
+        ReproductionSample,
+        ReturnComparison,
+    )
 
 _WORDS = {
     "identical": "identical",
@@ -55,7 +59,7 @@ def verify_submission(
 
     Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
     """
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note, print_json
     from imitbench.errors import InputError
     from imitbench.store.results_reader import read_results
@@ -65,15 +69,15 @@ def verify_submission(
         raise InputError(f"--keep {keep}: is not empty; name a new folder")
     submitted = read_results(submission)
 
-    from imitbench.conformance.reproduction import compare, draw_runs
-    from imitbench.bench.request import PlugIns
+    from imitbench.bench.request import PluginSelection
+    from imitbench.conformance.reproduction import compare_run, sample_runs
 
-    drawn = draw_runs(
+    drawn = sample_runs(
         submitted,
         runs,
         seed=seed,
-        tell=make_tell(quiet=quiet),
-        plugins=PlugIns.named(algo, suite),
+        tell=make_notifier(quiet=quiet),
+        plugins=PluginSelection.named(algo, suite),
     )
     if not quiet:
         for refused in drawn.refused:
@@ -86,7 +90,7 @@ def verify_submission(
         )
         for plan in drawn.plans:
             _train(plan, scratch, jobs, quiet=quiet)
-        found = [compare(run, scratch, submitted) for run in drawn.runs]
+        found = [compare_run(run, scratch, submitted) for run in drawn.runs]
     if json:
         print_json(_document(submission, seed, drawn, found))
     else:
@@ -109,9 +113,9 @@ def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
 
 
 def _document(
-    submission: Path, seed: int, drawn: Draw, found: list[Reproduction]
+    submission: Path, seed: int, drawn: ReproductionSample, found: list[Reproduction]
 ) -> dict[str, Any]:
-    def numbers(each: Compared | None) -> dict[str, float | None] | None:
+    def numbers(each: ReturnComparison | None) -> dict[str, float | None] | None:
         return None if each is None else {**vars(each), "difference": each.difference}
 
     return {

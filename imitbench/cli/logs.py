@@ -12,8 +12,8 @@ from imitbench.cli import completion, options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imitbench.store.failure_groups import FailureGroup
     from imitbench.records.runs import RunFailure, RunSpec
+    from imitbench.store.failure_groups import FailureGroup
     from imitbench.store.run_dir import RunDirectory
 
 _RUNS_SHOWN = 3

@@ -20,7 +20,7 @@ def prefetch(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.hub_progress import make_tell, size_text
+    from imitbench.cli.hub_progress import make_notifier, size_text
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.errors import InputError
     from imitbench.hub.lock_file import read_lock, write_lock
@@ -30,7 +30,7 @@ def prefetch(
     if not sources:
         raise InputError(f"suite {suite}: its card names no hub repository; nothing to fetch")
     before = read_lock(lock)
-    pulled = pull_sources(suite, sources, tell=make_tell(quiet=quiet))
+    pulled = pull_sources(suite, sources, tell=make_notifier(quiet=quiet))
     items = [found.as_locked() for _, found in pulled]
     write_lock(lock, before.with_items(items))
     if json:

@@ -10,7 +10,7 @@ import typer
 from imitbench.cli import options
 
 if TYPE_CHECKING:
-    from imitbench.hub.pull import Pulled
+    from imitbench.hub.pull import PulledArtifact
     from imitbench.util.hub_client import RepoKind
     from imitbench.util.hub_errors import Tell
 
@@ -73,7 +73,7 @@ def _pull(
     to: Path | None,
     json: bool,
 ) -> None:
-    from imitbench.cli.hub_progress import make_tell, size_text
+    from imitbench.cli.hub_progress import make_notifier, size_text
     from imitbench.cli.output import print_json, print_table
     from imitbench.errors import InputError
     from imitbench.hub.pull import copy_out
@@ -84,7 +84,7 @@ def _pull(
         raise InputError("--revision: belongs to one repository; give that instead of --suite")
     if repo is not None and env is not None:
         raise InputError("--env: belongs to --suite")
-    tell = make_tell()
+    tell = make_notifier()
     pulled = (
         [_pull_one(kind, repo, revision, tell)]
         if repo is not None
@@ -112,7 +112,7 @@ def _pull(
         )
 
 
-def _pull_suite(kind: RepoKind, suite: str, env: str | None, tell: Tell) -> list[Pulled]:
+def _pull_suite(kind: RepoKind, suite: str, env: str | None, tell: Tell) -> list[PulledArtifact]:
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
@@ -125,7 +125,7 @@ def _pull_suite(kind: RepoKind, suite: str, env: str | None, tell: Tell) -> list
     return list(found.values())
 
 
-def _pull_one(kind: RepoKind, repo: str, revision: str | None, tell: Tell) -> Pulled:
+def _pull_one(kind: RepoKind, repo: str, revision: str | None, tell: Tell) -> PulledArtifact:
     from imitbench.cards.catalog import load_suite, suite_names
     from imitbench.errors import InputError, did_you_mean
     from imitbench.hub.pull import pull

@@ -13,7 +13,7 @@ from imitbench.cli import options
 
 if TYPE_CHECKING:
     from imitbench.hub.publication import Publication
-    from imitbench.util.hub_upload import Uploaded
+    from imitbench.util.hub_upload import UploadResult
 
 _SHOWN = 40
 
@@ -36,7 +36,7 @@ EnvId = Annotated[
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _PushRequest:
     """What the person asked for, whatever is pushed."""
 
     repo: str
@@ -74,7 +74,7 @@ def push_experts(
 
     Example: imitbench experts push experts/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --yes
     """
-    wish = _Wish(repo, yes, private, message, json, quiet)
+    wish = _PushRequest(repo, yes, private, message, json, quiet)
     wish.check()
 
     from imitbench.hub.expert_publication import staged_expert
@@ -102,7 +102,7 @@ def push_demos(
 
     Example: imitbench demos push demos/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --license mit --yes
     """
-    wish = _Wish(repo, yes, private, message, json, quiet)
+    wish = _PushRequest(repo, yes, private, message, json, quiet)
     wish.check()
 
     from imitbench.hub.demos_publication import staged_demos
@@ -134,15 +134,15 @@ def push_results(
 
     Example: imitbench results push --out runs me/my-results --license cc-by-4.0 --yes
     """
-    wish = _Wish(repo, yes, private, message, json, quiet)
+    wish = _PushRequest(repo, yes, private, message, json, quiet)
     wish.check()
 
     from imitbench.cli.output import note
     from imitbench.cli.provenance import typed_command
     from imitbench.hub.results_publication import staged_results
+    from imitbench.published.results_folder import read_runs
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
-    from imitbench.published.results_folder import read_runs
 
     runs = read_runs(out, suite=suite)
     report = render_markdown(build(out, tell=note, suite=suite))
@@ -158,14 +158,14 @@ def push_results(
     _push(staged, wish)
 
 
-def _push(staged: AbstractContextManager[Publication], wish: _Wish) -> None:
-    from imitbench.cli.hub_progress import make_tell
+def _push(staged: AbstractContextManager[Publication], wish: _PushRequest) -> None:
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note
     from imitbench.errors import InputError
     from imitbench.hub.publication import check_for_tokens, push
     from imitbench.util.hub_errors import UnreachableError
 
-    tell = make_tell(quiet=wish.quiet)
+    tell = make_notifier(quiet=wish.quiet)
     with staged as publication:
         check_for_tokens(publication.files.values())
         if not wish.json:
@@ -197,7 +197,9 @@ def _show(publication: Publication) -> None:
     typer.echo("\nThe card says:\n" + publication.card.metadata_text().rstrip())
 
 
-def _tell_outcome(publication: Publication, uploaded: Uploaded | None, wish: _Wish) -> None:
+def _tell_outcome(
+    publication: Publication, uploaded: UploadResult | None, wish: _PushRequest
+) -> None:
     from imitbench.cli.output import note, print_json
 
     if wish.json:
@@ -212,7 +214,9 @@ def _tell_outcome(publication: Publication, uploaded: Uploaded | None, wish: _Wi
         note(f"removed {len(uploaded.removed)} files of an earlier push")
 
 
-def _as_json(publication: Publication, uploaded: Uploaded | None, wish: _Wish) -> dict[str, Any]:
+def _as_json(
+    publication: Publication, uploaded: UploadResult | None, wish: _PushRequest
+) -> dict[str, Any]:
     done = uploaded is not None
     return {
         "repo": publication.repo,

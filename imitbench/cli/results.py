@@ -38,7 +38,7 @@ def pull_results(
 
     Example: imitbench results pull me/my-results --out theirs
     """
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note, print_json
     from imitbench.published.results_folder import PATTERNS
     from imitbench.store.results_reader import read_results, restore_runs
@@ -46,7 +46,7 @@ def pull_results(
 
     hub_upload.check_repository_name(repo)
     fetched = hub_client.fetch(
-        repo, files=PATTERNS, kind="dataset", revision=revision, tell=make_tell(quiet=quiet)
+        repo, files=PATTERNS, kind="dataset", revision=revision, tell=make_notifier(quiet=quiet)
     )
     made, present = restore_runs(read_results(fetched.folder), out)
     if json:

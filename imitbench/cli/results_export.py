@@ -70,9 +70,11 @@ def upload_to_wandb(
     Example: imitbench results wandb --out runs --project imitation
     """
     from imitbench.cli.output import count, note, print_json
-    from imitbench.report.wandb_upload import upload
+    from imitbench.report.wandb_upload import upload_runs
 
-    done = upload(out, project, tell=note, entity=entity, suite=suite, folder=folder, again=again)
+    done = upload_runs(
+        out, project, tell=note, entity=entity, suite=suite, folder=folder, again=again
+    )
     if json:
         print_json({"project": project, "entity": entity, **vars(done)})
     elif not quiet:

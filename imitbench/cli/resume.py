@@ -12,7 +12,7 @@ from imitbench.cli.record_options import takes
 from imitbench.executors.options import RunOptions
 
 if TYPE_CHECKING:
-    from imitbench.bench.request import LeftOut
+    from imitbench.bench.request import UnresumableRuns
 
 
 @takes(RunOptions, device="auto", force=False)
@@ -41,14 +41,14 @@ def resume(
 
     Example: imitbench resume --out runs --jobs 2
     """
-    from imitbench.bench.request import PlugIns, plan_missing
-    from imitbench.bench.summary import Summary
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.bench.request import PluginSelection, plan_missing
+    from imitbench.bench.summary import SweepSummary
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note, print_json
     from imitbench.executors.registry import resolve
 
     how = resolve(context.obj)
-    missing = plan_missing(out, make_tell(quiet=quiet), PlugIns.named(algo, suite))
+    missing = plan_missing(out, make_notifier(quiet=quiet), PluginSelection.named(algo, suite))
     for each in missing.left_out:
         note(_line(each))
     if not missing.plans and not json:
@@ -57,14 +57,14 @@ def resume(
     elif dry_run:
         print_plans(missing.plans, how, out, json=json)
     elif not missing.plans:
-        print_json(Summary(out).as_document())
+        print_json(SweepSummary(out).as_document())
     else:
         launch(missing.plans, how, out, json=json, quiet=quiet)
     if missing.left_out:
         raise typer.Exit(1)
 
 
-def _line(each: LeftOut) -> str:
+def _line(each: UnresumableRuns) -> str:
     from imitbench.cli.output import count
 
     return f"left out: {count(each.runs, 'run')} of `{each.command}`: {each.why}"

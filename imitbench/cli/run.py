@@ -39,7 +39,7 @@ def run(
     """
     from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
     from imitbench.bench.request import lock_in_use, plan_requests
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.executors.registry import resolve
     from imitbench.store.sweep_file import SweepRequest
 
@@ -57,7 +57,7 @@ def run(
         device=how.device_class,
         folder=str(Path.cwd()),
     )
-    plans = plan_requests(request, parse_demo_counts(n_demos), make_tell(quiet=quiet))
+    plans = plan_requests(request, parse_demo_counts(n_demos), make_notifier(quiet=quiet))
     if dry_run:
         print_plans(plans, how, out, json=json)
     else:

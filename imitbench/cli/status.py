@@ -31,9 +31,9 @@ def status(
     """
     from imitbench.cli.output import command_for, note, print_json, print_table
     from imitbench.cli.watching import HEADER, is_idle, queue_line, summary, table_rows, watch_runs
-    from imitbench.store.overview import Survey, total
+    from imitbench.store.overview import StatusSurvey, total_status
 
-    survey = Survey(out)
+    survey = StatusSurvey(out)
     cells = watch_runs(survey, every) if watch else survey.look()
     if json:
         print_json([cell.as_dict() for cell in cells])
@@ -46,5 +46,5 @@ def status(
     queued = queue_line(out)
     if queued is not None:
         note(queued)
-    elif total(cells).open and is_idle(survey, cells):
+    elif total_status(cells).open and is_idle(survey, cells):
         note(f"nobody is at work on them: `{command_for(out, 'resume')}` goes on")

@@ -144,7 +144,7 @@ def pin(
     """
     from imitbench.cards.catalog import suite_directory, suite_names
     from imitbench.cards.suite_file import read_card_of_suite
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.hub.suite_sources import resolve_commits, suite_sources, write_commits
 
@@ -159,7 +159,7 @@ def pin(
         card = read_card_of_suite(path, name)
         sources = suite_sources(card.environments)
         wanted = [each for each in sources if newest or each.hub.revision is None]
-        found = resolve_commits(wanted, tell=make_tell())
+        found = resolve_commits(wanted, tell=make_notifier())
         if found:
             write_commits(path, found)
             note(f"updated {path}")

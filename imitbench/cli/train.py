@@ -19,7 +19,7 @@ from imitbench.experts.training_request import TrainingRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imitbench.bench.single_run import OnPoint, Training
+    from imitbench.bench.single_run import OnPoint, TrainingSetup
     from imitbench.bench.training import Trained
     from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.util.logger import HierarchicalLogger
@@ -68,7 +68,7 @@ def train_one(
 ) -> None:
     """Carries out a command of `imitbench train`."""
     from imitbench.bench.plan import parse_overrides
-    from imitbench.cli.hub_progress import make_tell
+    from imitbench.cli.hub_progress import make_notifier
     from imitbench.cli.output import note
 
     formats = _formats(log_format, json=json)
@@ -76,20 +76,20 @@ def train_one(
     request = given.model_copy(update={"overrides": parse_overrides(set_)})
 
     # Training libraries take seconds to load: only once the options are known to be good.
-    from imitbench.bench.single_run import train
+    from imitbench.bench.single_run import train_single
     from imitbench.bench.stopping import RunStoppedError
     from imitbench.cli.provenance import typed_command
-    from imitbench.experts.single_training import prepare
+    from imitbench.experts.single_training import prepare_training
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
-    training = prepare(request, make_tell(quiet=quiet))
+    training = prepare_training(request, make_notifier(quiet=quiet))
     folder = log_dir or _usual_folder(training)
     budget = f"{training.budget.amount:,} {training.budget.unit.replace('_', ' ')}"
     if not quiet:
         note(f"{request.algo} on {training.environment.id}: {budget}; {folder}")
     try:
-        trained = train(
+        trained = train_single(
             training,
             folder,
             make_logger=_logger_of(training, formats, wandb_project),
@@ -116,29 +116,29 @@ def _formats(text: str, *, json: bool) -> list[str]:
     return formats
 
 
-def _usual_folder(training: Training) -> Path:
+def _usual_folder(training: TrainingSetup) -> Path:
     environment = training.environment.id.replace("/", "-")
     stamp = time.strftime("%Y%m%d_%H%M%S")
     return Path("output", training.card.name, environment, f"{stamp}_seed{training.seed}")
 
 
 def _logger_of(
-    training: Training, formats: Sequence[str], project: str
+    training: TrainingSetup, formats: Sequence[str], project: str
 ) -> Callable[[Path], HierarchicalLogger]:
     def make(folder: Path) -> HierarchicalLogger:
         from imitbench.util.logger import configure
 
         if "wandb" in formats:
-            from imitbench.report.wandb_upload import begin
+            from imitbench.report.wandb_upload import start_wandb_run
 
             name = f"{training.card.name} on {training.environment.id}, seed {training.seed}"
-            begin(project, name, training.record(), folder)
+            start_wandb_run(project, name, training.record(), folder)
         return configure(folder, formats)
 
     return make
 
 
-def _teller(training: Training, *, quiet: bool) -> OnPoint:
+def _teller(training: TrainingSetup, *, quiet: bool) -> OnPoint:
     """Tells of the training now and then, on stderr."""
     from imitbench.cli.output import note
 
@@ -159,7 +159,7 @@ def _teller(training: Training, *, quiet: bool) -> OnPoint:
 
 
 def _show(
-    training: Training, trained: Trained, folder: Path, suite: str | None, *, json: bool
+    training: TrainingSetup, trained: Trained, folder: Path, suite: str | None, *, json: bool
 ) -> None:
     from imitbench.cli.output import note, print_json
     from imitbench.experts.lookup import find_references

@@ -106,14 +106,14 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.cli.hub_progress import make_tell
-    from imitbench.cli.tune_launch import Target, make_plan, make_request, tune_and_tell
+    from imitbench.cli.hub_progress import make_notifier
+    from imitbench.cli.tune_launch import TuningTarget, make_plan, make_request, run_tuning
     from imitbench.cli.tune_table import print_tuning
     from imitbench.executors.registry import executor_class, resolve
     from imitbench.tune.dependency import require_optuna
 
     require_optuna()
-    target = Target(out, algo, suite, per, objective, budget, name, to, keep_anyway)
+    target = TuningTarget(out, algo, suite, per, objective, budget, name, to, keep_anyway)
     if show:
         print_tuning(target.existing(), as_json=json)
         return
@@ -122,11 +122,11 @@ def tune(
         given = given.model_copy(update={"jobs": jobs})
     how = resolve(given)
     plan = make_plan(
-        how, algo, suite, env, set_, budget, n_demos, source, lock, make_tell(quiet=quiet)
+        how, algo, suite, env, set_, budget, n_demos, source, lock, make_notifier(quiet=quiet)
     )
     request = make_request(
         plan, how, per=per, objective=objective, trials=trials, search_seeds=search_seeds,
         held_out_seeds=held_out_seeds, best=best, points=points, prune=prune, seed=seed,
         storage=storage,
     )  # fmt: skip
-    tune_and_tell(request, how, target, jobs, json=json, quiet=quiet)
+    run_tuning(request, how, target, jobs, json=json, quiet=quiet)

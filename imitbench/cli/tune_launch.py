@@ -16,20 +16,20 @@ from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.tuned import TUNED_FILE, TunedValues
 from imitbench.cli.provenance import typed_command
 from imitbench.cli.tune_progress import TuneObserver
-from imitbench.cli.tune_table import print_tuning, tell
+from imitbench.cli.tune_table import print_outcome, print_tuning
 from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
+from imitbench.tune.runner import TuningOutcome, check_request, tune
 from imitbench.tune.trial_job import TRIAL_WORKER
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
-from imitbench.tune.runner import Outcome, check, tune
 from imitbench.util.hub_errors import Tell
 
 
 @dataclass(frozen=True)
-class Target:
+class TuningTarget:
     """Where a tuning is kept, and where its values go: the options of these names."""
 
     out: Path
@@ -164,10 +164,10 @@ def _seeds(text: str, option: str) -> tuple[int, ...]:
         raise InputError(f"{option} {text}: must be seeds and ranges such as 100,105-109") from None
 
 
-def tune_and_tell(
+def run_tuning(
     request: TuneRequest,
     how: RunOptions,
-    target: Target,
+    target: TuningTarget,
     jobs: int | None,
     *,
     json: bool,
@@ -181,7 +181,7 @@ def tune_and_tell(
     """
     root, file = target.root, target.file
     check_target(file, request.algorithm)
-    check(request, root)
+    check_request(request, root)
     check_writable(target.out)
     pool = executor_class(how.executor).from_options(how, TRIAL_WORKER, root)
     at_once = jobs if jobs is not None and pool.distributed else pool.at_once
@@ -190,7 +190,7 @@ def tune_and_tell(
     written = _write(request, outcome, target)
     only = [scope.name for scope in request.scopes]
     print_tuning([root], as_json=json, written=written, only=only)
-    tell(request, outcome.contests, file, written, keep_anyway=target.keep_anyway)
+    print_outcome(request, outcome.contests, file, written, keep_anyway=target.keep_anyway)
     if outcome.stopped:
         observer.stopped(outcome)
         raise typer.Exit(130)
@@ -198,7 +198,7 @@ def tune_and_tell(
         raise typer.Exit(1)
 
 
-def _write(request: TuneRequest, outcome: Outcome, target: Target) -> dict[str, Path]:
+def _write(request: TuneRequest, outcome: TuningOutcome, target: TuningTarget) -> dict[str, Path]:
     """Writes values that beat the default, or all that were asked for; says of which studies."""
     found: dict[str, TunedValues] = {}
     written: dict[str, Path] = {}

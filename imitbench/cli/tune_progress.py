@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from imitbench.cli.output import count, note
-from imitbench.tune.held_out_comparison import Contest
+from imitbench.tune.held_out_comparison import HeldOutComparison
 from imitbench.tune.request import TuneRequest
+from imitbench.tune.runner import TuningOutcome
 from imitbench.tune.study import Trial
-from imitbench.tune.runner import Outcome
 
 
 class TuneObserver:
@@ -53,14 +53,14 @@ class TuneObserver:
         """A run of the contest ended."""
         self._say(f"[held out {done}/{total}] {env}")
 
-    def judged(self, env: str, contest: Contest) -> None:
+    def judged(self, env: str, contest: HeldOutComparison) -> None:
         """The contest was decided."""
 
     def stopping(self) -> None:
         """Workers were asked to stop."""
         note("stopping: running trials save checkpoints; Ctrl-C again stops at once")
 
-    def stopped(self, outcome: Outcome) -> None:
+    def stopped(self, outcome: TuningOutcome) -> None:
         """All is as it will stay."""
         queued = f"; {count(outcome.queued, 'job')} in the queue go on" if outcome.queued else ""
         note(f"stopped{queued}; the same command goes on: finished trials are kept in {self._root}")

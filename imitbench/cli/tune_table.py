@@ -12,7 +12,7 @@ from imitbench.cli.output import note, print_json, print_table
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Scalar
-    from imitbench.tune.held_out_comparison import Contest
+    from imitbench.tune.held_out_comparison import HeldOutComparison
     from imitbench.tune.request import StudySettings, TuneRequest
     from imitbench.tune.study import Trial
 
@@ -59,7 +59,7 @@ def print_tuning(
 
 
 def _document(
-    name: str, settings: StudySettings, trials: Sequence[Trial], contest: Contest | None
+    name: str, settings: StudySettings, trials: Sequence[Trial], contest: HeldOutComparison | None
 ) -> dict[str, Any]:
     from imitbench.tune.objectives import OBJECTIVES
 
@@ -92,7 +92,7 @@ def _document(
 
 
 def _print_study(
-    name: str, settings: StudySettings, trials: Sequence[Trial], contest: Contest | None
+    name: str, settings: StudySettings, trials: Sequence[Trial], contest: HeldOutComparison | None
 ) -> None:
     from imitbench.tune.objectives import OBJECTIVES
 
@@ -145,19 +145,19 @@ def _changed(values: Mapping[str, Scalar], defaults: Mapping[str, Scalar]) -> st
     return ", ".join(other) or "default"
 
 
-def tell(
+def print_outcome(
     request: TuneRequest,
-    contests: Mapping[str, Contest],
+    contests: Mapping[str, HeldOutComparison],
     target: Path,
     written: Mapping[str, Path],
     *,
     keep_anyway: bool,
 ) -> None:
     """Says in words whether tuning helped, and what was written."""
-    from imitbench.cli.tune_verdict import in_words
+    from imitbench.cli.tune_verdict import describe_verdict
 
     for env_id, contest in contests.items():
-        note(f"{env_id}: {in_words(contest)}")
+        note(f"{env_id}: {describe_verdict(contest)}")
         if env_id not in written:
             hint = "" if keep_anyway or contest.winner is None else " (--keep-anyway writes them)"
             note(f"{env_id}: nothing written{hint}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from imitbench.cli.output import count
-from imitbench.tune.held_out_comparison import Contest
+from imitbench.tune.held_out_comparison import HeldOutComparison
 
 
-def in_words(contest: Contest) -> str:
+def describe_verdict(contest: HeldOutComparison) -> str:
     """Says what came of a contest."""
     if len(contest.standings) == 1:
         return "no trial with other values than the default ones was completed"

@@ -11,7 +11,7 @@ from imitbench.cli import completion, options, run_options
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
-    from imitbench.conformance.resume import Interrupted, Verification
+    from imitbench.conformance.resume import InterruptionOutcome, ResumeVerdict
     from imitbench.records.runs import RunSpec
 
 _KINDS = {
@@ -70,11 +70,11 @@ def verify_resume(
     from imitbench.bench import artifacts
     from imitbench.bench.plan import make_plan, parse_overrides
     from imitbench.bench.plugin_check import check_plugins
-    from imitbench.bench.spec import Settings, reference_scores
+    from imitbench.bench.spec import SweepSettings, reference_scores
     from imitbench.bench.sweep import check_writable
-    from imitbench.conformance.resume import as_document
-    from imitbench.conformance.resume import verify_resume as verify
     from imitbench.cli.output import note, print_json
+    from imitbench.conformance.resume import as_document
+    from imitbench.conformance.resume import check_resume as verify
     from imitbench.errors import InputError
 
     plan = make_plan(
@@ -82,7 +82,7 @@ def verify_resume(
         suite=suite,
         environment=env,
         seeds=[seed],
-        settings=Settings(budget=budget, overrides=parse_overrides(set_)),
+        settings=SweepSettings(budget=budget, overrides=parse_overrides(set_)),
     )
     spec = _only_run(plan, env)
     source = plan.settings.source
@@ -122,7 +122,7 @@ def _only_run(plan: Plan, env: str) -> RunSpec:
     return runs[0]
 
 
-def _print(spec: RunSpec, verification: Verification) -> None:
+def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
     from imitbench.cli.output import print_table
 
     if verification.interruptions:
@@ -151,7 +151,7 @@ def _print(spec: RunSpec, verification: Verification) -> None:
         typer.echo(f"hint: {verification.hint}")
 
 
-def _recovery(each: Interrupted) -> list[str]:
+def _recovery(each: InterruptionOutcome) -> list[str]:
     lost = f"{each.lost} offer{'s' * (each.lost > 1)}" if each.lost else "nothing"
     start = f"offer {each.resumed_at}" if each.resumed_at else "the beginning"
     if each.unrestored:

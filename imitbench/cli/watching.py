@@ -14,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from imitbench.cli.output import duration, note, on_terminal
-from imitbench.store.overview import STATES, CellStatus, Survey, total
+from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 
 HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
 _Show = Callable[[Sequence[CellStatus]], None]
 
 
-def watch_runs(survey: Survey, every_s: float) -> list[CellStatus]:
+def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
     """Shows the states of all runs while there is something to wait for, or until Ctrl-C.
 
     That is over when no run is open any more; and when at two looks in a row, between which a
@@ -41,7 +41,7 @@ def watch_runs(survey: Survey, every_s: float) -> list[CellStatus]:
                 cells = survey.look()
                 show(cells)
                 idle = is_idle(survey, cells)
-                if not total(cells).open or (idle and idle_before):
+                if not total_status(cells).open or (idle and idle_before):
                     break
                 idle_before = idle
                 time.sleep(every_s)
@@ -50,9 +50,9 @@ def watch_runs(survey: Survey, every_s: float) -> list[CellStatus]:
     return cells
 
 
-def is_idle(survey: Survey, cells: Sequence[CellStatus]) -> bool:
+def is_idle(survey: StatusSurvey, cells: Sequence[CellStatus]) -> bool:
     """Whether no run is at work, and none will be unless somebody asks for it."""
-    running = total(cells).counts["running"]
+    running = total_status(cells).counts["running"]
     return not running and not survey.is_attended() and queue_line(survey.out) is None
 
 
@@ -77,7 +77,7 @@ def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:
 
 def summary(cells: Sequence[CellStatus]) -> str:
     """All cells in one line: `12 done, 3 running, 40 waiting; about 5 min left`."""
-    whole = total(cells)
+    whole = total_status(cells)
     counts = ", ".join(f"{whole.counts[state]} {state}" for state in STATES if whole.counts[state])
     if not whole.open:
         return counts
@@ -90,19 +90,19 @@ def summary(cells: Sequence[CellStatus]) -> str:
 def _shown() -> Iterator[_Show]:
     """A live table for people, a line whenever something changed for logs; both to stderr."""
     if not on_terminal():
-        yield _Lines()
+        yield _StatusLines()
         return
     console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
     with Live(console=console, transient=True, auto_refresh=False) as live:
         yield lambda cells: live.update(_table(cells), refresh=True)
 
 
-class _Lines:
+class _StatusLines:
     def __init__(self) -> None:
         self._counts: object = None
 
     def __call__(self, cells: Sequence[CellStatus]) -> None:
-        counts = total(cells).counts
+        counts = total_status(cells).counts
         if counts != self._counts:
             note(summary(cells))
         self._counts = counts

@@ -38,7 +38,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class PartComparison:
+class PartDifferences:
     """One part of what two runs left behind.
 
     Attributes:
@@ -49,10 +49,10 @@ class PartComparison:
 
     part: str
     count: str
-    differences: list[Difference]
+    find_differences: list[Difference]
 
 
-def differences(expected: Any, found: Any, name: str = "") -> list[Difference]:
+def find_differences(expected: Any, found: Any, name: str = "") -> list[Difference]:
     """Walks two nested values.
 
     Args:
@@ -76,7 +76,7 @@ def differences(expected: Any, found: Any, name: str = "") -> list[Difference]:
         return [
             difference
             for index, (one, other) in enumerate(zip(expected, found, strict=True))
-            for difference in differences(one, other, _below(name, index))
+            for difference in find_differences(one, other, _below(name, index))
         ]
     if type(expected) is not type(found):
         kinds = type(found).__name__, type(expected).__name__
@@ -85,7 +85,7 @@ def differences(expected: Any, found: Any, name: str = "") -> list[Difference]:
     return [] if same else [Difference(name, f"is {_short(found)} instead of {_short(expected)}")]
 
 
-def compare_runs(expected: RunDirectory, found: RunDirectory) -> list[PartComparison]:
+def compare_runs(expected: RunDirectory, found: RunDirectory) -> list[PartDifferences]:
     """Compares two completed runs in everything that is a number and no time.
 
     Raises:
@@ -111,7 +111,7 @@ def _mapping_differences(
         elif key not in expected:
             result.append(Difference(where, "should not be there"))
         else:
-            result += differences(expected[key], found[key], where)
+            result += find_differences(expected[key], found[key], where)
     return result
 
 
@@ -135,14 +135,14 @@ def _array_difference(
     return f"differs by up to {largest:.2g} in {int(unequal.sum())} of {unequal.size} numbers"
 
 
-def _compare_episodes(expected: RunDirectory, found: RunDirectory) -> PartComparison:
+def _compare_episodes(expected: RunDirectory, found: RunDirectory) -> PartDifferences:
     import pyarrow.parquet as pq
 
     tables = [pq.read_table(run.path / "episodes.parquet") for run in (expected, found)]
     one, other = ({name: table[name].to_numpy() for name in table.column_names} for table in tables)
     found_differences = []
     if len(one["raw_return"]) != len(other["raw_return"]):
-        found_differences = differences(one["raw_return"], other["raw_return"], "raw_return")
+        found_differences = find_differences(one["raw_return"], other["raw_return"], "raw_return")
     else:
         unequal = np.zeros(len(one["raw_return"]), dtype=bool)
         for column, values in one.items():
@@ -152,12 +152,12 @@ def _compare_episodes(expected: RunDirectory, found: RunDirectory) -> PartCompar
             returns = other["raw_return"][index], one["raw_return"][index]
             what = "returned {:.6g} instead of {:.6g}".format(*returns)
             found_differences.append(Difference(f"{kind} episode {index}", what))
-    return PartComparison(
+    return PartDifferences(
         "evaluation episodes", f"{len(one['raw_return'])} episodes", found_differences
     )
 
 
-def _compare_curves(expected: RunDirectory, found: RunDirectory) -> PartComparison:
+def _compare_curves(expected: RunDirectory, found: RunDirectory) -> PartDifferences:
     one, other = (
         [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
         for run in (expected, found)
@@ -168,20 +168,20 @@ def _compare_curves(expected: RunDirectory, found: RunDirectory) -> PartComparis
         unequal = [
             Difference(f"step {point['step']}: {difference.name}", difference.what)
             for point, twin in zip(one, other, strict=True)
-            for difference in differences(point, twin)
+            for difference in find_differences(point, twin)
         ]
-    return PartComparison("learning curve", f"{len(one)} points", unequal)
+    return PartDifferences("learning curve", f"{len(one)} points", unequal)
 
 
-def _compare_folders(part: str, expected: Path, found: Path) -> PartComparison:
+def _compare_folders(part: str, expected: Path, found: Path) -> PartDifferences:
     one, other = _contents(expected), _contents(found)
     arrays = sum(_is_array(value) for content in one.values() for value in content.values())
     listed = [
         difference
         for file in sorted({*one, *other}, key=lambda name: (name.endswith(".json"), name))
-        for difference in differences(one.get(file, {}), other.get(file, {}))
+        for difference in find_differences(one.get(file, {}), other.get(file, {}))
     ]
-    return PartComparison(part, f"{arrays} arrays" if one else "none", listed)
+    return PartDifferences(part, f"{arrays} arrays" if one else "none", listed)
 
 
 def _contents(folder: Path) -> dict[str, dict[str, Any]]:
@@ -208,9 +208,9 @@ def _without_digests(document: Any) -> Any:
     return document
 
 
-def _compare_results(expected: RunDirectory, found: RunDirectory) -> PartComparison:
+def _compare_results(expected: RunDirectory, found: RunDirectory) -> PartDifferences:
     one, other = (_numbers(run) for run in (expected, found))
-    return PartComparison("measures", ", ".join(one), differences(one, other))
+    return PartDifferences("measures", ", ".join(one), find_differences(one, other))
 
 
 def _numbers(run: RunDirectory) -> dict[str, float]:

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from imitbench.conformance.bitwise import Difference, differences
-from imitbench.conformance.report import Finding, Report
-from imitbench.conformance.test_bed import (
-    Arena,
-    Subject,
-    Training,
-    practice_arena,
-    sizes_in,
-)
-from imitbench.conformance.resume import Verification
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
+from imitbench.conformance.bitwise import Difference, find_differences
+from imitbench.conformance.report import CheckResult, ConformanceReport
+from imitbench.conformance.resume import ResumeVerdict
+from imitbench.conformance.test_bed import (
+    MethodUnderTest,
+    TestBed,
+    TrainingTrace,
+    practice_test_bed,
+    sizes_in,
+)
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.util.quantities import show_size
@@ -34,7 +34,7 @@ _UNREPEATABLE = "training does not repeat itself, so that this cannot be told; s
 _UNTRAINED = "trains nothing"
 
 
-class Checker:
+class MethodChecker:
     """Tries a method and takes down what it finds.
 
     Args:
@@ -47,11 +47,11 @@ class Checker:
 
     def __init__(
         self,
-        subject: Subject,
-        arena: Arena,
+        subject: MethodUnderTest,
+        arena: TestBed,
         *,
         default_amount: int,
-        verify: Callable[[], Verification],
+        verify: Callable[[], ResumeVerdict],
         tell: Callable[[str], None],
     ) -> None:
         self._subject = subject
@@ -62,18 +62,18 @@ class Checker:
         self._trains = subject.card.budget_unit != "none"
         self._repeats = True
 
-    def check(self) -> Report:
+    def check(self) -> ConformanceReport:
         """Makes every check."""
         card = self._subject.card
         amount = f"{self._subject.amount} {card.budget_unit}" if self._trains else "none"
-        report = Report(card.name, self._arena.environment.id, amount)
+        report = ConformanceReport(card.name, self._arena.environment.id, amount)
         self._tell("training")
         try:
             self._base = self._subject.train(self._arena, measure=True)
         except Exception as error:
-            report.findings.append(Finding("training", "failed", f"raises {_in_words(error)}"))
+            report.findings.append(CheckResult("training", "failed", f"raises {_in_words(error)}"))
             return report
-        report.findings.append(Finding("training", "passed", self._base_in_words()))
+        report.findings.append(CheckResult("training", "passed", self._base_in_words()))
         for name, check in (
             ("spaces", self._check_spaces),
             ("seeding", self._check_seeding),
@@ -88,7 +88,7 @@ class Checker:
             try:
                 report.findings.append(check())
             except Exception as error:  # of the method, whatever it is
-                report.findings.append(Finding(name, "failed", f"raises {_in_words(error)}"))
+                report.findings.append(CheckResult(name, "failed", f"raises {_in_words(error)}"))
         return report
 
     def _base_in_words(self) -> str:
@@ -97,25 +97,27 @@ class Checker:
         points = len(self._base.curve)
         return f"{self._base.seconds:.1f} s, {points} points of a curve, {self._base.offers} offers"
 
-    def _check_spaces(self) -> Finding:
+    def _check_spaces(self) -> CheckResult:
         """Each space that the card names is tried; what it does not name is not."""
         card = self._subject.card
         if card.needs.tabular:
             wrong = self._misfit(self._base, self._arena)
             what = "tabular: tried on this environment alone"
-            return Finding("spaces", "failed" if wrong else "passed", wrong or what)
+            return CheckResult("spaces", "failed" if wrong else "passed", wrong or what)
         for kind in card.needs.action_spaces:
-            arena = practice_arena(kind)
+            arena = practice_test_bed(kind)
             try:
                 trained = self._subject.train(arena)
             except Exception as error:
-                return Finding("spaces", "failed", f"{kind}: training raises {_in_words(error)}")
+                return CheckResult(
+                    "spaces", "failed", f"{kind}: training raises {_in_words(error)}"
+                )
             wrong = self._misfit(trained, arena)
             if wrong:
-                return Finding("spaces", "failed", f"{kind}: {wrong}")
-        return Finding("spaces", "passed", f"acts in {', '.join(card.needs.action_spaces)}")
+                return CheckResult("spaces", "failed", f"{kind}: {wrong}")
+        return CheckResult("spaces", "passed", f"acts in {', '.join(card.needs.action_spaces)}")
 
-    def _misfit(self, trained: Training, arena: Arena) -> str:
+    def _misfit(self, trained: TrainingTrace, arena: TestBed) -> str:
         """How a policy does not suit its environment; empty if it does."""
         policy = trained.learner.policy()
         for name, found, due in (
@@ -135,7 +137,7 @@ class Checker:
                     return f"action {action!r} is none of {arena.action_space}"
         return ""
 
-    def _check_seeding(self) -> Finding:
+    def _check_seeding(self) -> CheckResult:
         """The same seed gives the same numbers, whatever the global generators give."""
         found = self._unlike(self._subject.train(self._arena, others=1))
         if found:
@@ -143,70 +145,72 @@ class Checker:
             again = self._unlike(self._subject.train(self._arena))
             if again:
                 what = f"the same seed gives other numbers: {again[0]}; draw from `rng` alone"
-                return Finding("seeding", "failed", what)
+                return CheckResult("seeding", "failed", what)
             self._repeats = True
             what = (
                 f"draws from the global generator of NumPy or Python: {found[0]}; draw from `rng` "
                 "alone"
             )
-            return Finding("seeding", "failed", what)
+            return CheckResult("seeding", "failed", what)
         if not self._trains:
-            return Finding("seeding", "passed", f"{_UNTRAINED}; sets up alike")
+            return CheckResult("seeding", "passed", f"{_UNTRAINED}; sets up alike")
         if not self._unlike(self._subject.train(self._arena, seed=1)):
-            return Finding("seeding", "failed", "seed 1 gives the very numbers of seed 0")
-        return Finding("seeding", "passed", "same seed, same bits; another seed, other numbers")
+            return CheckResult("seeding", "failed", "seed 1 gives the very numbers of seed 0")
+        return CheckResult("seeding", "passed", "same seed, same bits; another seed, other numbers")
 
-    def _check_rewards(self) -> Finding:
+    def _check_rewards(self) -> CheckResult:
         """Whether true rewards make a difference, see `watched`."""
         if self._subject.card.needs.true_reward:
-            return Finding("rewards", "skipped", "the card says that it learns from true rewards")
+            return CheckResult(
+                "rewards", "skipped", "the card says that it learns from true rewards"
+            )
         if not self._repeats:
-            return Finding("rewards", "skipped", _UNREPEATABLE)
+            return CheckResult("rewards", "skipped", _UNREPEATABLE)
         for poison, words in (("nan", "NaN"), ("other", "other numbers")):
             try:
                 found = self._unlike(self._subject.train(self._arena, poison=poison))  # type: ignore[arg-type]
             except Exception as error:
-                return Finding(
+                return CheckResult(
                     "rewards", "failed", f"with {words} for true rewards: raises {_in_words(error)}"
                 )
             if found:
                 what = f"learns otherwise with {words} for true rewards: {found[0]}"
-                return Finding("rewards", "failed", what)
-        return Finding("rewards", "passed", "learns the same whatever the true rewards are")
+                return CheckResult("rewards", "failed", what)
+        return CheckResult("rewards", "passed", "learns the same whatever the true rewards are")
 
-    def _check_budget(self) -> Finding:
+    def _check_budget(self) -> CheckResult:
         base, asked, unit = self._base, self._subject.amount, self._subject.card.budget_unit
         if self._subject.card.command is not None:
             what = f"a process of its own: says {base.claimed_steps} steps, which are not counted"
-            return Finding("budget", "skipped", what)
+            return CheckResult("budget", "skipped", what)
         if base.claimed_steps != base.real_steps:
             what = f"says it took {base.claimed_steps} environment steps; it took {base.real_steps}"
-            return Finding("budget", "failed", what)
+            return CheckResult("budget", "failed", what)
         if not self._trains:
-            return Finding("budget", "passed", f"{_UNTRAINED}; {base.real_steps} steps")
+            return CheckResult("budget", "passed", f"{_UNTRAINED}; {base.real_steps} steps")
         spent = base.real_steps
         if unit == "batches":
             spent = max((int(point["step"]) for point in base.curve), default=0)
         words = f"{spent} of {asked} {unit}"
         if spent > asked:
-            return Finding("budget", "failed", f"spends more than it is given: {words}")
+            return CheckResult("budget", "failed", f"spends more than it is given: {words}")
         if spent == 0:
             what = "reports no point of its curve, so that batches cannot be told"
-            return Finding("budget", "failed", what)
-        return Finding("budget", "passed", words)
+            return CheckResult("budget", "failed", what)
+        return CheckResult("budget", "passed", words)
 
-    def _check_state(self) -> Finding:
+    def _check_state(self) -> CheckResult:
         state = self._base.learner.state_dict()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "state")
             try:
                 save_state(path, state)
             except TypeError as error:
-                return Finding("state", "failed", f"cannot be stored: {error}")
+                return CheckResult("state", "failed", f"cannot be stored: {error}")
             size = path.stat().st_size
-            found = differences(state, load_state(path))
+            found = find_differences(state, load_state(path))
         if found:
-            return Finding("state", "failed", f"is not read back as it was: {found[0]}")
+            return CheckResult("state", "failed", f"is not read back as it was: {found[0]}")
         sizes = sorted(sizes_in(state), key=lambda pair: -pair[1])[:_NAMED]
         words = f"{show_size(size)}; largest: " + ", ".join(f"{n} {show_size(b)}" for n, b in sizes)
         expected = max(size, self._expected_size())
@@ -215,8 +219,8 @@ class Checker:
                 f"grows with training: at this rate {show_size(expected)} by the end of a default "
                 f"budget, more than {show_size(LARGEST_STATE)}; {words}"
             )
-            return Finding("state", "failed", what)
-        return Finding("state", "passed", words if sizes else "nothing to keep")
+            return CheckResult("state", "failed", what)
+        return CheckResult("state", "passed", words if sizes else "nothing to keep")
 
     def _expected_size(self) -> int:
         """Bytes by the end of a default budget, if it goes on as between the first and last."""
@@ -228,17 +232,17 @@ class Checker:
             return last
         return int(last + (last - first) / (end - start) * max(0, self._default_amount - end))
 
-    def _check_resume(self) -> Finding:
+    def _check_resume(self) -> CheckResult:
         if not self._repeats:
-            return Finding("resume", "skipped", _UNREPEATABLE)
+            return CheckResult("resume", "skipped", _UNREPEATABLE)
         verification = self._verify()
         if not verification.exact:
-            return Finding("resume", "failed", str(verification.hint))
+            return CheckResult("resume", "failed", str(verification.hint))
         count = len(verification.interruptions)
         words = f"bit for bit after {count} interruptions" if count else _UNTRAINED
-        return Finding("resume", "passed", words)
+        return CheckResult("resume", "passed", words)
 
-    def _check_policy(self) -> Finding:
+    def _check_policy(self) -> CheckResult:
         """Whether what is stored acts as what was trained."""
         policy = self._base.learner.policy()
         with tempfile.TemporaryDirectory() as folder:
@@ -254,32 +258,32 @@ class Checker:
             )
             if not np.array_equal(one, other):
                 how = "deterministic" if deterministic else "stochastic"
-                return Finding("policy", "failed", f"{how} actions change by storing it")
-        return Finding("policy", "passed", f"{show_size(size)}; acts the same when loaded")
+                return CheckResult("policy", "failed", f"{how} actions change by storing it")
+        return CheckResult("policy", "passed", f"{show_size(size)}; acts the same when loaded")
 
-    def _check_speed(self) -> Finding:
+    def _check_speed(self) -> CheckResult:
         card = self._subject.card
         if not self._trains:
-            return Finding("speed", "told", _UNTRAINED)
+            return CheckResult("speed", "told", _UNTRAINED)
         own = self._subject.amount / max(self._base.seconds, 1e-9)
         other = _speed_baseline(card)
         words = f"{own:,.0f} {card.budget_unit} a second"
         if card.name == other.name or card.needs.tabular:
-            return Finding("speed", "told", words)
+            return CheckResult("speed", "told", words)
         usual = self._speed_of(other)
         compared = f"{words}; {other.name}: {usual:,.0f} ({own / usual:.2g} x)"
-        return Finding("speed", "told", compared)
+        return CheckResult("speed", "told", compared)
 
     def _speed_of(self, card: AlgorithmCard) -> float:
         amount = max(self._subject.amount, 2048 if card.budget_unit == "env_steps" else 1)
-        subject = Subject(card, card.resolve({}), amount)
+        subject = MethodUnderTest(card, card.resolve({}), amount)
         return amount / max(subject.train(self._arena).seconds, 1e-9)
 
-    def _unlike(self, other: Training) -> list[Difference]:
+    def _unlike(self, other: TrainingTrace) -> list[Difference]:
         """How what was learnt differs from what the first training learnt."""
-        return differences(self._learnt(self._base), self._learnt(other))
+        return find_differences(self._learnt(self._base), self._learnt(other))
 
-    def _learnt(self, training: Training) -> dict[str, Any]:
+    def _learnt(self, training: TrainingTrace) -> dict[str, Any]:
         """What a training is for: its policy and reward, not what it noted on the way."""
         policy, reward = training.learner.policy(), training.learner.reward()
         return {

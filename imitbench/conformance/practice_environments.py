@@ -20,7 +20,7 @@ _KINDS: dict[ActionSpace, spaces.Space[Any]] = {
 }
 
 
-class Drift(gym.Env[npt.NDArray[np.float32], Any]):
+class DriftEnv(gym.Env[npt.NDArray[np.float32], Any]):
     """A point that drifts, and that actions push; as registered, episodes have one length.
 
     Args:

@@ -9,7 +9,7 @@ Verdict = Literal["passed", "failed", "skipped", "told"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The outcome of one check.
 
     Attributes:
@@ -25,7 +25,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class ConformanceReport:
     """Every check of a method.
 
     Attributes:
@@ -38,7 +38,7 @@ class Report:
     algo: str
     env: str
     amount: str
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckResult] = field(default_factory=list)
 
     @property
     def conforms(self) -> bool:

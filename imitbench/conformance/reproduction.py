@@ -19,14 +19,14 @@ import numpy.typing as npt
 
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.plan import Plan, make_plan
-from imitbench.bench.request import PlugIns
-from imitbench.bench.spec import Settings
+from imitbench.bench.request import PluginSelection
+from imitbench.bench.spec import SweepSettings
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
 from imitbench.executors.devices import check_cuda, find_cuda
-from imitbench.store.comparability import Conditions
-from imitbench.records.runs import RunSpec
 from imitbench.published.results_folder import PublishedRun, read_run
+from imitbench.records.runs import RunSpec
+from imitbench.store.comparability import Conditions
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
@@ -43,7 +43,7 @@ AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
 
 
 @dataclass(frozen=True)
-class Refused:
+class UnreproducibleRun:
     """A run that was drawn, but cannot be trained here.
 
     Attributes:
@@ -56,7 +56,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Draw:
+class ReproductionSample:
     """Runs to train again.
 
     Attributes:
@@ -67,11 +67,11 @@ class Draw:
 
     runs: list[PublishedRun] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[UnreproducibleRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Compared:
+class ReturnComparison:
     """One of a run's two mean returns, as submitted and as found here.
 
     Attributes:
@@ -118,8 +118,8 @@ class Reproduction:
 
     spec: RunSpec
     verdict: Verdict
-    stochastic: Compared | None = None
-    deterministic: Compared | None = None
+    stochastic: ReturnComparison | None = None
+    deterministic: ReturnComparison | None = None
     same_setting: bool = False
     problem: str = ""
 
@@ -129,14 +129,14 @@ class Reproduction:
         return self.verdict in AGREEING
 
 
-def draw_runs(
+def sample_runs(
     runs: Sequence[PublishedRun],
     count: int,
     *,
     seed: int,
     tell: Tell = silent,
-    plugins: PlugIns | None = None,
-) -> Draw:
+    plugins: PluginSelection | None = None,
+) -> ReproductionSample:
     """Draws completed runs of a submission at random, and plans to train them here.
 
     Anchors, which train nothing, are drawn only where nothing else is left.
@@ -148,22 +148,22 @@ def draw_runs(
         tell: Told about downloads.
         plugins: Plug-ins that the user named; runs of others are refused.
     """
-    plugins = plugins or PlugIns()
-    drawn = Draw()
+    plugins = plugins or PluginSelection()
+    drawn = ReproductionSample()
     for run in _shuffled(runs, seed):
         if len(drawn.runs) == count:
             break
         try:
             plan = _plan(run.spec, plugins, tell)
         except InputError as error:
-            drawn.refused.append(Refused(run.spec, str(error)))
+            drawn.refused.append(UnreproducibleRun(run.spec, str(error)))
         else:
             drawn.runs.append(run)
             drawn.plans.append(plan)
     return replace(drawn, plans=_together(drawn.plans))
 
 
-def compare(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> Reproduction:
+def compare_run(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> Reproduction:
     """Compares a run as submitted with the same run as trained here.
 
     Args:
@@ -206,13 +206,13 @@ def _compare(
     scale: float,
     *,
     deterministic: bool,
-) -> Compared:
+) -> ReturnComparison:
     name = "deterministic_return" if deterministic else "raw_return"
     one, other = (_returns(episodes, deterministic) for episodes in (stated, found))
     own = _standard_error(other)
     # Made-up episodes, however far apart, must not widen the band that they are judged by.
     theirs = min(_standard_error(one), max(own, _PLAUSIBLE * scale))
-    return Compared(
+    return ReturnComparison(
         stated=float(one.mean()),
         found=float(other.mean()),
         noise_band=Z * math.hypot(theirs, own),
@@ -227,7 +227,7 @@ def _shuffled(runs: Sequence[PublishedRun], seed: int) -> list[PublishedRun]:
     return sorted(shuffled, key=lambda run: run.spec.budget.unit == "none")
 
 
-def _plan(spec: RunSpec, plugins: PlugIns, tell: Tell) -> Plan:
+def _plan(spec: RunSpec, plugins: PluginSelection, tell: Tell) -> Plan:
     """Plans the run here.
 
     Raises:
@@ -270,7 +270,7 @@ def _plan(spec: RunSpec, plugins: PlugIns, tell: Tell) -> Plan:
         suite=suite,
         environment=glob.escape(spec.environment.id),
         seeds=[spec.seed],
-        settings=Settings(
+        settings=SweepSettings(
             source=source,
             budget=budget,
             n_demos=demos.count if demos and demos.count != demos.available else None,

@@ -17,10 +17,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from imitbench.conformance.bitwise import Difference, PartComparison, compare_runs, differences
 from imitbench.bench.job import Job, SourceRecord
 from imitbench.bench.seeding import derive_seed
-from imitbench.conformance.resume_trial import SIGNALS, Orders, ResumeReport, TrialReport, state_file
+from imitbench.conformance.bitwise import (
+    Difference,
+    PartDifferences,
+    compare_runs,
+    find_differences,
+)
+from imitbench.conformance.resume_trial import (
+    SIGNALS,
+    ResumeReport,
+    TrialConfig,
+    TrialReport,
+    state_file,
+)
 from imitbench.executors.base import STOPPED
 from imitbench.records.runs import ReferenceScores, RunSpec
 from imitbench.store.run_dir import RunDirectory
@@ -53,7 +64,7 @@ NOT_TRAINING = (
 
 
 @dataclass(frozen=True)
-class Interrupted:
+class InterruptionOutcome:
     """One interruption, and what came of it.
 
     Attributes:
@@ -80,7 +91,7 @@ class Interrupted:
 
 
 @dataclass(frozen=True)
-class Verification:
+class ResumeVerdict:
     """The verdict.
 
     Attributes:
@@ -92,9 +103,9 @@ class Verification:
     """
 
     offers: int = 0
-    interruptions: list[Interrupted] = field(default_factory=list)
+    interruptions: list[InterruptionOutcome] = field(default_factory=list)
     before: list[Difference] = field(default_factory=list)
-    parts: list[PartComparison] = field(default_factory=list)
+    parts: list[PartDifferences] = field(default_factory=list)
     problem: str | None = None
 
     @property
@@ -128,7 +139,7 @@ class _TrialError(Exception):
     """A trial did not go as ordered."""
 
 
-def verify_resume(
+def check_resume(
     spec: RunSpec,
     *,
     source_root: Path,
@@ -137,7 +148,7 @@ def verify_resume(
     folder: Path,
     kills: int = 3,
     tell: Callable[[str], None] = lambda _: None,
-) -> Verification:
+) -> ResumeVerdict:
     """Trains one run without interruption and once more with several, and compares.
 
     Args:
@@ -154,12 +165,12 @@ def verify_resume(
         The verdict.
     """
     try:
-        return _Verifier(spec, source_root, references, folder, tell, sources).verify(kills)
+        return _ResumeChecker(spec, source_root, references, folder, tell, sources).verify(kills)
     except _TrialError as error:
-        return Verification(problem=str(error))
+        return ResumeVerdict(problem=str(error))
 
 
-class _Verifier:
+class _ResumeChecker:
     def __init__(
         self,
         spec: RunSpec,
@@ -177,16 +188,16 @@ class _Verifier:
         self._sources = dict(sources or {})
         self._rng = np.random.default_rng(derive_seed(spec.seed, "interruptions"))
 
-    def verify(self, kills: int) -> Verification:
+    def verify(self, kills: int) -> ResumeVerdict:
         twin = self._job("uninterrupted", checkpoint_s=_NEVER_S)
         wanted = kills + 1
         self._tell("training without interruption")
         seed = int(self._rng.integers(2**32))
         # One more than needed: after the last offer, hardly anything is trained.
-        self._complete(Orders(job=twin, notes=self._notes(), keep=wanted + 1, seed=seed))
+        self._complete(TrialConfig(job=twin, notes=self._notes(), keep=wanted + 1, seed=seed))
         report = TrialReport.model_validate_json((self._twin_notes / "trained.json").read_bytes())
         if not report.offers and self._spec.budget.unit != "none":
-            return Verification(problem=OFFERS_NONE)
+            return ResumeVerdict(problem=OFFERS_NONE)
         offers = self._choose(report, wanted)
         kinds = self._kinds(len(offers))
         job = self._job("interrupted", checkpoint_s=0.0)
@@ -196,16 +207,18 @@ class _Verifier:
             self._interrupt(job, offer, kind, number, every)
         self._tell("training to the end")
         end = len(offers) + 1
-        self._complete(Orders(job=job, notes=self._notes(end), every=every))
+        self._complete(TrialConfig(job=job, notes=self._notes(end), every=every))
         states: list[int | Literal["end"]] = [*offers, "end"]
         before, *later = [self._state_differences(i, s) for i, s in enumerate(states, start=1)]
         # Such as the time that an episode took.
         anyway = {_kind_of_name(difference) for difference in before}
         unlike = [[d for d in each if _kind_of_name(d) not in anyway] for each in later]
-        return Verification(
+        return ResumeVerdict(
             offers=report.offers,
             interruptions=[
-                Interrupted(offer, kind, *self._taken_up(number + 1), later=unlike[number - 1])
+                InterruptionOutcome(
+                    offer, kind, *self._taken_up(number + 1), later=unlike[number - 1]
+                )
                 for number, (offer, kind) in enumerate(zip(offers, kinds, strict=True), start=1)
             ],
             before=before,
@@ -230,7 +243,7 @@ class _Verifier:
         signal: Literal["stop", "kill"] = "kill" if kind == "killed" else "stop"
         notes = self._notes(number)
         code, words = self._try(
-            Orders(job=job, notes=notes, every=every, interrupt_at=offer, signal=signal)
+            TrialConfig(job=job, notes=notes, every=every, interrupt_at=offer, signal=signal)
         )
         expected = STOPPED if signal == "stop" else -SIGNALS[signal]
         directory = self._run("interrupted")
@@ -247,7 +260,7 @@ class _Verifier:
             content = newest.read_bytes()
             newest.write_bytes(content[: len(content) // 2])
 
-    def _complete(self, orders: Orders) -> None:
+    def _complete(self, orders: TrialConfig) -> None:
         code, words = self._try(orders)
         [spec] = Job.read(Path(orders.job)).runs
         directory = RunDirectory.of(Path(Job.read(Path(orders.job)).out), spec)
@@ -262,7 +275,7 @@ class _Verifier:
                 f"the run fails ({failure.phase}): {failure.error_type}: {failure.message}{words}"
             )
 
-    def _try(self, orders: Orders) -> tuple[int, str]:
+    def _try(self, orders: TrialConfig) -> tuple[int, str]:
         """Runs a trial in a process of its own; gives its exit code and last words."""
         notes = Path(orders.notes)
         notes.mkdir(parents=True)
@@ -297,9 +310,9 @@ class _Verifier:
             load_state(state_file(notes, offer))
             for notes in (self._twin_notes, Path(self._notes(number)))
         )
-        listed = differences(expected["learner"], found["learner"])
+        listed = find_differences(expected["learner"], found["learner"])
         for name, state in expected["generators"].items():
-            if differences(state, found["generators"][name]):
+            if find_differences(state, found["generators"][name]):
                 listed.append(Difference(f"{name}", "differs: the global generator of that name"))
         return listed
 
@@ -331,7 +344,7 @@ def _kind_of_name(difference: Difference) -> str:
     return re.sub(r"\.\d+(?=\.|$)", "", difference.name)
 
 
-def as_document(verification: Verification) -> dict[str, Any]:
+def as_document(verification: ResumeVerdict) -> dict[str, Any]:
     """The verdict for JSON; of many differences, the first ones."""
 
     def named(found: list[Difference]) -> list[dict[str, str]]:

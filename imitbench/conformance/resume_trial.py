@@ -1,6 +1,6 @@
 """A worker for one run that is watched, and that may be told where to be interrupted.
 
-python -m imitbench.conformance.resume_trial ORDERS     a file as `Orders` describes it
+python -m imitbench.conformance.resume_trial ORDERS     a file as `TrialConfig` describes it
 
 It is the worker of every run, but for a learner that counts the checkpoints which the method
 offers, keeps its state at some of them, and at one of them sends this very process a signal.
@@ -20,13 +20,13 @@ import numpy as np
 from pydantic import Field
 
 from imitbench.bench.checkpoint import generator_states
-from imitbench.conformance.bitwise import differences
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Callback, Checkpoint, Learner, no_checkpoint
-from imitbench.bench.stopping import RunStoppedError, noted_stop
+from imitbench.bench.stopping import RunStoppedError, catch_stop_signals
 from imitbench.bench.worker import run_job
-from imitbench.bench.wrapped_learner import WrappedLearner
+from imitbench.bench.wrapped_learner import LearnerWrapper
+from imitbench.conformance.bitwise import find_differences
 from imitbench.executors.base import STOPPED
 from imitbench.records.runs import Budget, Record
 from imitbench.util.files import atomic_write_text
@@ -38,7 +38,7 @@ SIGNALS = {"stop": signal.SIGTERM, "kill": signal.SIGKILL}
 _MOST_NAMES = 20
 
 
-class Orders(Record):
+class TrialConfig(Record):
     """What a trial is told (a JSON file).
 
     Attributes:
@@ -90,7 +90,7 @@ def state_file(notes: Path, offer: int | Literal["end"]) -> Path:
     return notes / f"{offer}.kept"
 
 
-class WatchedLearner(WrappedLearner):
+class InterruptibleLearner(LearnerWrapper):
     """A learner whose offers of checkpoints are counted.
 
     Args:
@@ -98,7 +98,7 @@ class WatchedLearner(WrappedLearner):
         orders: What to do.
     """
 
-    def __init__(self, learner: Learner, orders: Orders) -> None:
+    def __init__(self, learner: Learner, orders: TrialConfig) -> None:
         super().__init__(learner)
         self._orders = orders
         self._notes = Path(orders.notes)
@@ -124,7 +124,7 @@ class WatchedLearner(WrappedLearner):
         """Restores the learner, and reports whether it gives the same state again."""
         self.learner.load_state_dict(state["learner"])
         self._offers = state["offers"]
-        found = differences(state["learner"], self.learner.state_dict())
+        found = find_differences(state["learner"], self.learner.state_dict())
         report = ResumeReport(
             offer=self._offers, unrestored=[(d.name, d.what) for d in found[:_MOST_NAMES]]
         )
@@ -171,12 +171,12 @@ def main(arguments: list[str] | None = None) -> int:
     leave_compiler_unloaded()
     try:
         [path] = arguments
-        orders = Orders.model_validate_json(Path(path).read_bytes())
-        with noted_stop() as stop:
+        orders = TrialConfig.model_validate_json(Path(path).read_bytes())
+        with catch_stop_signals() as stop:
             run_job(
                 Job.read(Path(orders.job)),
                 stop,
-                lambda spec: WatchedLearner(make_learner(spec), orders),
+                lambda spec: InterruptibleLearner(make_learner(spec), orders),
             )
     except RunStoppedError:
         return STOPPED

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from imitbench.bench import artifacts
-from imitbench.conformance.checks import Checker
-from imitbench.conformance.report import Report
-from imitbench.conformance.test_bed import Subject, suite_arena
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.spec import Settings, reference_scores
-from imitbench.conformance.resume import Verification, verify_resume
+from imitbench.bench.spec import SweepSettings, reference_scores
 from imitbench.cards.plugins import find_algorithm
+from imitbench.conformance.checks import MethodChecker
+from imitbench.conformance.report import ConformanceReport
+from imitbench.conformance.resume import ResumeVerdict, check_resume
+from imitbench.conformance.test_bed import MethodUnderTest, suite_test_bed
 from imitbench.errors import InputError
 from imitbench.records.runs import Protocol, RunSpec
 from imitbench.util.torch_startup import repeat_exactly, use_one_thread
@@ -31,7 +31,7 @@ def check_method(
     amount: int | None = None,
     overrides: dict[str, str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
-) -> Report:
+) -> ConformanceReport:
     """Makes every check of a method.
 
     Args:
@@ -51,7 +51,7 @@ def check_method(
         suite=suite or ("tabular" if card.needs.tabular else "classic"),
         environment=environment,
         seeds=[0],
-        settings=Settings(budget="quick", overrides=overrides or {}),
+        settings=SweepSettings(budget="quick", overrides=overrides or {}),
     )
     spec = _first(plan)
     check_plugins(plan)
@@ -63,9 +63,9 @@ def check_method(
     root = artifacts.source_root("bundled", plan.suite.origin.folder)
     references = reference_scores(plan.suite, spec.environment.id, "bundled")
 
-    def verify() -> Verification:
+    def verify() -> ResumeVerdict:
         with tempfile.TemporaryDirectory(prefix="imitbench-") as folder:
-            return verify_resume(
+            return check_resume(
                 spec,
                 source_root=root,
                 sources=plan.sources,
@@ -75,9 +75,9 @@ def check_method(
             )
 
     env_card = plan.environments[spec.environment.id]
-    return Checker(
-        Subject(card, card.completed(spec.hyperparameters), spec.budget.amount),
-        suite_arena(spec, root),
+    return MethodChecker(
+        MethodUnderTest(card, card.completed(spec.hyperparameters), spec.budget.amount),
+        suite_test_bed(spec, root),
         default_amount=env_card.amount("default", card.budget_unit),
         verify=verify,
         tell=tell,

@@ -14,14 +14,14 @@ import gymnasium as gym
 import numpy as np
 
 from imitbench.bench import artifacts
-from imitbench.conformance.practice_environments import practice_environment
-from imitbench.conformance.watched import Poison, poisoned_demos, watched
 from imitbench.bench.environments import make_environment
 from imitbench.bench.implementation import learner_class
 from imitbench.bench.learner import Learner
 from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Scalar
 from imitbench.cards.plugins import find_algorithm
+from imitbench.conformance.practice_environments import practice_environment
+from imitbench.conformance.watched import Poison, instrumented_spec, poisoned_demos
 from imitbench.records.runs import Budget, EnvironmentSpec, RunSpec
 from imitbench.util.torch_startup import use_one_thread
 
@@ -35,7 +35,7 @@ _OBSERVATIONS = 64
 
 
 @dataclass(frozen=True)
-class Arena:
+class TestBed:
     """Where a method is tried.
 
     Attributes:
@@ -70,7 +70,7 @@ class Arena:
         return np.stack(observations)
 
 
-def practice_arena(kind: ActionSpace) -> Arena:
+def practice_test_bed(kind: ActionSpace) -> TestBed:
     """A made-up environment with an expert that acts at random.
 
     Args:
@@ -102,10 +102,10 @@ def practice_arena(kind: ActionSpace) -> Arena:
         )
     spaces = env.observation_space, env.action_space
     env.close()
-    return Arena(environment, *spaces, demos, RandomPolicy(*spaces))
+    return TestBed(environment, *spaces, demos, RandomPolicy(*spaces))
 
 
-def suite_arena(spec: RunSpec, root: Path) -> Arena:
+def suite_test_bed(spec: RunSpec, root: Path) -> TestBed:
     """Where a run would train.
 
     Args:
@@ -115,12 +115,12 @@ def suite_arena(spec: RunSpec, root: Path) -> Arena:
     env = make_environment(spec.environment)
     spaces = env.observation_space, env.action_space
     env.close()
-    expert = artifacts.expert_of(spec, root, *spaces, "cpu")
-    return Arena(spec.environment, *spaces, artifacts.demos_of(spec, root), expert)
+    expert = artifacts.expert_of_run(spec, root, *spaces, "cpu")
+    return TestBed(spec.environment, *spaces, artifacts.demos_of_run(spec, root), expert)
 
 
 @dataclass
-class Training:
+class TrainingTrace:
     """One training, and what it did.
 
     Attributes:
@@ -147,7 +147,7 @@ class InterruptedForTestError(Exception):
     """Ends a training where a checkpoint is offered."""
 
 
-class Subject:
+class MethodUnderTest:
     """A method to be tried.
 
     Args:
@@ -162,7 +162,7 @@ class Subject:
         self.amount = amount if card.budget_unit != "none" else 0
 
     def set_up(
-        self, arena: Arena, seed: int, *, others: int = 0, poison: Poison = "none"
+        self, arena: TestBed, seed: int, *, others: int = 0, poison: Poison = "none"
     ) -> Learner:
         """A learner that has been set up, and training nothing yet.
 
@@ -190,13 +190,13 @@ class Subject:
 
     def train(
         self,
-        arena: Arena,
+        arena: TestBed,
         seed: int = 0,
         *,
         others: int = 0,
         poison: Poison = "none",
         measure: bool = False,
-    ) -> Training:
+    ) -> TrainingTrace:
         """Trains a new learner to the end.
 
         Args:
@@ -207,8 +207,8 @@ class Subject:
             measure: Whether the state is measured at each offer of a checkpoint.
         """
         make_environment(arena.environment).close()  # so that its id is registered
-        with watched(arena.environment.id, poison) as meter:
-            done = Training(self.set_up(arena, seed, others=others, poison=poison))
+        with instrumented_spec(arena.environment.id, poison) as meter:
+            done = TrainingTrace(self.set_up(arena, seed, others=others, poison=poison))
 
             def record(step: int, metrics: Mapping[str, float]) -> None:
                 done.curve.append({"step": step, **metrics})
@@ -226,7 +226,7 @@ class Subject:
             done.real_steps = meter.steps - before
         return done
 
-    def train_interrupted(self, arena: Arena, seed: int = 0) -> Learner:
+    def train_interrupted(self, arena: TestBed, seed: int = 0) -> Learner:
         """Trains to the middle, and goes on in a new learner from the state of the first one.
 
         Args:
@@ -261,7 +261,7 @@ class Subject:
         return Budget(name="quick", unit=self.card.budget_unit, amount=self.amount)
 
 
-class Practice:
+class MethodTester:
     """For the tests of a method: trains it on made-up environments.
 
     Args:
@@ -273,7 +273,7 @@ class Practice:
     def __init__(self, folder: Path, amount: int, **overrides: str) -> None:
         use_one_thread()  # as workers do: small networks are slower with more
         self.card = find_algorithm(str(folder.resolve()))
-        self._subject = Subject(self.card, self.card.resolve(overrides), amount)
+        self._subject = MethodUnderTest(self.card, self.card.resolve(overrides), amount)
 
     def trained(self, kind: ActionSpace, *, seed: int = 0, interrupted: bool = False) -> Learner:
         """A trained learner.
@@ -283,18 +283,18 @@ class Practice:
             seed: Seed of the run.
             interrupted: Whether another learner took over in the middle.
         """
-        arena = practice_arena(kind)
+        arena = practice_test_bed(kind)
         if interrupted:
             return self._subject.train_interrupted(arena, seed)
         return self._subject.train(arena, seed).learner
 
     def observations(self, kind: ActionSpace) -> Any:
         """Observations of the environment with such actions, shape (n, …)."""
-        return practice_arena(kind).observations()
+        return practice_test_bed(kind).observations()
 
     def action_space(self, kind: ActionSpace) -> gym.Space[Any]:
         """The space of such actions."""
-        return practice_arena(kind).action_space
+        return practice_test_bed(kind).action_space
 
 
 def count_bytes(state: Any) -> int:

@@ -30,7 +30,7 @@ Poison = Literal["none", "nan", "other"]
 
 
 @dataclass
-class Meter:
+class StepCounter:
     """What environments under observation did.
 
     Attributes:
@@ -40,7 +40,7 @@ class Meter:
     steps: int = 0
 
 
-class Watched(gym.Wrapper[Any, Any, Any, Any]):
+class InstrumentedEnv(gym.Wrapper[Any, Any, Any, Any]):
     """Counts steps, and gives other rewards.
 
     Args:
@@ -49,7 +49,7 @@ class Watched(gym.Wrapper[Any, Any, Any, Any]):
         poison: What becomes of rewards.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], meter: Meter, poison: Poison) -> None:
+    def __init__(self, env: gym.Env[Any, Any], meter: StepCounter, poison: Poison) -> None:
         super().__init__(env)
         self._meter = meter
         self._poison = poison
@@ -68,7 +68,7 @@ def _poisoned(reward: float, poison: Poison) -> float:
 
 
 @contextmanager
-def watched(env_id: str, poison: Poison = "none") -> Iterator[Meter]:
+def instrumented_spec(env_id: str, poison: Poison = "none") -> Iterator[StepCounter]:
     """Puts every environment of an id that is made meanwhile under observation.
 
     It is done where Gymnasium looks ids up, so that no method notices.
@@ -77,10 +77,10 @@ def watched(env_id: str, poison: Poison = "none") -> Iterator[Meter]:
         env_id: The id, which must be registered.
         poison: What becomes of rewards.
     """
-    meter = Meter()
+    meter = StepCounter()
 
     def wrap(create: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda **kwargs: Watched(create(**kwargs), meter, poison)
+        return lambda **kwargs: InstrumentedEnv(create(**kwargs), meter, poison)
 
     with entry_point_replaced(env_id, wrap):
         yield meter

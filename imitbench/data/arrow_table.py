@@ -33,7 +33,7 @@ _LONGEST_LIST = 2**31 - 1  # Arrow's `list` has 32-bit offsets
 _LARGEST_ENTRY = 2**28  # numbers in one observation; a larger declared size is refused
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A table row as read, not yet validated.
 
     Attributes:
@@ -154,7 +154,7 @@ def table_to_trajectories(
     ]
 
 
-def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Row]:
+def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[TableRow]:
     """Reads a table without checking that its rows are valid trajectories.
 
     Args:
@@ -163,7 +163,7 @@ def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Row]:
         first_row: Number of the table's first row in errors.
 
     Returns:
-        One `Row` per row. The arrays are as for `table_to_trajectories`.
+        One `TableRow` per row. The arrays are as for `table_to_trajectories`.
 
     Raises:
         InputError: A column is missing or has another type, or its lists are ragged.
@@ -184,7 +184,7 @@ def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Row]:
     if terminal.null_count:
         row = first_row + _first_null(terminal)
         raise InputError(f"{where}, row {row}: 'terminal' is missing: remove the row")
-    return [Row(*row) for row in zip(obs, acts, terminal.to_pylist(), rews, strict=True)]
+    return [TableRow(*row) for row in zip(obs, acts, terminal.to_pylist(), rews, strict=True)]
 
 
 def infos_texts(table: pa.Table, *, where: str, first_row: int = 0) -> pa.Array | None:

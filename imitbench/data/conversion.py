@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from imitbench.data.arrow_table import Row, trajectories_to_table
+from imitbench.data.arrow_table import TableRow, trajectories_to_table
 from imitbench.data.dataset_card import dataset_card
 from imitbench.data.demonstration_checks import row_problem
 from imitbench.data.shard_writer import ShardWriter
-from imitbench.data.trajectory_source import Chunk, TrajectorySource
+from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource
 from imitbench.errors import InputError
 from imitbench.util.files import digest_files, fsync_directory
 
@@ -68,7 +68,7 @@ class ConversionSummary:
     digest: str = ""
     notes: list[str] = field(default_factory=list)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: TableRow) -> None:
         """Adds a validated row to the totals."""
         length = len(row.acts)
         shortest, longest = self.lengths if self.rows else (length, length)
@@ -138,14 +138,14 @@ def convert_demonstrations(
     scratch = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
         with ShardWriter(scratch / "data", shard_bytes) as writer:
-            kind: _Kind | None = None
+            kind: _RowFormat | None = None
             for chunk in source.chunks(with_infos=with_infos, limit=limit):
                 rows = [_narrowed(row, narrow) for row in chunk.rows]
                 for number, row in enumerate(rows, chunk.first_row):
                     where = f"{source.where}, row {number}"
                     if problem := row_problem(row, *spaces):
                         raise InputError(f"{where}: {problem}")
-                    kind = kind or _Kind.of(row)
+                    kind = kind or _RowFormat.of(row)
                     kind.check(row, where)
                     summary.add(row)
                 writer.write(_table(chunk._replace(rows=rows), source.where))
@@ -163,7 +163,7 @@ def convert_demonstrations(
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _RowFormat:
     """Format of the first row, which all rows must share."""
 
     obs: str
@@ -171,11 +171,11 @@ class _Kind:
     rewards: bool
 
     @classmethod
-    def of(cls, row: Row) -> _Kind:
+    def of(cls, row: TableRow) -> _RowFormat:
         return cls(_describe(row.obs), _describe(row.acts), row.rews is not None)
 
-    def check(self, row: Row, where: str) -> None:
-        other = _Kind.of(row)
+    def check(self, row: TableRow, where: str) -> None:
+        other = _RowFormat.of(row)
         for name, found, expected in (
             ("observations", other.obs, self.obs),
             ("actions", other.acts, self.acts),
@@ -191,7 +191,7 @@ class _Kind:
             )
 
 
-def _table(chunk: Chunk, where: str) -> pa.Table:
+def _table(chunk: TrajectoryChunk, where: str) -> pa.Table:
     trajectories = [
         row.trajectory(infos=None, where=where, number=number)
         for number, row in enumerate(chunk.rows, chunk.first_row)
@@ -209,7 +209,7 @@ def _table(chunk: Chunk, where: str) -> pa.Table:
     return trajectories_to_table(trajectories, infos=chunk.infos)
 
 
-def _narrowed(row: Row, narrow: set[str]) -> Row:
+def _narrowed(row: TableRow, narrow: set[str]) -> TableRow:
     obs = row.obs.astype(np.float32) if "obs" in narrow else row.obs
     acts = row.acts.astype(np.float32) if "acts" in narrow else row.acts
     if acts.dtype.kind in "iub":
@@ -254,7 +254,7 @@ def _describe(values: Array) -> str:
     return f"{values.dtype}{list(values.shape[1:])}"
 
 
-def _finish(summary: ConversionSummary, kind: _Kind | None, folder: Path) -> None:
+def _finish(summary: ConversionSummary, kind: _RowFormat | None, folder: Path) -> None:
     if kind is None:
         raise InputError(f"{summary.source}: no trajectories to convert: request at least one")
     files = sorted((folder / "data").iterdir())

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from imitbench.data.arrow_table import Row
+from imitbench.data.arrow_table import TableRow
 from imitbench.data.observations import DictObs
 from imitbench.data.trajectories import TrajectoryWithRew
 from imitbench.errors import InputError
@@ -49,7 +49,7 @@ def validate_demonstrations(
 
 
 def row_problem(
-    row: Row | TrajectoryWithRew,
+    row: TableRow | TrajectoryWithRew,
     observation_space: gym.Space[Any] | None = None,
     action_space: gym.Space[Any] | None = None,
 ) -> str | None:
@@ -99,7 +99,7 @@ def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | Non
     )
 
 
-def _length_problem(row: Row | TrajectoryWithRew) -> str | None:
+def _length_problem(row: TableRow | TrajectoryWithRew) -> str | None:
     steps = len(row.acts)
     if steps == 0:
         return "no steps: remove the row"

@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from imitbench.data.arrow_table import Row
+from imitbench.data.arrow_table import TableRow
 from imitbench.data.demonstration_checks import bounds_problem, row_problem
 from imitbench.data.trajectory_source import TrajectorySource
 from imitbench.errors import InputError
@@ -60,7 +60,7 @@ def inspect_demonstrations(
         The findings. If damage stops the reading, that is the last problem.
     """
     found = Inspection(source.where, source.form)
-    first: Row | None = None
+    first: TableRow | None = None
     unrewarded: list[int] = []
     outside: dict[str, list[tuple[int, str]]] = {"observations": [], "actions": []}
     spaces = (environment.observation_space, environment.action_space) if environment else ()
@@ -107,7 +107,7 @@ def inspect_demonstrations(
     return found
 
 
-def _difference(row: Row, first: Row) -> str | None:
+def _difference(row: TableRow, first: TableRow) -> str | None:
     for name, values, others in (
         ("observations", row.obs, first.obs),
         ("actions", row.acts, first.acts),
@@ -120,7 +120,7 @@ def _difference(row: Row, first: Row) -> str | None:
     return None
 
 
-def _flag_problem(row: Row, horizon: int | None) -> str | None:
+def _flag_problem(row: TableRow, horizon: int | None) -> str | None:
     if horizon is None or len(row.acts) < horizon:
         return None
     if len(row.acts) > horizon:
@@ -133,7 +133,7 @@ def _flag_problem(row: Row, horizon: int | None) -> str | None:
     return None
 
 
-def _infos_problem(row: Row, infos: int | None) -> str | None:
+def _infos_problem(row: TableRow, infos: int | None) -> str | None:
     if infos is None or infos == len(row.acts):
         return None
     return f"there are {infos} infos for {len(row.acts)} actions: remove the row"

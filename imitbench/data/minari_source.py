@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
-from imitbench.data.trajectory_source import Chunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
@@ -72,7 +72,7 @@ class MinariSource(TrajectorySource):
         """Number of trajectories."""
         return int(self._dataset.total_episodes)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
         """See `TrajectorySource.chunks`; without infos, which Minari does not store per step."""
         return chunks_of(self._trajectories(False, limit), with_infos=with_infos, where=self.where)
 

@@ -19,9 +19,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.data.arrow_table import Row
+from imitbench.data.arrow_table import TableRow
 from imitbench.data.trajectories import Trajectory
-from imitbench.data.trajectory_source import Chunk, TrajectorySource, chunks_of
+from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
 from imitbench.data.trusted import unpickle_infos
 from imitbench.errors import InputError
 from imitbench.util.parse_errors import DAMAGED_NPZ
@@ -78,7 +78,7 @@ class NpzSource(TrajectorySource):
         """Number of trajectories."""
         return len(self._lengths)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
         """See `TrajectorySource.chunks`."""
         wanted = with_infos and self._infos is not None
         return chunks_of(self._trajectories(wanted, limit), with_infos=wanted, where=self.where)
@@ -92,13 +92,13 @@ class NpzSource(TrajectorySource):
             yield row.trajectory(infos=infos, where=self.where, number=number)
             start += len(row.acts)
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[TableRow]:
         """Reads one trajectory at a time from all arrays."""
         with self._opened() as archive:
             obs, acts = _Member(archive, "obs"), _Member(archive, "acts")
             rews = _Member(archive, "rews") if self._has_rewards else None
             for length, terminal in zip(self._lengths, self._terminal, strict=True):
-                yield Row(
+                yield TableRow(
                     obs.take(length + 1),
                     acts.take(length),
                     bool(terminal),

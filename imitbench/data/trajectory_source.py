@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from imitbench.data.arrow_table import Row, infos_texts, table_rows
+from imitbench.data.arrow_table import TableRow, infos_texts, table_rows
 from imitbench.data.infos import decode_infos, encode_infos
 from imitbench.data.observations import DictObs
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
@@ -24,7 +24,7 @@ CHUNK_BYTES = 16 * 2**20
 """Approximate bytes of numbers in memory at a time while a data set is streamed."""
 
 
-class Chunk(NamedTuple):
+class TrajectoryChunk(NamedTuple):
     """Consecutive rows of a data set.
 
     Attributes:
@@ -34,7 +34,7 @@ class Chunk(NamedTuple):
     """
 
     first_row: int
-    rows: list[Row]
+    rows: list[TableRow]
     infos: pa.Array | None
 
 
@@ -59,7 +59,7 @@ class TrajectorySource(ABC):
         """Number of trajectories."""
 
     @abstractmethod
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
         """Reads the data set from its start.
 
         Args:
@@ -107,7 +107,7 @@ class TableSource(TrajectorySource):
             limit: Number of rows that suffices; None for all.
         """
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
         """See `TrajectorySource.chunks`."""
         columns = ["obs", "acts", "terminal", "rews"] + ["infos"] * with_infos
         first_row = 0
@@ -115,7 +115,7 @@ class TableSource(TrajectorySource):
             part = table if limit is None else table[: limit - first_row]
             rows = table_rows(part, where=self.where, first_row=first_row)
             infos = infos_texts(part, where=self.where, first_row=first_row)
-            yield Chunk(first_row, rows, infos)
+            yield TrajectoryChunk(first_row, rows, infos)
             first_row += len(part)
             if limit is not None and first_row >= limit:
                 return
@@ -123,7 +123,7 @@ class TableSource(TrajectorySource):
 
 def chunks_of(
     trajectories: Iterable[Trajectory], *, with_infos: bool, where: str
-) -> Iterator[Chunk]:
+) -> Iterator[TrajectoryChunk]:
     """Groups trajectories of a sequential format into chunks.
 
     Args:
@@ -134,7 +134,7 @@ def chunks_of(
     Raises:
         InputError: Observations are dictionaries, or an info cannot be written as JSON.
     """
-    first_row, rows, texts, size = 0, list[Row](), list[list[str]](), 0
+    first_row, rows, texts, size = 0, list[TableRow](), list[list[str]](), 0
     for number, trajectory in enumerate(trajectories):
         row = _row(trajectory, f"{where}, row {number}")
         rows.append(row)
@@ -142,10 +142,10 @@ def chunks_of(
             texts.append(_texts(trajectory, f"{where}, row {number}"))
         size += row.obs.nbytes + row.acts.nbytes
         if size >= CHUNK_BYTES:
-            yield Chunk(first_row, rows, _infos(texts))
+            yield TrajectoryChunk(first_row, rows, _infos(texts))
             first_row, rows, texts, size = number + 1, [], [], 0
     if rows:
-        yield Chunk(first_row, rows, _infos(texts))
+        yield TrajectoryChunk(first_row, rows, _infos(texts))
 
 
 class MemorySource(TrajectorySource):
@@ -165,7 +165,7 @@ class MemorySource(TrajectorySource):
         """Number of trajectories."""
         return len(self._all)
 
-    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[Chunk]:
+    def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
         """See `TrajectorySource.chunks`."""
         return chunks_of(islice(self._all, limit), with_infos=with_infos, where=self.where)
 
@@ -173,13 +173,13 @@ class MemorySource(TrajectorySource):
         return islice(self._all, limit)
 
 
-def _row(trajectory: Trajectory, where: str) -> Row:
+def _row(trajectory: Trajectory, where: str) -> TableRow:
     if isinstance(trajectory.obs, DictObs):
         raise InputError(
             f"{where}: observations are dictionaries, which a table cannot hold: flatten them"
         )
     rews = trajectory.rews if isinstance(trajectory, TrajectoryWithRew) else None
-    return Row(np.asarray(trajectory.obs), trajectory.acts, bool(trajectory.terminal), rews)
+    return TableRow(np.asarray(trajectory.obs), trajectory.acts, bool(trajectory.terminal), rews)
 
 
 def _texts(trajectory: Trajectory, where: str) -> list[str]:

@@ -58,11 +58,11 @@ def unpickle_infos(path: Path) -> npt.NDArray[Any]:
     return infos
 
 
-class _Holder:
+class _ObjectStandIn:
     """Stand-in for an object of the reference library: keeps its fields, runs none of its code."""
 
 
-class _Opaque:
+class _OpaqueStandIn:
     """Stand-in for an object of any other class; accepts and ignores all its state."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -108,8 +108,8 @@ class _ComparisonsUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Stand-in for the class or function of that name."""
         if (module, name) in _HELD:
-            return type(name, (_Holder,), {})
-        return _ARRAY_MAKERS.get((module, name), _Opaque)
+            return type(name, (_ObjectStandIn,), {})
+        return _ARRAY_MAKERS.get((module, name), _OpaqueStandIn)
 
 
 def unpickle_comparisons(
@@ -139,7 +139,7 @@ def unpickle_comparisons(
 
 def _fragment(held: Any) -> TrajectoryWithRew:
     obs = held.obs
-    obs = DictObs(vars(obs)["_d"]) if isinstance(obs, _Holder) else np.asarray(obs)
+    obs = DictObs(vars(obs)["_d"]) if isinstance(obs, _ObjectStandIn) else np.asarray(obs)
     return TrajectoryWithRew(obs, np.asarray(held.acts), None, bool(held.terminal), held.rews)
 
 
@@ -152,7 +152,7 @@ class _TrajectoriesUnpickler(_ComparisonsUnpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Stand-in for the class or function of that name."""
         if module.split(".")[0] == "imitation" and name in _TRAJECTORY_NAMES:
-            return type(name, (_Holder,), {})
+            return type(name, (_ObjectStandIn,), {})
         if (module, name) == ("_codecs", "encode"):  # bytes, in protocol 2 and before
             return _bytes_of
         return super().find_class(module, name)
@@ -198,11 +198,11 @@ def unpickle_trajectories(path: Path) -> list[Trajectory]:
 
 
 def _trajectory(held: Any) -> Trajectory:
-    if not isinstance(held, _Holder):
+    if not isinstance(held, _ObjectStandIn):
         raise TypeError(f"a {type(held).__name__}")
     fields = vars(held)
     obs = fields["obs"]
-    if isinstance(obs, _Holder):
+    if isinstance(obs, _ObjectStandIn):
         obs = DictObs(vars(obs)["_d"])
     infos = fields.get("infos")
     infos = None if infos is None else _plain_infos(infos)
@@ -222,7 +222,8 @@ def _plain_infos(infos: Any) -> npt.NDArray[Any]:
         {
             key: value
             for key, value in dict(info).items()
-            if isinstance(key, str) and not isinstance(value, _Opaque | _Holder | type)
+            if isinstance(key, str)
+            and not isinstance(value, _OpaqueStandIn | _ObjectStandIn | type)
         }
         for info in infos
     ]

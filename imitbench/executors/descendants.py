@@ -20,7 +20,7 @@ _PROC = Path("/proc")
 _ROUNDS = 10  # what is killed may have started more since it was looked for
 
 
-def kill_marked(value: str) -> None:
+def kill_descendants(value: str) -> None:
     """Kills every process with this mark; systems without `/proc` show none.
 
     Args:

@@ -45,7 +45,7 @@ class LocalExecutor(Executor):
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._cancelled = threading.Event()
         self._lanes = [
-            _Lane(
+            _WorkerThread(
                 WorkerProcess(
                     worker,
                     environment={"CUDA_VISIBLE_DEVICES": gpus[lane % len(gpus)] if gpus else ""},
@@ -115,7 +115,7 @@ class LocalExecutor(Executor):
                 lane.join()
 
 
-class _Lane(threading.Thread):
+class _WorkerThread(threading.Thread):
     """Feeds one worker process."""
 
     def __init__(

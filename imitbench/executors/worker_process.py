@@ -42,7 +42,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True)
-class _Death:
+class _WorkerDeath:
     code: int
     detail: str
 
@@ -139,11 +139,11 @@ class WorkerProcess:
             self._errors.close()
             self._errors = None
 
-    def _attempt(self, job: Path) -> _Death | None:
+    def _attempt(self, job: Path) -> _WorkerDeath | None:
         """Gives the job to a process; tells how that died if it gave no answer."""
         with self._lock:
             if self._asked:
-                return _Death(STOPPED, "")
+                return _WorkerDeath(STOPPED, "")
             process = self._process or self._start()
         assert self._errors is not None
         self._errors_before = os.fstat(self._errors.fileno()).st_size
@@ -162,11 +162,11 @@ class WorkerProcess:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
-        descendants.kill_marked(self._mark)
+        descendants.kill_descendants(self._mark)
         how = _how_it_ended(code) if excess is None else excess
         detail = f"worker {how}\n{self._last_words()}".rstrip()
         self.close()
-        return _Death(code, detail)
+        return _WorkerDeath(code, detail)
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)

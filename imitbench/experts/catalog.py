@@ -27,7 +27,7 @@ def suites_of(suite: str | None) -> Iterator[SuiteCard]:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedEnvironment:
     """An environment and its suite."""
 
     suite: SuiteCard
@@ -44,7 +44,7 @@ class Listed:
         return self.suite.origin.folder / "demos" / self.card.demos.repo
 
 
-def find_listed(env_id: str, suite: str | None) -> Listed | None:
+def find_listed_environment(env_id: str, suite: str | None) -> ListedEnvironment | None:
     """Returns the environment of the first suite that has it; `None` if none has.
 
     Args:
@@ -57,7 +57,7 @@ def find_listed(env_id: str, suite: str | None) -> Listed | None:
     for found in suites_of(suite):
         card = found.environments.get(env_id)
         if card is not None:
-            return Listed(found, card)
+            return ListedEnvironment(found, card)
         if suite is not None:
             hint = did_you_mean(env_id, found.environments)
             raise InputError(f"--env {env_id}: not in suite {found.name}; {hint}")
@@ -68,9 +68,9 @@ def find_environment(env_id: str, suite: str | None = None) -> EnvironmentSpec:
     """Returns an environment as on a suite's card or, without a suite, as in Gymnasium.
 
     Outside suites the horizon is set to variable, which is always valid. Arguments and errors as
-    in `find_listed`.
+    in `find_listed_environment`.
     """
-    listed = find_listed(env_id, suite)
+    listed = find_listed_environment(env_id, suite)
     if listed is not None:
         return environment_spec(env_id, listed.card)
     module = "seals" if env_id.startswith("seals/") else None
@@ -81,7 +81,7 @@ def find_environment_if_named(env_id: str | None, suite: str | None) -> Environm
     """Same as `find_environment`, but returns `None` without an environment.
 
     Raises:
-        InputError: As in `find_listed`; or a suite is given without an environment.
+        InputError: As in `find_listed_environment`; or a suite is given without an environment.
     """
     if env_id is None and suite is not None:
         raise InputError(f"--suite {suite}: needs --env, too")
@@ -106,11 +106,11 @@ def find_demos(name: str) -> Path:
     return _find(name, "demos", lambda listed: listed.demos)
 
 
-def _find(name: str, kind: str, folder_of: Callable[[Listed], Path]) -> Path:
+def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path]) -> Path:
     if Path(name).exists():
         return Path(name)
     folders = [
-        folder_of(Listed(suite, card))
+        folder_of(ListedEnvironment(suite, card))
         for suite in suites_of(None)
         for card in suite.environments.values()
     ]

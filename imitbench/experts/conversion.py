@@ -12,15 +12,15 @@ from typing import Any
 import yaml
 
 from imitbench.errors import InputError
-from imitbench.experts.evaluation import surroundings_of, with_own_arguments
+from imitbench.experts.evaluation import spaces_of, with_own_arguments
 from imitbench.hub.repo_card import CARD_FILE
 from imitbench.hub.reported_results import (
     RESULTS_FILE,
-    PublishedResults,
+    ReportedReturn,
     read_card_metadata,
-    read_published_results,
+    read_reported_return,
 )
-from imitbench.policies.expert import algorithm_name, load_expert
+from imitbench.policies.expert import algorithm_name, load_expert_policy
 from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.sb3_zip import read_sb3_zip
@@ -36,7 +36,7 @@ _FOLDED = {
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConvertedExpert:
     """A converted expert.
 
     Attributes:
@@ -49,7 +49,7 @@ class Converted:
     directory: Path
     policy_class: str
     folded: list[str]
-    published: PublishedResults | None
+    published: ReportedReturn | None
 
 
 def convert_expert(
@@ -59,7 +59,7 @@ def convert_expert(
     environment: EnvironmentSpec | None = None,
     origin: str | None = None,
     trust: bool = False,
-) -> Converted:
+) -> ConvertedExpert:
     """Writes an expert's policy without pickle, with the metadata of its files.
 
     Statistics of `VecNormalize` and a time feature are merged into the policy, which then acts on
@@ -80,16 +80,16 @@ def convert_expert(
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise InputError(f"{target}: already exists; choose another folder, or remove it")
     found = open_expert_folder(source)
-    published = read_published_results(found.folder)
+    published = read_reported_return(found.folder)
     if environment is not None:
         environment = with_own_arguments(environment, found)
-    surroundings = surroundings_of(environment) if environment else None
-    policy = load_expert(found, surroundings, trust=trust)
+    surroundings = spaces_of(environment) if environment else None
+    policy = load_expert_policy(found, surroundings, trust=trust)
     folded, inner = [], policy
     while isinstance(inner, NormalizedPolicy | TimeFeaturePolicy):
         folded.append(_FOLDED[type(inner)])
         inner = inner.policy
-    converted = Converted(target, type(inner).__name__, folded, published)
+    converted = ConvertedExpert(target, type(inner).__name__, folded, published)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
@@ -115,7 +115,7 @@ def _save(policy: Any, directory: Path, found: ExpertFolder) -> None:
 def _write_papers(
     directory: Path,
     found: ExpertFolder,
-    converted: Converted,
+    converted: ConvertedExpert,
     environment: EnvironmentSpec | None,
     origin: str | None,
 ) -> None:
@@ -138,7 +138,7 @@ def _write_papers(
     atomic_write_text(directory / CARD_FILE, card)
 
 
-def _results(published: PublishedResults) -> dict[str, Any]:
+def _results(published: ReportedReturn) -> dict[str, Any]:
     stated = {
         "mean_reward": published.mean,
         "std_reward": published.std,
@@ -150,7 +150,7 @@ def _results(published: PublishedResults) -> dict[str, Any]:
 
 def _card(
     found: ExpertFolder,
-    converted: Converted,
+    converted: ConvertedExpert,
     algorithm: str | None,
     env_id: str | None,
     origin: str | None,
@@ -183,7 +183,7 @@ def _card(
     )
 
 
-def _shown(published: PublishedResults) -> str:
+def _shown(published: ReportedReturn) -> str:
     spread = "" if published.std is None else f" +/- {published.std:.2f}"
     return f"{published.mean:.2f}{spread}"
 

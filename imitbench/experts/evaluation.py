@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from imitbench.bench.environments import make_environment
 from imitbench.errors import InputError
-from imitbench.hub.reported_results import PublishedResults
-from imitbench.policies.expert import Surroundings
+from imitbench.hub.reported_results import ReportedReturn
+from imitbench.policies.expert import Spaces
 from imitbench.policies.expert_folder import ExpertFolder
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.util.text_line import one_line
@@ -26,7 +26,7 @@ _USUAL_EPISODES = 10  # the default of common upload tools
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MeasurementComparison:
     """A measurement compared with a published one.
 
     Attributes:
@@ -46,9 +46,9 @@ class Comparison:
         return self.difference / self.standard_error if self.standard_error > 0 else None
 
 
-def compare(
-    returns: npt.NDArray[np.float64], deterministic: bool, published: PublishedResults
-) -> Comparison:
+def compare_with_published(
+    returns: npt.NDArray[np.float64], deterministic: bool, published: ReportedReturn
+) -> MeasurementComparison:
     """Compares returns with a published mean.
 
     Assumes 10 episodes if the card states no number, and the standard deviation of `returns` if it
@@ -68,28 +68,30 @@ def compare(
     rounding = 0.005 + 1e-4 * abs(published.mean)
     agrees = abs(difference) <= STANDARD_ERRORS * error + rounding
     alike = published.deterministic in (None, deterministic)
-    return Comparison(difference, error, agrees if alike else None)
+    return MeasurementComparison(difference, error, agrees if alike else None)
 
 
-def surroundings_of(spec: EnvironmentSpec) -> Surroundings:
+def spaces_of(spec: EnvironmentSpec) -> Spaces:
     """Returns the spaces and the time limit of an environment.
 
     Raises:
         InputError: The environment cannot be created with these arguments.
     """
     try:
-        with taking_arguments(spec):
+        with check_arguments_accepted(spec):
             environment = make_environment(spec)
     except TypeError as error:
         raise _unfit(spec, error, _OF_THE_EXPERT) from error
     limit = environment.spec.max_episode_steps if environment.spec is not None else None
-    found = Surroundings(environment.observation_space, environment.action_space, limit)
+    found = Spaces(environment.observation_space, environment.action_space, limit)
     environment.close()
     return found
 
 
 @contextmanager
-def taking_arguments(spec: EnvironmentSpec, question: str = _OF_THE_EXPERT) -> Iterator[None]:
+def check_arguments_accepted(
+    spec: EnvironmentSpec, question: str = _OF_THE_EXPERT
+) -> Iterator[None]:
     """Attributes errors of an environment with keyword arguments to these arguments.
 
     Some environments accept any argument and fail at the first step.

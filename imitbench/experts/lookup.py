@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from imitbench.bench.single_run import RECORD_FILE
 from imitbench.bench.spec import environment_spec, reference_scores
 from imitbench.errors import InputError
-from imitbench.experts.catalog import Listed, find_demos, find_expert, suites_of
+from imitbench.experts.catalog import ListedEnvironment, find_demos, find_expert, suites_of
 from imitbench.hub.pull import pull
 from imitbench.records.runs import EnvironmentSpec, ReferenceScores
 from imitbench.store.run_dir import RunDirectory
@@ -26,7 +26,7 @@ _RUN_ID = re.compile(r"[0-9a-f]{1,12}")
 
 
 @dataclass(frozen=True)
-class Located:
+class LocatedArtifact:
     """Files that were found.
 
     Attributes:
@@ -38,7 +38,7 @@ class Located:
     origin: str | None = None
 
 
-def locate_expert(name: str, revision: str | None, tell: Tell) -> Located:
+def locate_expert(name: str, revision: str | None, tell: Tell) -> LocatedArtifact:
     """Finds an expert.
 
     Args:
@@ -51,14 +51,14 @@ def locate_expert(name: str, revision: str | None, tell: Tell) -> Located:
     """
     if _is_repository(name, revision):
         return _pull("model", name, revision, tell)
-    return Located(find_expert(name))
+    return LocatedArtifact(find_expert(name))
 
 
-def locate_demos(name: str, revision: str | None, tell: Tell) -> Located:
+def locate_demos(name: str, revision: str | None, tell: Tell) -> LocatedArtifact:
     """Finds demonstrations; arguments and errors as in `locate_expert`."""
     if _is_repository(name, revision):
         return _pull("dataset", name, revision, tell)
-    return Located(find_demos(name))
+    return LocatedArtifact(find_demos(name))
 
 
 def _is_repository(name: str, revision: str | None) -> bool:
@@ -70,13 +70,13 @@ def _is_repository(name: str, revision: str | None) -> bool:
     return True
 
 
-def _pull(kind: RepoKind, name: str, revision: str | None, tell: Tell) -> Located:
+def _pull(kind: RepoKind, name: str, revision: str | None, tell: Tell) -> LocatedArtifact:
     pulled = pull(kind, name, revision=revision, tell=tell)
-    return Located(pulled.folder, f"{pulled.repo} at {pulled.revision[:12]}")
+    return LocatedArtifact(pulled.folder, f"{pulled.repo} at {pulled.revision[:12]}")
 
 
 @dataclass(frozen=True)
-class Subject:
+class NamedPolicy:
     """A policy, and what its files state about it.
 
     Attributes:
@@ -97,7 +97,7 @@ class Subject:
     lacks: str = "does not state its environment"
 
 
-def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> Subject:
+def find_named_policy(name: str, *, out: Path, revision: str | None, tell: Tell) -> NamedPolicy:
     """Finds a policy.
 
     Args:
@@ -113,7 +113,7 @@ def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> S
     path = Path(name)
     if _is_repository(name, revision):
         located = _pull("model", name, revision, tell)
-        return Subject(located.origin or name, located.path)
+        return NamedPolicy(located.origin or name, located.path)
     if path.exists():
         return _of_path(path)
     bundled = _bundled(name)
@@ -127,14 +127,14 @@ def find_subject(name: str, *, out: Path, revision: str | None, tell: Tell) -> S
     )
 
 
-def _of_path(path: Path) -> Subject:
+def _of_path(path: Path) -> NamedPolicy:
     if (path / "spec.json").is_file():
         directory = RunDirectory(path)
         spec = directory.read_spec()
         if not directory.policy.is_dir():
             raise InputError(f"run {spec.run_id}: has no policy yet in {path}")
         references = directory.read_result().references if directory.is_done else None
-        subject = Subject(spec.label, path, spec.environment.evaluated, references, spec.seed)
+        subject = NamedPolicy(spec.label, path, spec.environment.evaluated, references, spec.seed)
         return _without_foreign_module(subject)
     if (path / RECORD_FILE).is_file():
         record = _read_record(path / RECORD_FILE)
@@ -143,11 +143,11 @@ def _of_path(path: Path) -> Subject:
             label = f"{record['algo']} of {path}"
         except (KeyError, TypeError, ValidationError) as error:
             raise InputError(f"{path / RECORD_FILE}: is not a record of a training") from error
-        return _without_foreign_module(Subject(label, path, environment.evaluated))
-    return Subject(str(path), path)
+        return _without_foreign_module(NamedPolicy(label, path, environment.evaluated))
+    return NamedPolicy(str(path), path)
 
 
-def _without_foreign_module(subject: Subject) -> Subject:
+def _without_foreign_module(subject: NamedPolicy) -> NamedPolicy:
     """Drops the environment if creating it imports a module that only a file names.
 
     Modules of bundled suites may be imported, and so may sources next to a suite card: their digest
@@ -173,12 +173,12 @@ def _read_record(path: Path) -> Any:
         raise InputError(f"{path}: cannot be read ({error})") from error
 
 
-def _bundled(repo: str) -> Subject | None:
+def _bundled(repo: str) -> NamedPolicy | None:
     for suite in suites_of(None):
         for env_id, card in suite.environments.items():
             if card.expert.repo == repo:
-                folder = Listed(suite, card).expert
-                return Subject(repo, folder, environment_spec(env_id, card).evaluated)
+                folder = ListedEnvironment(suite, card).expert
+                return NamedPolicy(repo, folder, environment_spec(env_id, card).evaluated)
     return None
 
 

@@ -26,7 +26,7 @@ REFERENCE_SEED = 20_000
 
 
 @dataclass(frozen=True)
-class Measured:
+class PolicyMeasurement:
     """The measurement of a policy.
 
     Attributes:
@@ -57,7 +57,7 @@ def measure(
     episodes: int,
     deterministic: bool,
     seed: int,
-) -> Measured:
+) -> PolicyMeasurement:
     """Evaluates a policy by the protocol of the benchmark.
 
     Args:
@@ -81,7 +81,7 @@ def measure(
             policy, episodes=episodes, seed=seed, deterministic=deterministic
         )
         elapsed = time.monotonic() - started
-    return Measured(result, float(result.lengths.sum()) / elapsed)
+    return PolicyMeasurement(result, float(result.lengths.sum()) / elapsed)
 
 
 def measure_references(
@@ -100,7 +100,7 @@ def measure_references(
         The references, and the speed with random actions, in steps per second.
     """
     spec = environment_spec(env_id, card)
-    place = artifacts.Place(root, "experts", "bundled", card.expert.repo)
+    place = artifacts.ArtifactLocation(root, "experts", "bundled", card.expert.repo)
     expert_pin = artifacts.pin_expert(place)
     expert = load_policy(place.folder)
     common = {"episodes": episodes, "seed": REFERENCE_SEED}
@@ -113,7 +113,7 @@ def measure_references(
     return references, by_random.steps_per_second
 
 
-def write_results(directory: Path, measured: Measured) -> None:
+def write_measurement(directory: Path, measured: PolicyMeasurement) -> None:
     """Writes `results.json` to an expert's folder, in the format of hub repositories."""
     returns = measured.episodes.returns
     results = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
-from imitbench.bench.single_run import Training
+from imitbench.bench.single_run import TrainingSetup
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import load_algorithm
@@ -18,12 +18,12 @@ from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device
-from imitbench.experts.catalog import Listed, find_environment, find_listed
+from imitbench.experts.catalog import ListedEnvironment, find_environment, find_listed_environment
 from imitbench.experts.demonstrations import sample_demonstrations
-from imitbench.experts.evaluation import surroundings_of
-from imitbench.experts.lookup import Located, locate_demos, locate_expert
+from imitbench.experts.evaluation import spaces_of
+from imitbench.experts.lookup import LocatedArtifact, locate_demos, locate_expert
 from imitbench.experts.training_request import TrainingRequest
-from imitbench.policies.expert import load_expert
+from imitbench.policies.expert import load_expert_policy
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol
 from imitbench.util.files import digest_files
 from imitbench.util.hub_errors import Tell
@@ -31,7 +31,7 @@ from imitbench.util.hub_errors import Tell
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
-    from imitbench.policies.expert import Surroundings
+    from imitbench.policies.expert import Spaces
     from imitbench.rewards.reward_function import RewardFn
 
 DEFAULT_STEPS = 100_000
@@ -40,7 +40,7 @@ DEFAULT_SAMPLED = 50
 """Episodes that an expert is asked for where a number was not given."""
 
 
-def prepare(request: TrainingRequest, tell: Tell) -> Training:
+def prepare_training(request: TrainingRequest, tell: Tell) -> TrainingSetup:
     """Finds everything that a training needs.
 
     Args:
@@ -60,9 +60,9 @@ def prepare(request: TrainingRequest, tell: Tell) -> Training:
         overrides["total_comparisons"] = str(request.total_comparisons)
     values = card.resolve(overrides)
     device = choose_device(request.device).device
-    listed = find_listed(request.env.rpartition(":")[2], request.suite)
+    listed = find_listed_environment(request.env.rpartition(":")[2], request.suite)
     spec = _environment(request, card, listed, values)
-    around = surroundings_of(spec)
+    around = spaces_of(spec)
     origins: dict[str, Any] = {}
     expert = demos = None
     if card.needs.expert or (card.needs.demos and request.expert is not None):
@@ -74,7 +74,7 @@ def prepare(request: TrainingRequest, tell: Tell) -> Training:
     if request.reward is not None:
         reward_fn = _reward(request.reward, around, device)
         origins["reward"] = _digest(request.reward)
-    return Training(
+    return TrainingSetup(
         card=card,
         hyperparameters=values,
         environment=spec,
@@ -94,7 +94,7 @@ def prepare(request: TrainingRequest, tell: Tell) -> Training:
 def _environment(
     request: TrainingRequest,
     card: AlgorithmCard,
-    listed: Listed | None,
+    listed: ListedEnvironment | None,
     values: Mapping[str, Scalar],
 ) -> EnvironmentSpec:
     module, _, env_id = request.env.rpartition(":")
@@ -117,21 +117,21 @@ def _environment(
 
 
 def _expert(
-    request: TrainingRequest, around: Surroundings, listed: Listed | None, tell: Tell
+    request: TrainingRequest, around: Spaces, listed: ListedEnvironment | None, tell: Tell
 ) -> tuple[BasePolicy, dict[str, Any]]:
     if request.expert is not None:
         located = locate_expert(request.expert, None, tell)
     elif listed is not None:
-        located = Located(listed.expert)
+        located = LocatedArtifact(listed.expert)
     else:
         raise InputError(f"--expert: {request.algo} asks an expert, and none is known; name one")
-    return load_expert(located.path, around), _origin(located, request.expert)
+    return load_expert_policy(located.path, around), _origin(located, request.expert)
 
 
 def _demos(
     request: TrainingRequest,
     spec: EnvironmentSpec,
-    listed: Listed | None,
+    listed: ListedEnvironment | None,
     expert: BasePolicy | None,
     tell: Tell,
 ) -> tuple[Sequence[TrajectoryWithRew], dict[str, Any]]:
@@ -144,7 +144,7 @@ def _demos(
     if request.demos is not None:
         located = locate_demos(request.demos, None, tell)
     elif listed is not None:
-        located = Located(listed.demos)
+        located = LocatedArtifact(listed.demos)
     else:
         raise InputError(f"--demos: {spec.id} is in no suite, so that none are known; name a set")
     demos = read_demonstrations(located.path)
@@ -158,7 +158,7 @@ def _demos(
     return [demos[row] for row in chosen], origin
 
 
-def _origin(located: Located, name: str | None) -> dict[str, Any]:
+def _origin(located: LocatedArtifact, name: str | None) -> dict[str, Any]:
     return {"name": located.origin or name or "bundled", "digest": _digest(located.path)}
 
 
@@ -169,7 +169,7 @@ def _digest(path: Path) -> str:
     return digest_files(path, (each for each in path.rglob("*") if each.is_file()))
 
 
-def _reward(folder: Path, around: Surroundings, device: str) -> RewardFn:
+def _reward(folder: Path, around: Spaces, device: str) -> RewardFn:
     from imitbench.rewards.storage import load_reward_net
 
     nested = folder / "reward"  # of a run, or of a training
@@ -186,7 +186,7 @@ def _reward(folder: Path, around: Surroundings, device: str) -> RewardFn:
 def _budget(
     request: TrainingRequest,
     card: AlgorithmCard,
-    listed: Listed | None,
+    listed: ListedEnvironment | None,
     demos: Sequence[TrajectoryWithRew],
     values: dict[str, Any],
 ) -> Budget:

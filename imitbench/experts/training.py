@@ -22,7 +22,7 @@ from imitbench.bench.environments import make_environment, make_training_environ
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
-from imitbench.experts.evaluation import taking_arguments
+from imitbench.experts.evaluation import check_arguments_accepted
 from imitbench.experts.tabular import compute_expert
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
@@ -42,7 +42,7 @@ Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
-class Made:
+class TrainedExpert:
     """A trained or computed expert.
 
     Attributes:
@@ -97,22 +97,22 @@ def train_expert(
     atomic_write_text(target / "training.json", json.dumps(training, indent=1) + "\n")
 
 
-def _compute(env_id: str, card: EnvironmentCard) -> Made:
+def _compute(env_id: str, card: EnvironmentCard) -> TrainedExpert:
     """Plans with the environment's model, without environment steps."""
     env = make_environment(environment_spec(env_id, card))
     temperature = float(card.expert.hyperparameters.get("temperature") or 0.0)
     policy = compute_expert(env, temperature)
     env.close()
-    return Made(policy, {}, 0, [])
+    return TrainedExpert(policy, {}, 0, [])
 
 
-def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
+def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> TrainedExpert:
     """Trains with Stable-Baselines3."""
     recipe = card.expert
     seed_everything(derive_seed(recipe.seed, "expert"))
     spec = environment_spec(env_id, card)
     spec = spec.model_copy(update={"kwargs": {**spec.kwargs, **recipe.training_kwargs}})
-    with taking_arguments(spec, "are kwargs and training_kwargs of its card right?"):
+    with check_arguments_accepted(spec, "are kwargs and training_kwargs of its card right?"):
         venv = make_training_environments(
             spec, recipe.environments, derive_seed(recipe.seed, "training")
         )
@@ -133,7 +133,7 @@ def _train(env_id: str, card: EnvironmentCard, progress: Progress) -> Made:
         "lean": recipe.lean,
         "training_kwargs": recipe.training_kwargs,
     }
-    return Made(model.policy, settings, model.num_timesteps, curve.points)
+    return TrainedExpert(model.policy, settings, model.num_timesteps, curve.points)
 
 
 def _build(recipe: ExpertRecipe, venv: Any) -> BaseAlgorithm:

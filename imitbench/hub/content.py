@@ -11,7 +11,7 @@ from imitbench.util.hub_client import RepoKind
 _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
 
 
-def wanted_files(kind: RepoKind, repo: str) -> list[str]:
+def files_to_fetch(kind: RepoKind, repo: str) -> list[str]:
     """Patterns of the files to fetch, without videos and training logs.
 
     Args:

@@ -14,8 +14,8 @@ from imitbench.data.dataset_features import dataset_info
 from imitbench.data.inspection import inspect_demonstrations
 from imitbench.data.parquet_source import ParquetSource
 from imitbench.errors import InputError
-from imitbench.hub.repo_card import CARD_FILE, Card
-from imitbench.hub.publication import TAG, Publication, choose_files, left_out_note, state_licence
+from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
+from imitbench.hub.repo_card import CARD_FILE, RepoCard
 from imitbench.util.files import digest_files
 
 _DATA = "data/train-*.parquet"
@@ -59,12 +59,12 @@ def staged_demos(
         )
     notes = [*left_out_note(rest), *found.notes]
     written = files.get(CARD_FILE)
-    card = Card.read(written) if written else _new_card(folder, source, data, env_id)
+    card = RepoCard.read(written) if written else _new_card(folder, source, data, env_id)
     card.metadata["dataset_info"] = dataset_info(data)
     card.metadata.setdefault("configs", [{"config_name": "default", "data_files": _DATA}])
     card.metadata.setdefault("task_categories", ["reinforcement-learning"])
     card.add_tags("imitation-learning", TAG)
-    state_licence(card, licence, notes)
+    add_licence(card, licence, notes)
     with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:
         files[CARD_FILE] = Path(scratch) / CARD_FILE
         files[CARD_FILE].write_text(card.render(), encoding="utf-8")
@@ -79,7 +79,9 @@ def staged_demos(
         )
 
 
-def _new_card(folder: Path, source: ParquetSource, data: list[Path], env_id: str | None) -> Card:
+def _new_card(
+    folder: Path, source: ParquetSource, data: list[Path], env_id: str | None
+) -> RepoCard:
     summary = ConversionSummary(folder.resolve().name, source.form, env_id)
     for chunk in source.chunks(with_infos=False):
         for row in chunk.rows:
@@ -89,4 +91,4 @@ def _new_card(folder: Path, source: ParquetSource, data: list[Path], env_id: str
                 )
             summary.add(row)
     summary.digest = digest_files(folder, data)
-    return Card.parse(dataset_card(summary.to_json()))
+    return RepoCard.parse(dataset_card(summary.to_json()))

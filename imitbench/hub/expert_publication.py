@@ -12,14 +12,14 @@ from typing import Any
 
 from imitbench import __version__
 from imitbench.errors import InputError
-from imitbench.hub.repo_card import CARD_FILE, Card
-from imitbench.hub.publication import TAG, Publication, choose_files, left_out_note, state_licence
-from imitbench.hub.reported_results import PublishedResults, read_published_results
+from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
+from imitbench.hub.repo_card import CARD_FILE, RepoCard
+from imitbench.hub.reported_results import ReportedReturn, read_reported_return
 from imitbench.policies import storage
 from imitbench.policies.expert import algorithm_name
 from imitbench.policies.expert_folder import ExpertFolder, open_expert_folder
 from imitbench.policies.hub_policy import STATISTICS_FILE, archive_name
-from imitbench.policies.sb3_export import Exported, export_sb3_zip
+from imitbench.policies.sb3_export import Sb3ExportResult, export_sb3_zip
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.util.text_line import one_line
 
@@ -79,8 +79,8 @@ def staged_expert(
         else:
             files |= {path.name: path for path in exported.files}
             section = _section(repo, exported)
-        card = _card(found, files.get(CARD_FILE), env_id, read_published_results(folder), notes)
-        state_licence(card, licence, notes)
+        card = _card(found, files.get(CARD_FILE), env_id, read_reported_return(folder), notes)
+        add_licence(card, licence, notes)
         card.set_section(_SECTION, section)
         files[CARD_FILE] = stage / CARD_FILE
         files[CARD_FILE].write_text(card.render(), encoding="utf-8")
@@ -111,7 +111,7 @@ def _remade(folder: Path, repo: str) -> set[str]:
     return {archive_name(repo), f"{folder.resolve().name}.zip", STATISTICS_FILE}
 
 
-def _export(policy: Any, path: Path, found: ExpertFolder) -> Exported:
+def _export(policy: Any, path: Path, found: ExpertFolder) -> Sb3ExportResult:
     stated = found.config.get("algo")
     algorithm = stated if stated in _ALGORITHMS else None
     exported = export_sb3_zip(policy, path, algorithm=algorithm)
@@ -129,7 +129,7 @@ def _make_repeatable(path: Path) -> None:
             archive.writestr(zipfile.ZipInfo(name, _NO_TIME), content)
 
 
-def _section(repo: str, exported: Exported) -> str:
+def _section(repo: str, exported: Sb3ExportResult) -> str:
     archive, *statistics = exported.files
     name = algorithm_name(read_sb3_zip(archive)) or "ppo"
     cls = name.upper()
@@ -163,13 +163,13 @@ def _card(
     found: ExpertFolder,
     written: Path | None,
     env_id: str | None,
-    results: PublishedResults | None,
+    results: ReportedReturn | None,
     notes: list[str],
-) -> Card:
+) -> RepoCard:
     """The expert's card, completed with the metadata that the hub uses."""
     name = str(found.config.get("algo") or found.name).upper()
     env_id = env_id or found.env_id
-    card = Card.read(written) if written else Card()
+    card = RepoCard.read(written) if written else RepoCard()
     card.metadata.setdefault("library_name", "imitbench")
     card.add_tags(*([env_id] if env_id else []), "reinforcement-learning", TAG)
     if not card.text.strip():
@@ -188,7 +188,7 @@ def _card(
     return card
 
 
-def model_index_entry(name: str, env_id: str, results: PublishedResults) -> dict[str, Any]:
+def model_index_entry(name: str, env_id: str, results: ReportedReturn) -> dict[str, Any]:
     """Returns a mean return in the hub's `model-index` format.
 
     Args:

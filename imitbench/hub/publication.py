@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.hub.repo_card import Card
+from imitbench.hub.repo_card import RepoCard
 from imitbench.util import hub_upload
 from imitbench.util.hub_client import RepoKind, silent
 from imitbench.util.hub_errors import Tell
-from imitbench.util.hub_upload import Uploaded
+from imitbench.util.hub_upload import UploadResult
 
 TAG = "imitbench"
 """Tag on the card of every pushed repository."""
@@ -43,7 +43,7 @@ class Publication:
     message: str
     files: dict[str, Path]
     owned: tuple[str, ...]
-    card: Card
+    card: RepoCard
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -58,14 +58,14 @@ def push(
     message: str | None = None,
     private: bool = False,
     tell: Tell = silent,
-) -> Uploaded:
-    """Uploads a publication, see `imitbench.util.hub_upload.upload`.
+) -> UploadResult:
+    """Uploads a publication, see `imitbench.util.hub_upload.upload_files`.
 
     Raises:
         InputError: The upload fails, or a file seems to contain an access token.
     """
     check_for_tokens(publication.files.values())
-    return hub_upload.upload(
+    return hub_upload.upload_files(
         publication.repo,
         publication.files,
         kind=publication.kind,
@@ -149,7 +149,7 @@ def left_out_note(rest: Iterable[str]) -> list[str]:
     return [f"left out: {', '.join(names[:5])}{more}"]
 
 
-def state_licence(card: Card, licence: str | None, notes: list[str]) -> None:
+def add_licence(card: RepoCard, licence: str | None, notes: list[str]) -> None:
     """Writes a licence to a card, or notes that it is missing.
 
     Args:

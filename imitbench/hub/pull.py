@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.hub.content import wanted_files
+from imitbench.hub.content import files_to_fetch
 from imitbench.hub.lock_file import HubLock, LockedItem
 from imitbench.store.artifact_files import content_bytes, content_files
 from imitbench.util import hub_client
@@ -19,7 +19,7 @@ from imitbench.util.hub_errors import Tell
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PulledArtifact:
     """An expert or demonstrations in the cache.
 
     Attributes:
@@ -61,7 +61,7 @@ def pull(
     revision: str | None = None,
     lock: HubLock | None = None,
     tell: Tell = hub_client.silent,
-) -> Pulled:
+) -> PulledArtifact:
     """Fetches an expert or demonstrations into the cache, unless cached.
 
     Args:
@@ -79,7 +79,7 @@ def pull(
     if locked is not None and revision is None:
         revision = locked.revision
     fetched = hub_client.fetch(
-        repo, files=wanted_files(kind, repo), kind=kind, revision=revision, tell=tell
+        repo, files=files_to_fetch(kind, repo), kind=kind, revision=revision, tell=tell
     )
     try:
         files = content_files(kind, fetched.folder, repo)
@@ -89,7 +89,7 @@ def pull(
             f"{hub_client.label(kind, repo)} at {fetched.commit[:12]}: not a repository of {what} "
             f"({error})"
         ) from error
-    pulled = Pulled(
+    pulled = PulledArtifact(
         kind=kind,
         repo=repo,
         revision=fetched.commit,
@@ -102,7 +102,7 @@ def pull(
     return pulled
 
 
-def copy_out(pulled: Pulled, parent: Path) -> Path:
+def copy_out(pulled: PulledArtifact, parent: Path) -> Path:
     """Copies the files to `parent/<name of the repository>`, replacing what is there.
 
     An interrupted copy leaves the old content.
@@ -136,7 +136,7 @@ def copy_out(pulled: Pulled, parent: Path) -> Path:
     return target
 
 
-def _check_against(locked: LockedItem, pulled: Pulled) -> None:
+def _check_against(locked: LockedItem, pulled: PulledArtifact) -> None:
     if locked.digest != pulled.digest:
         raise InputError(
             f"{pulled.folder}: content differs from the lock (digest {pulled.digest[:12]}, "

@@ -17,7 +17,7 @@ _FENCE = "---\n"
 
 
 @dataclass
-class Card:
+class RepoCard:
     """A mutable card.
 
     Attributes:
@@ -29,7 +29,7 @@ class Card:
     text: str = ""
 
     @classmethod
-    def read(cls, path: Path) -> Card:
+    def read(cls, path: Path) -> RepoCard:
         """Reads a card; the metadata may be absent.
 
         Raises:
@@ -43,7 +43,7 @@ class Card:
         return cls.parse(whole, str(path))
 
     @classmethod
-    def parse(cls, whole: str, where: str = CARD_FILE) -> Card:
+    def parse(cls, whole: str, where: str = CARD_FILE) -> RepoCard:
         """Parses the text of a file, called `where` in error messages."""
         if not whole.startswith(_FENCE):
             return cls(text=whole)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from imitbench.errors import InputError
-from imitbench.hub.repo_card import CARD_FILE, Card
+from imitbench.hub.repo_card import CARD_FILE, RepoCard
 from imitbench.store.importers.bounded_files import read_bounded
 from imitbench.util.parse_errors import BAD_YAML_VALUES
 
@@ -26,7 +26,7 @@ _VALUE = re.compile(rf"\s*({_NUMBER})\s*(?:(?:\+/-|±)\s*({_NUMBER})\s*)?")
 
 
 @dataclass(frozen=True)
-class PublishedResults:
+class ReportedReturn:
     """The return that the publisher of an expert states.
 
     Attributes:
@@ -44,7 +44,7 @@ class PublishedResults:
     source: str
 
 
-def read_published_results(folder: Path) -> PublishedResults | None:
+def read_reported_return(folder: Path) -> ReportedReturn | None:
     """Reads `results.json` or, without it, the model index of `README.md`.
 
     Args:
@@ -65,7 +65,7 @@ def read_published_results(folder: Path) -> PublishedResults | None:
         mean = float(document["mean_reward"])
         if not math.isfinite(mean):
             raise ValueError(f"{mean} is not finite")
-        return PublishedResults(
+        return ReportedReturn(
             mean=mean,
             std=_number(document.get("std_reward")),
             episodes=_count(document.get("n_eval_episodes")),
@@ -83,12 +83,12 @@ def read_card_metadata(folder: Path) -> dict[str, Any]:
         # Files in the hub's cache are links.
         content = read_bounded(folder / CARD_FILE, _MAX_BYTES, follow_link=True)
         text = content.decode(errors="replace")
-        return Card.parse(text.replace("\r\n", "\n")).metadata
+        return RepoCard.parse(text.replace("\r\n", "\n")).metadata
     except InputError:
         return {}
 
 
-def _of_card(folder: Path) -> PublishedResults | None:
+def _of_card(folder: Path) -> ReportedReturn | None:
     """The first mean reward of the model index, if any; cards may have any content."""
     try:
         metrics: list[dict[str, Any]] = [
@@ -105,7 +105,7 @@ def _of_card(folder: Path) -> PublishedResults | None:
         if match is None or not math.isfinite(mean):
             return None
         std = _number(float(match[2])) if match[2] else None
-        return PublishedResults(mean, std, None, None, CARD_FILE)
+        return ReportedReturn(mean, std, None, None, CARD_FILE)
     except (LookupError, TypeError, ValueError, StopIteration):
         return None
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from imitbench import __version__
 from imitbench.errors import InputError
-from imitbench.hub.repo_card import CARD_FILE, Card
-from imitbench.hub.publication import TAG, Publication, choose_files, state_licence
-from imitbench.published.results_folder import PATTERNS, PublishedRun, Runs, write_results
+from imitbench.hub.publication import TAG, Publication, add_licence, choose_files
+from imitbench.hub.repo_card import CARD_FILE, RepoCard
+from imitbench.published.results_folder import PATTERNS, PublishedRun, PublishedRuns, write_results
 from imitbench.store.run_dir import RunDirectory
 
 _POLICY_FILES = ("policy.json", "policy.safetensors")
@@ -35,7 +35,7 @@ _POLICIES = "- `policies/<run_id>/`: the policy of a run.\n"
 @contextmanager
 def staged_results(
     out: Path,
-    runs: Runs,
+    runs: PublishedRuns,
     repo: str,
     *,
     report: str,
@@ -63,8 +63,8 @@ def staged_results(
     if not runs.runs:
         raise InputError(f"--out {out}: no finished runs to publish")
     notes = runs.left_out
-    card = Card({"tags": [TAG, "imitation-learning", "benchmark-results"], "viewer": False})
-    state_licence(card, licence, notes)
+    card = RepoCard({"tags": [TAG, "imitation-learning", "benchmark-results"], "viewer": False})
+    add_licence(card, licence, notes)
     about = _FORMAT.format(repo=repo, policies=_POLICIES if with_policies else "")
     card.text = f"{report.strip()}\n{about}"
     with tempfile.TemporaryDirectory(prefix="imitbench-push-") as scratch:

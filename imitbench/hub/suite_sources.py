@@ -11,7 +11,7 @@ from imitbench.cards.suite import EnvironmentCard, HubSource
 from imitbench.cards.suite_file import rewrite_suite_card
 from imitbench.errors import InputError
 from imitbench.hub.lock_file import HubLock
-from imitbench.hub.pull import Pulled, pull
+from imitbench.hub.pull import PulledArtifact, pull
 from imitbench.util import hub_client
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.hub_errors import Tell, UnreachableError
@@ -59,7 +59,7 @@ def pull_sources(
     *,
     lock: HubLock | None = None,
     tell: Tell = hub_client.silent,
-) -> list[tuple[SuiteSource, Pulled]]:
+) -> list[tuple[SuiteSource, PulledArtifact]]:
     """Pulls repositories on a suite's card, at the commits that card or lock pin.
 
     Without a pin, pulls the latest commit.
@@ -88,7 +88,10 @@ def pull_sources(
 
 
 def warn_of_pins(
-    suite: str, pulled: Iterable[tuple[SuiteSource, Pulled]], lock: HubLock | None, tell: Tell
+    suite: str,
+    pulled: Iterable[tuple[SuiteSource, PulledArtifact]],
+    lock: HubLock | None,
+    tell: Tell,
 ) -> None:
     """Warns of commits without a pin, and of those that card and lock pin differently.
 
@@ -114,7 +117,8 @@ def warn_of_pins(
 
 
 def with_commits(
-    environments: Mapping[str, EnvironmentCard], pulled: Iterable[tuple[SuiteSource, Pulled]]
+    environments: Mapping[str, EnvironmentCard],
+    pulled: Iterable[tuple[SuiteSource, PulledArtifact]],
 ) -> dict[str, EnvironmentCard]:
     """Returns the cards with the commits that were pulled."""
     cards = dict(environments)

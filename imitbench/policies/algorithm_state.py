@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.policies.sb3_names import OPTIMIZERS, class_in_text, class_of_object
-from imitbench.policies.sb3_zip import TRUST_HINT, Opaque, Sb3Zip
+from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject
 from imitbench.util.tensor_storage import ArgumentCodec
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
@@ -145,7 +145,7 @@ def state_from_zip(archive: Sb3Zip, cls: type[BaseAlgorithm]) -> AlgorithmState:
         if attribute not in archive.data:
             continue
         value = archive.data[attribute]
-        if isinstance(value, Opaque):
+        if isinstance(value, UnreadObject):
             try:
                 hyperparameters[name] = _from_text(name, value)
             except ValueError:
@@ -268,7 +268,7 @@ def _without_target(model: BaseAlgorithm, state: Mapping[str, Any]) -> Mapping[s
 
 def _optimizer_from_zip(archive: Sb3Zip) -> dict[str, Any]:
     stored = archive.data.get("policy_kwargs") or {}
-    settings = stored.shown if isinstance(stored, Opaque) else stored
+    settings = stored.shown if isinstance(stored, UnreadObject) else stored
     name, at_home = class_in_text(settings.get("optimizer_class", "<class 'torch.Adam'>"))
     kwargs = settings.get("optimizer_kwargs")
     if not at_home or name not in OPTIMIZERS or not (kwargs is None or isinstance(kwargs, dict)):
@@ -279,7 +279,7 @@ def _optimizer_from_zip(archive: Sb3Zip) -> dict[str, Any]:
     return {"class": name, "kwargs": kwargs}
 
 
-def _from_text(name: str, value: Opaque) -> Any:
+def _from_text(name: str, value: UnreadObject) -> Any:
     """A hyper-parameter from its printed attributes, in the form of `encode_value`."""
     kind, at_home = class_in_text(value.type_name)
     shown = value.shown

@@ -20,7 +20,7 @@ class TooLargeError(ValueError):
 
 
 @contextmanager
-def bounded_by(weights: Mapping[str, th.Tensor]) -> Iterator[None]:
+def allocations_limited_by(weights: Mapping[str, th.Tensor]) -> Iterator[None]:
     """Stops the construction of networks that are far larger than the weights.
 
     Torch's generator is restored afterwards.
@@ -32,7 +32,7 @@ def bounded_by(weights: Mapping[str, th.Tensor]) -> Iterator[None]:
         TooLargeError: Allocations exceed 16 times the weights and 2**25 numbers.
     """
     allowed = max(_ALWAYS_FINE, _EXPANSION * sum(tensor.numel() for tensor in weights.values()))
-    with th.random.fork_rng(devices=[]), _Meter(allowed):
+    with th.random.fork_rng(devices=[]), _AllocationMeter(allowed):
         yield
 
 
@@ -47,7 +47,7 @@ def check_finite(weights: Mapping[str, th.Tensor]) -> None:
             raise ValueError(f"{name} has numbers that are not finite")
 
 
-class _Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _AllocationMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the sizes of allocations before they happen."""
 
     def __init__(self, allowed: int) -> None:

@@ -42,7 +42,7 @@ _ALGORITHM_MARKS: dict[str, tuple[type[BaseAlgorithm], str]] = {
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Spaces:
     """Spaces and time limit of the environment that a policy will act in.
 
     Attributes:
@@ -56,8 +56,8 @@ class Surroundings:
     max_episode_steps: int | None = None
 
 
-def load_expert(
-    source: Path | ExpertFolder, surroundings: Surroundings | None = None, *, trust: bool = False
+def load_expert_policy(
+    source: Path | ExpertFolder, surroundings: Spaces | None = None, *, trust: bool = False
 ) -> BasePolicy:
     """Loads an expert.
 
@@ -99,7 +99,7 @@ def algorithm_name(archive: Sb3Zip) -> str | None:
 
 
 def _policy_of_zip(
-    archive: Sb3Zip, found: ExpertFolder, surroundings: Surroundings | None, trust: bool
+    archive: Sb3Zip, found: ExpertFolder, surroundings: Spaces | None, trust: bool
 ) -> BasePolicy:
     timed, observation_space = _observation_space(archive, found, surroundings)
     action_space = (
@@ -133,7 +133,7 @@ def _policy_of_zip(
 
 
 def _observation_space(
-    archive: Sb3Zip, found: ExpertFolder, surroundings: Surroundings | None
+    archive: Sb3Zip, found: ExpertFolder, surroundings: Spaces | None
 ) -> tuple[bool, gym.Space[Any] | None]:
     """Whether observations had a time feature, and the space that the policy observes."""
     stored = stored_space(archive, "observation_space")
@@ -159,7 +159,7 @@ def _statistics(path: Path, policy: BasePolicy, trust: bool) -> ObservationStati
     except InputError:
         if not trust:
             raise
-    return unpickle_statistics(path, DummyVecEnv([lambda: _Stub(policy)]))
+    return unpickle_statistics(path, DummyVecEnv([lambda: _SpacesOnlyEnv(policy)]))
 
 
 def _unpickled(archive: Sb3Zip) -> BasePolicy:
@@ -181,7 +181,7 @@ def _names() -> list[str]:
     return [name for _, name in _ALGORITHM_MARKS.values()]
 
 
-class _Stub(gym.Env[Any, Any]):
+class _SpacesOnlyEnv(gym.Env[Any, Any]):
     """Provides spaces for `VecNormalize.load`; never stepped."""
 
     def __init__(self, policy: BasePolicy) -> None:

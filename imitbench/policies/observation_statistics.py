@@ -15,7 +15,13 @@ from imitbench.errors import InputError
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.pickled_values import ADMITTED, array_of
 from imitbench.policies.sb3_zip import TRUST_HINT
-from imitbench.util.safe_unpickler import Name, Record, RefusedPickleError, names_in, read_safely
+from imitbench.util.safe_unpickler import (
+    PickledName,
+    PickledObject,
+    RefusedPickleError,
+    names_in,
+    read_safely,
+)
 
 _WRAPPER = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
 _STATISTICS = "stable_baselines3.common.running_mean_std.RunningMeanStd"
@@ -89,13 +95,13 @@ def read_observation_statistics(path: Path) -> ObservationStatistics | None:
         ) from error
 
 
-def _admitted(name: Name) -> bool:
+def _admitted(name: PickledName) -> bool:
     return _OURS(name) or ADMITTED(name)
 
 
 def _statistics(found: Any) -> ObservationStatistics | None:
-    if not (isinstance(found, Record) and found.kind == _WRAPPER):
-        what = found.kind if isinstance(found, Record) else type(found).__name__
+    if not (isinstance(found, PickledObject) and found.kind == _WRAPPER):
+        what = found.kind if isinstance(found, PickledObject) else type(found).__name__
         raise RefusedPickleError(f"it holds {what}")
     attributes = found.attributes
     if attributes.get("norm_obs", True) is False:
@@ -103,7 +109,7 @@ def _statistics(found: Any) -> ObservationStatistics | None:
     of_observations = attributes.get("obs_rms")
     if isinstance(of_observations, dict):
         raise RefusedPickleError("statistics of dictionaries of observations are not supported")
-    if not (isinstance(of_observations, Record) and of_observations.kind == _STATISTICS):
+    if not (isinstance(of_observations, PickledObject) and of_observations.kind == _STATISTICS):
         raise RefusedPickleError("it has no statistics of observations")
     parts = of_observations.attributes
     mean, var = (_finite(name, parts.get(name)) for name in ("mean", "var"))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from imitbench.util.safe_unpickler import Name, Record, RefusedPickleError, names_in
+from imitbench.util.safe_unpickler import PickledName, PickledObject, RefusedPickleError, names_in
 
 # NumPy 2 renamed the module of the functions that build arrays.
 _CORES = ("numpy.core", "numpy._core")
@@ -58,7 +58,7 @@ def array_of(value: Any) -> npt.NDArray[Any]:
     """
     if isinstance(value, bool | int | float):
         return np.array(value)
-    if isinstance(value, Record):
+    if isinstance(value, PickledObject):
         if value.kind in _ARRAY and isinstance(value.state, tuple) and len(value.state) == 5:
             _, shape, dtype, fortran, data = value.state
             return _array(data, dtype, shape, "F" if fortran is True else "C")
@@ -77,13 +77,13 @@ def dtype_of(value: Any) -> np.dtype[Any]:
     Raises:
         RefusedPickleError: It does not describe a numeric data type.
     """
-    if isinstance(value, Record):
+    if isinstance(value, PickledObject):
         if value.kind == "numpy.dtype" and value.arguments:
             code, state = value.arguments[0], value.state
             order = state[1] if isinstance(state, tuple) and len(state) > 1 else "="
             if isinstance(code, str) and _DTYPE.fullmatch(code) and order in _ORDERS:
                 return np.dtype(_ORDERS[order] + code)
-    elif isinstance(value, Name) and value.module == "numpy" and value.name in _PLAIN_TYPES:
+    elif isinstance(value, PickledName) and value.module == "numpy" and value.name in _PLAIN_TYPES:
         return np.dtype(value.name)
     raise RefusedPickleError(f"{_shown(value)} where a type of numbers belongs")
 
@@ -94,7 +94,7 @@ def space_of(value: Any) -> gym.Space[Any]:
     Raises:
         RefusedPickleError: It does not describe a supported space.
     """
-    match = _SPACE.fullmatch(value.kind) if isinstance(value, Record) else None
+    match = _SPACE.fullmatch(value.kind) if isinstance(value, PickledObject) else None
     build = _SPACES.get(match[1]) if match else None
     if build is None:
         raise RefusedPickleError(f"{_shown(value)} where a space belongs")
@@ -116,11 +116,13 @@ def _box(attributes: dict[str, Any]) -> spaces.Box:
 
 def _dict(attributes: dict[str, Any]) -> spaces.Dict:
     parts = attributes["spaces"]
-    if isinstance(parts, Record):
+    if isinstance(parts, PickledObject):
         pairs = parts.items or (parts.arguments[0] if parts.arguments else [])
         parts = dict(tuple(pair) for pair in pairs)
     # Policies do not support nested dictionaries, which might also contain themselves.
-    if any(isinstance(part, Record) and part.kind.endswith(".Dict") for part in parts.values()):
+    if any(
+        isinstance(part, PickledObject) and part.kind.endswith(".Dict") for part in parts.values()
+    ):
         raise RefusedPickleError("a dictionary of dictionaries")
     return spaces.Dict({str(key): space_of(part) for key, part in parts.items()})
 
@@ -164,7 +166,7 @@ def _array(data: Any, dtype: Any, shape: Any, order: Any) -> npt.NDArray[Any]:
 
 def _bytes(data: Any) -> bytes:
     # Protocols 0 to 2 have no bytes: they are stored as Latin 1 text, or as `bytes()`.
-    if isinstance(data, Record) and data.kind in _BYTES:
+    if isinstance(data, PickledObject) and data.kind in _BYTES:
         data = data.arguments[0] if data.arguments else b""
     if isinstance(data, bytes | bytearray):
         return bytes(data)
@@ -174,4 +176,4 @@ def _bytes(data: Any) -> bytes:
 
 
 def _shown(value: Any) -> str:
-    return value.kind[:80] if isinstance(value, Record) else type(value).__name__
+    return value.kind[:80] if isinstance(value, PickledObject) else type(value).__name__

@@ -26,7 +26,7 @@ from stable_baselines3.td3.policies import TD3Policy
 
 from imitbench.errors import InputError
 from imitbench.policies.base import NormalizeFeaturesExtractor
-from imitbench.policies.bounded_construction import bounded_by, check_finite
+from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
 from imitbench.policies.sb3_extractor import find_extractor
 from imitbench.policies.sb3_names import (
     ACTIVATIONS,
@@ -34,7 +34,7 @@ from imitbench.policies.sb3_names import (
     policy_class_of_object,
 )
 from imitbench.policies.sb3_spaces import printed_array
-from imitbench.policies.sb3_zip import TRUST_HINT, Opaque, Sb3Zip, undetermined
+from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject, undetermined
 from imitbench.policies.space_check import channels_first
 
 Weights = dict[str, th.Tensor]
@@ -80,7 +80,7 @@ class PolicyPlan:
 
 
 @dataclass
-class _Shape:
+class _WeightShapes:
     """Properties derived from the names and shapes of the weights."""
 
     kwargs: dict[str, Any]
@@ -142,7 +142,7 @@ def build_policy(
     plan = plan_policy(archive, observation_space, action_space)
     try:
         check_finite(plan.weights)
-        with bounded_by(plan.weights):
+        with allocations_limited_by(plan.weights):
             policy = plan.policy_class(
                 channels_first(observation_space), action_space, lr_schedule=_zero, **plan.kwargs
             )
@@ -160,7 +160,7 @@ def build_policy(
 def _settings(archive: Sb3Zip) -> dict[str, Any]:
     """`policy_kwargs`, with text in place of non-JSON values; unknown settings are refused."""
     stored = archive.data.get("policy_kwargs", {})
-    stored = stored.shown if isinstance(stored, Opaque) else stored or {}
+    stored = stored.shown if isinstance(stored, UnreadObject) else stored or {}
     if not isinstance(stored, dict):
         raise undetermined(archive, "policy_kwargs", stored)
     settings = dict(stored)
@@ -178,7 +178,7 @@ def _settings(archive: Sb3Zip) -> dict[str, Any]:
 
 def _policy_class(archive: Sb3Zip) -> type[BasePolicy]:
     stored = archive.data.get("policy_class")
-    if not isinstance(stored, Opaque):
+    if not isinstance(stored, UnreadObject):
         return _class_by_weights(archive)
     policy_class, name = policy_class_of_object(stored)
     if policy_class is None:
@@ -202,7 +202,7 @@ def _family(policy_class: type[BasePolicy]) -> type[BasePolicy]:
     return next(family for family in _SHAPES if issubclass(policy_class, family))
 
 
-def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
+def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
     weights = dict(archive.weights)
     shared, pi, vf = (
         _widths(archive, f"mlp_extractor.{part}")
@@ -222,7 +222,7 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
         # With one action both forms have this shape and are equivalent.
         kwargs["full_std"] = log_std.shape[1] == head.shape[0]
     extractors = ["pi_features_extractor.", "vf_features_extractor."]
-    return _Shape(
+    return _WeightShapes(
         kwargs,
         weights,
         "features_extractor.",
@@ -237,7 +237,7 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
     )
 
 
-def _soft_actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
+def _soft_actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
     pi = _widths(archive, "actor.latent_pi")
     kwargs = _critics(archive, pi)
     squashed_mean = "actor.mu.0.weight" in archive.weights
@@ -246,7 +246,7 @@ def _soft_actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
         kwargs["use_sde"] = True
         kwargs["clip_mean"] = settings.get("clip_mean", 2.0) if squashed_mean else 0.0
     entry = archive.weights["actor.latent_pi.0.weight"] if pi else head
-    return _Shape(
+    return _WeightShapes(
         kwargs,
         archive.weights,
         "actor.features_extractor.",
@@ -256,10 +256,10 @@ def _soft_actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
     )
 
 
-def _twin_delayed(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
+def _twin_delayed(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
     del settings
     *pi, outputs = _widths(archive, "actor.mu") or [0]
-    return _Shape(
+    return _WeightShapes(
         _critics(archive, pi),
         archive.weights,
         "actor.features_extractor.",
@@ -269,10 +269,10 @@ def _twin_delayed(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
     )
 
 
-def _q_network(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
+def _q_network(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
     del settings
     *widths, outputs = _widths(archive, "q_net.q_net") or [0]
-    return _Shape(
+    return _WeightShapes(
         {"net_arch": widths},
         archive.weights,
         "q_net.features_extractor.",
@@ -282,7 +282,7 @@ def _q_network(archive: Sb3Zip, settings: dict[str, Any]) -> _Shape:
     )
 
 
-_SHAPES: dict[type[BasePolicy], Callable[[Sb3Zip, dict[str, Any]], _Shape]] = {
+_SHAPES: dict[type[BasePolicy], Callable[[Sb3Zip, dict[str, Any]], _WeightShapes]] = {
     ActorCriticPolicy: _actor_critic,
     SACPolicy: _soft_actor_critic,
     TD3Policy: _twin_delayed,
@@ -329,7 +329,7 @@ def _prepend(weights: Weights, shared: str, branch: str, own_layers: int) -> Non
         weights[f"{branch}{name}"] = weights[f"{shared}{name}"].clone()
 
 
-def _with_aliases(shape: _Shape) -> Weights:
+def _with_aliases(shape: _WeightShapes) -> Weights:
     weights = dict(shape.weights)
     for name, others in shape.aliases.items():
         for key in [key for key in weights if key.startswith(name)]:
@@ -339,7 +339,10 @@ def _with_aliases(shape: _Shape) -> Weights:
 
 
 def _extractor(
-    archive: Sb3Zip, shape: _Shape, settings: dict[str, Any], observation_space: gym.Space[Any]
+    archive: Sb3Zip,
+    shape: _WeightShapes,
+    settings: dict[str, Any],
+    observation_space: gym.Space[Any],
 ) -> dict[str, Any]:
     """The features extractor, after checking that it fits the environment's observations."""
     found = {
@@ -366,7 +369,7 @@ def _activation(archive: Sb3Zip, text: Any) -> type:
     return ACTIVATIONS[name]
 
 
-def _check_actions(archive: Sb3Zip, shape: _Shape, space: gym.Space[Any]) -> None:
+def _check_actions(archive: Sb3Zip, shape: _WeightShapes, space: gym.Space[Any]) -> None:
     size = _number_of_outputs(space)
     if size != shape.outputs or isinstance(space, spaces.Box) is not shape.continuous:
         kind = "continuous actions" if shape.continuous else "choices"
@@ -375,7 +378,7 @@ def _check_actions(archive: Sb3Zip, shape: _Shape, space: gym.Space[Any]) -> Non
             "use a policy of this environment"
         )
     stored = archive.data.get("action_space")
-    if not (isinstance(space, spaces.Box) and isinstance(stored, Opaque)):
+    if not (isinstance(space, spaces.Box) and isinstance(stored, UnreadObject)):
         return
     for name, bound in (("low", space.low), ("high", space.high)):
         printed = printed_array(stored.shown.get(name))

@@ -69,7 +69,7 @@ _ACTING = ("", "pi_", "actor.", "q_net.")
 
 
 @dataclass(frozen=True)
-class Exported:
+class Sb3ExportResult:
     """Result of an export.
 
     Attributes:
@@ -87,7 +87,7 @@ def export_sb3_zip(
     *,
     algorithm: str | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
-) -> Exported:
+) -> Sb3ExportResult:
     """Writes a policy like Stable-Baselines3's `model.save`.
 
     Normalization of observations, by a `NormalizedPolicy` or a features extractor, is written as
@@ -139,7 +139,7 @@ def export_sb3_zip(
     files = [path]
     if statistics is not None:
         files.append(_write_statistics(statistics, policy, path.parent / STATISTICS_FILE))
-    return Exported(files, missing)
+    return Sb3ExportResult(files, missing)
 
 
 def _without_normalization(
@@ -185,7 +185,7 @@ def _model(
     if cls is not DQN and cls is not TD3:
         acting: Any = getattr(policy, "actor", policy)
         settings["use_sde"] = bool(getattr(acting, "use_sde", False))
-    venv = DummyVecEnv([lambda: _Stub(policy)])
+    venv = DummyVecEnv([lambda: _SpacesOnlyEnv(policy)])
     with th.random.fork_rng(devices=[]):
         model = cls(policy_class, venv, policy_kwargs=policy_kwargs, device="cpu", **settings)
     if cls is DQN:
@@ -217,22 +217,25 @@ def _extractor_statistics(policy: BasePolicy, weights: dict[str, th.Tensor]) -> 
 
 def _write_statistics(statistics: ObservationStatistics, policy: BasePolicy, path: Path) -> Path:
     normalizer = VecNormalize(
-        DummyVecEnv([lambda: _Stub(policy)]),
+        DummyVecEnv([lambda: _SpacesOnlyEnv(policy)]),
         training=False,
         norm_reward=False,
         clip_obs=statistics.clip_obs,
         epsilon=statistics.epsilon,
     )
     running: Any = normalizer.obs_rms
-    running.mean, running.var = statistics.mean.view(_Portable), statistics.var.view(_Portable)
-    normalizer.old_reward = normalizer.old_reward.view(_Portable)
+    running.mean, running.var = (
+        statistics.mean.view(_PortableArray),
+        statistics.var.view(_PortableArray),
+    )
+    normalizer.old_reward = normalizer.old_reward.view(_PortableArray)
     normalizer.observation_space = _portable(normalizer.observation_space)
     normalizer.action_space = _portable(normalizer.action_space)
     normalizer.save(str(path))
     return path
 
 
-class _Portable(np.ndarray[Any, Any]):
+class _PortableArray(np.ndarray[Any, Any]):
     """Is pickled as an ordinary array, in a form that NumPy 1.26 can also read.
 
     By default NumPy 2 pickles arrays through a function that NumPy 1 does not have.
@@ -248,11 +251,11 @@ def _portable(space: gym.Space[Any]) -> gym.Space[Any]:
     for part in (copied, *(copied.spaces.values() if isinstance(copied, gym.spaces.Dict) else ())):
         for name, value in vars(part).items():
             if isinstance(value, np.ndarray):
-                setattr(part, name, value.view(_Portable))
+                setattr(part, name, value.view(_PortableArray))
     return copied
 
 
-class _Stub(gym.Env[Any, Any]):
+class _SpacesOnlyEnv(gym.Env[Any, Any]):
     """Provides the spaces of a policy; never stepped."""
 
     def __init__(self, policy: BasePolicy) -> None:

@@ -21,7 +21,7 @@ from imitbench.policies.base import (
     NormalizeFeaturesExtractor,
     SAC1024Policy,
 )
-from imitbench.policies.sb3_zip import Opaque
+from imitbench.policies.sb3_zip import UnreadObject
 from imitbench.util.networks import BaseNorm
 from imitbench.util.tensor_storage import LAYER_TYPES
 
@@ -78,7 +78,7 @@ def class_in_text(text: Any) -> tuple[str, bool]:
     return match[2], match[1].partition(".")[0] in _HOMES
 
 
-def class_of_object(value: Opaque) -> tuple[str, bool]:
+def class_of_object(value: UnreadObject) -> tuple[str, bool]:
     """Identifies a pickled class object from its printed attributes.
 
     Returns:
@@ -92,7 +92,7 @@ def class_of_object(value: Opaque) -> tuple[str, bool]:
     return match[1], module.partition(".")[0] in _HOMES
 
 
-def policy_class_of_object(value: Opaque) -> tuple[type[sb3_policies.BasePolicy] | None, str]:
+def policy_class_of_object(value: UnreadObject) -> tuple[type[sb3_policies.BasePolicy] | None, str]:
     """Finds the class of a policy.
 
     Returns:

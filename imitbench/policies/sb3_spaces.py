@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from imitbench.policies.pickled_values import ADMITTED, space_of
 from imitbench.policies.sb3_names import class_in_text
-from imitbench.policies.sb3_zip import Opaque, Sb3Zip
+from imitbench.policies.sb3_zip import Sb3Zip, UnreadObject
 from imitbench.util.safe_unpickler import RefusedPickleError, read_safely
 
 SpaceName = Literal["observation_space", "action_space"]
@@ -34,7 +34,7 @@ def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
         The space; `None` if the zip does not determine it.
     """
     stored = archive.data.get(name)
-    if not isinstance(stored, Opaque):
+    if not isinstance(stored, UnreadObject):
         return None
     try:
         return space_of(read_safely(stored.pickled, ADMITTED))
@@ -50,7 +50,7 @@ def printed_array(text: Any) -> np.ndarray[Any, Any] | None:
         return None
 
 
-def _printed_space(stored: Opaque) -> gym.Space[Any] | None:
+def _printed_space(stored: UnreadObject) -> gym.Space[Any] | None:
     kind, _ = class_in_text(stored.type_name)
     shown = stored.shown
     if stored.type_name.removeprefix("<class '").partition(".")[0] not in _KINDS:

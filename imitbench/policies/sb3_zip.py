@@ -41,7 +41,7 @@ _MAX_EXPANSION = 10
 
 
 @dataclass(frozen=True)
-class Opaque:
+class UnreadObject:
     """A Python object that only unpickling could restore.
 
     Attributes:
@@ -64,7 +64,7 @@ class Sb3Zip:
 
     Attributes:
         path: Path of the zip.
-        data: Attributes of the algorithm: plain JSON values, and `Opaque` ones.
+        data: Attributes of the algorithm: plain JSON values, and `UnreadObject` ones.
         weights: State dictionary of the policy.
         optimizers: State dictionaries of the optimizers by name, such as `policy.optimizer`.
         variables: The algorithm's other tensors by name, such as `log_ent_coef`.
@@ -171,7 +171,7 @@ def _without_pickle(value: Any) -> Any:
         pickled = base64.b64decode(value[_PICKLE])
     except (binascii.Error, TypeError, ValueError):
         pickled = b""
-    return Opaque(str(value.get(_TYPE, "an unknown type")), shown, pickled)
+    return UnreadObject(str(value.get(_TYPE, "an unknown type")), shown, pickled)
 
 
 def _read_tensors(path: Path, name: str, content: bytes) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from imitbench.policies.algorithm_storage import (
     save_algorithm_state,
 )
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
-from imitbench.policies.expert import Surroundings, load_expert
+from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.hub_policy import STATISTICS_FILE, fetch_policy
 from imitbench.policies.normalized import NormalizedPolicy
@@ -233,8 +233,8 @@ def _load_from_path(
     found = open_expert_folder(_find_model(Path(path)))
     if unwrap_vec_normalize(venv) is not None:
         found = dataclasses.replace(found, statistics=None)
-    surroundings = Surroundings(venv.observation_space, venv.action_space)
-    policy = load_expert(found, surroundings, trust=trust)
+    surroundings = Spaces(venv.observation_space, venv.action_space)
+    policy = load_expert_policy(found, surroundings, trust=trust)
     _check_kind(cls, policy, found.policy)
     return policy.to(get_device(device))
 

@@ -28,7 +28,7 @@ from imitbench.policies.base import (
     SAC1024Policy,
     ZeroPolicy,
 )
-from imitbench.policies.bounded_construction import bounded_by, check_finite
+from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
 from imitbench.policies.foreign import ForeignPolicy, is_foreign, load_foreign_policy
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy
@@ -217,7 +217,7 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
         )
     try:
         check_finite(weights)
-        with bounded_by(weights):
+        with allocations_limited_by(weights):
             policy = _build(policy_class, description, has_weights=bool(weights))
         policy.load_state_dict(weights)
     except (TypeError, ValueError, KeyError, RuntimeError, MemoryError) as error:

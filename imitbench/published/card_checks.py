@@ -11,10 +11,9 @@ from imitbench.cards.catalog import load_algorithm, suite_directory
 from imitbench.cards.fit import mismatch
 from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard
 from imitbench.cards.tuned import load_tuned
-from imitbench.stats.normalization import has_scale
-from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite, environment_of
-from imitbench.store.artifact_files import content_files
 from imitbench.published.findings import Check, Findings
+from imitbench.published.submission import LocatedRun
+from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite, environment_of
 from imitbench.records.runs import (
     ArtifactSpec,
     EnvironmentSpec,
@@ -23,7 +22,8 @@ from imitbench.records.runs import (
     RunSpec,
     variant_label,
 )
-from imitbench.published.submission import LocatedRun
+from imitbench.stats.normalization import has_scale
+from imitbench.store.artifact_files import content_files
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.text_line import one_line

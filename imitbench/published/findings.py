@@ -84,7 +84,7 @@ class Findings:
             self.told.append(finding)
 
 
-class Refusal(Findings):
+class StrictFindings(Findings):
     """Refuses at the first problem.
 
     Args:

@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from imitbench.errors import InputError
-from imitbench.store.comparability import current_run_ids
 from imitbench.records.runs import (
     Provenance,
     Record,
@@ -34,6 +33,7 @@ from imitbench.records.runs import (
     RunSpec,
     canonical_digest,
 )
+from imitbench.store.comparability import current_run_ids
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.util.files import atomic_write_text, new_folder
 
@@ -114,7 +114,7 @@ class PublishedRun:
 
 
 @dataclass(frozen=True)
-class Runs:
+class PublishedRuns:
     """Runs of a results folder.
 
     Attributes:
@@ -140,7 +140,7 @@ class Runs:
         return notes
 
 
-class Line(Record):
+class ResultLine(Record):
     """A line about a run; it has either a result or a failure.
 
     Attributes:
@@ -158,7 +158,7 @@ class Line(Record):
     provenance: str
 
 
-def read_runs(out: Path, *, suite: str | None = None) -> Runs:
+def read_runs(out: Path, *, suite: str | None = None) -> PublishedRuns:
     """Reads the run directories of a results folder.
 
     Args:
@@ -184,7 +184,7 @@ def read_runs(out: Path, *, suite: str | None = None) -> Runs:
             unreadable.append(str(error))
     current = current_run_ids((run.spec, run.ended_at) for run in found)
     runs = sorted((run for run in found if run.spec.run_id in current), key=_order)
-    return Runs(runs, len(found) - len(runs), unfinished, unreadable)
+    return PublishedRuns(runs, len(found) - len(runs), unfinished, unreadable)
 
 
 def write_results(
@@ -221,7 +221,7 @@ def write_results(
     manifest = Manifest(
         imitbench=version,
         command=command,
-        suites={suite: summarize(runs, suite) for suite in suites},
+        suites={suite: summarize_suite(runs, suite) for suite in suites},
         provenances={key: provenances[key] for key in sorted(provenances)},
         files={name: text_digest(texts[name]) for name in sorted(texts)},
     )
@@ -278,7 +278,7 @@ def _order(run: PublishedRun) -> tuple[Any, ...]:
     return spec.suite, spec.environment.id, spec.algo_label, spec.seed, spec.run_id
 
 
-def summarize(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
+def summarize_suite(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
     """What there is of a suite among some runs."""
     own = [run for run in runs if run.spec.suite == suite]
     return SuiteSummary(
@@ -292,7 +292,7 @@ def summarize(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
 def _line(run: PublishedRun, provenance: str) -> str:
     name, outcome = ("result", run.result) if run.result else ("failure", run.failure)
     assert outcome is not None
-    line = Line(
+    line = ResultLine(
         run_id=run.spec.run_id,
         spec_digest=run.spec.digest,
         spec=run.spec,

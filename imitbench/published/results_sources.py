@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
-from imitbench.published.findings import Check, Findings, Refusal, failed_checks
+from imitbench.published.findings import Check, Findings, StrictFindings, failed_checks
 from imitbench.published.results_folder import MANIFEST_FILE, PublishedRun, read_runs
-from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX, run_directories
 from imitbench.published.submission import read_submission
 from imitbench.published.validation import check_runs
+from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
+from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX, run_directories
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ExternalResults:
 
 
 @dataclass(frozen=True)
-class ResultsFound:
+class FoundResults:
     """What a folder holds.
 
     Attributes:
@@ -57,7 +57,7 @@ class ResultsFound:
     notes: tuple[str, ...] = ()
 
 
-def find_results(folder: Path, *, external: bool = False) -> ResultsFound:
+def find_results(folder: Path, *, external: bool = False) -> FoundResults:
     """Reads the results in a folder.
 
     Args:
@@ -99,11 +99,11 @@ def find_results(folder: Path, *, external: bool = False) -> ResultsFound:
     imports = _external(folder) if external else ()
     if external and not imports:
         notes.append(f"there are no imported results in {folder / EXTERNAL_FOLDER} or beside it")
-    return ResultsFound(taken, tuple(sources), imports, tuple(notes))
+    return FoundResults(taken, tuple(sources), imports, tuple(notes))
 
 
 def _published(folder: Path, name: str) -> ResultsSource:
-    submission = read_submission(folder, Refusal(folder))
+    submission = read_submission(folder, StrictFindings(folder))
     digest = submission.manifest.digest if submission.manifest else None
     findings = Findings()
     check_runs(submission, findings)

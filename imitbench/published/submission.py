@@ -17,19 +17,19 @@ from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
 from imitbench.published.findings import Findings
-from imitbench.records.runs import Record, RunFailure, RunResult
 from imitbench.published.results_folder import (
     EPISODE_COLUMNS,
     MANIFEST_FILE,
-    Line,
     Manifest,
     PublishedRun,
+    ResultLine,
     episode_table,
     episodes_file,
     is_plain,
-    summarize,
+    summarize_suite,
     text_digest,
 )
+from imitbench.records.runs import Record, RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable
 from imitbench.store.run_scores import check_scores
 from imitbench.util.text_line import one_line
@@ -67,14 +67,14 @@ class Submission:
     runs: list[LocatedRun] = field(default_factory=list)
 
 
-class _Mark(BaseModel):
+class _FormatMarker(BaseModel):
     format: Literal["imitbench-results"]
 
 
 def is_submission(folder: Path) -> bool:
     """Whether a folder has the manifest of published results, be they right or wrong."""
     try:
-        _Mark.model_validate_json(_read(folder, MANIFEST_FILE))
+        _FormatMarker.model_validate_json(_read(folder, MANIFEST_FILE))
     except (InputError, ValidationError):
         return False
     return True
@@ -98,7 +98,7 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
     """
     text = _read(folder, MANIFEST_FILE)
     try:
-        _Mark.model_validate_json(text)
+        _FormatMarker.model_validate_json(text)
     except ValidationError as error:
         raise InputError(
             f"{folder / MANIFEST_FILE}: {_first(error)}; these are no published results"
@@ -114,11 +114,11 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
     elif manifest.digest != manifest.own_digest:
         findings.fail("digests", MANIFEST_FILE, "was altered", "export the results again")
     texts = _read_files(folder, manifest, findings)
-    reader = _Reader(manifest, texts, findings)
+    reader = _SubmissionReader(manifest, texts, findings)
     runs = reader.read()
     reader.check_leftovers()
     for suite, summary in manifest.suites.items():
-        if summary != summarize((each.run for each in runs), suite):
+        if summary != summarize_suite((each.run for each in runs), suite):
             findings.fail(
                 "manifest",
                 MANIFEST_FILE,
@@ -147,7 +147,7 @@ def _read_files(folder: Path, manifest: Manifest, findings: Findings) -> dict[st
     return texts
 
 
-class _Reader:
+class _SubmissionReader:
     """Reads the lines of the files that a manifest lists."""
 
     def __init__(self, manifest: Manifest, texts: dict[str, str], findings: Findings) -> None:
@@ -182,7 +182,7 @@ class _Reader:
             )
 
     def _run(self, text: str, kind: str, suite: str, where: str) -> PublishedRun | None:
-        line = self._parse(Line, text, where)
+        line = self._parse(ResultLine, text, where)
         if line is None:
             return None
         spec = line.spec
@@ -222,7 +222,7 @@ class _Reader:
         check_scores(run, where, self._findings)
         return run
 
-    def _is_identified(self, line: Line, suite: str, where: str) -> bool:
+    def _is_identified(self, line: ResultLine, suite: str, where: str) -> bool:
         spec = line.spec
         if (line.run_id, line.spec_digest) != (spec.run_id, spec.digest):
             self._findings.fail(

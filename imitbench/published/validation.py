@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from imitbench.records.bundled_cards import environment_of
 from imitbench.published.card_checks import check_against_cards
 from imitbench.published.findings import Check, Finding, Findings, failed_checks
 from imitbench.published.results_folder import MANIFEST_FILE
 from imitbench.published.run_checks import check_values
-from imitbench.store.seed_checks import check_seeds
 from imitbench.published.submission import Submission, read_submission
+from imitbench.records.bundled_cards import environment_of
+from imitbench.store.seed_checks import check_seeds
 from imitbench.util.text_line import one_line
 
 BESIDE = ("README.md", "LICENSE", ".gitattributes", "policies/*/policy.json",

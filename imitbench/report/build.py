@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from imitbench.records.runs import ReferenceRow, RunRow
 from imitbench.report.model import Report
 from imitbench.report.plots import require_matplotlib, write_plots
 from imitbench.report.tables import build_report
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.records.runs import ReferenceRow, RunRow
-from imitbench.store.run_details import Details, read_details, read_episodes
+from imitbench.store.run_details import ReportDetails, read_details, read_episodes
 from imitbench.util.hub_errors import Tell
 
 TextFormat = Literal["md", "html", "csv", "latex", "json"]
@@ -120,6 +120,6 @@ def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Pa
     return list(write_plots(report, _details(out), folder, format))
 
 
-def _details(out: Path) -> Details:
+def _details(out: Path) -> ReportDetails:
     with database.reader(out) as connection:
         return read_details(connection)

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from imitbench.cards.algorithm import Role
-from imitbench.report.model import ANCHORS, plain_name
 from imitbench.records.bundled_cards import bundled_algorithm
+from imitbench.records.runs import FailureRow, RunRow, ScoreRow
+from imitbench.report.model import ANCHORS, plain_name
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun, ExternalScoreRow
-from imitbench.records.runs import FailureRow, RunRow, ScoreRow
 
 CONFIG_DIGITS = 8
 
 
 @dataclass(frozen=True)
-class Entry:
+class ComparableRun:
     """A run that completed or failed.
 
     Attributes:
@@ -36,15 +36,18 @@ class Entry:
     role: Role = "method"
 
 
-def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[Entry]:
+def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[ComparableRun]:
     """Own runs. Anchors do not train: runs under two budgets with one seed count as one."""
     latest = {}
     for row in sorted(scores, key=lambda row: (row.finished_at, row.run_id)):
         conditions = _own_conditions(row)
         key = (conditions, row.env, row.algo, row.seed)
-        latest[key] = Entry(conditions, row.env, row.algo, row.score, row.raw_return, role=row.role)
+        latest[key] = ComparableRun(
+            conditions, row.env, row.algo, row.score, row.raw_return, role=row.role
+        )
     failed = [
-        Entry(_own_conditions(row), row.env, row.algo, None, role=row.role) for row in failures
+        ComparableRun(_own_conditions(row), row.env, row.algo, None, role=row.role)
+        for row in failures
     ]
     return [*latest.values(), *failed]
 
@@ -54,17 +57,17 @@ def _own_conditions(row: RunRow) -> Conditions:
     return replace(conditions, budget=None) if row.algo in ANCHORS else conditions
 
 
-def imported_entries(rows: Sequence[ExternalScoreRow]) -> list[Entry]:
+def imported_entries(rows: Sequence[ExternalScoreRow]) -> list[ComparableRun]:
     """Imported runs that have a score, named as `external_labels` says."""
     labels = external_labels(rows)
     return [
-        Entry(Conditions.of(row), row.env, label, row.score, row.raw_return, True)
+        ComparableRun(Conditions.of(row), row.env, label, row.score, row.raw_return, True)
         for row, label in zip(rows, labels, strict=True)
         if row.score is not None
     ]
 
 
-def table_entries(runs: Iterable[ExternalRun]) -> list[Entry]:
+def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
     """Runs of a table that was not imported, under the names that it gives."""
     found = []
     for run in runs:
@@ -73,7 +76,9 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[Entry]:
         score = run.any_score if run.status == "completed" else None
         if score is not None or run.status == "failed":
             found.append(
-                Entry(Conditions.of(run), run.env, run.algo, score, run.raw_return, role=_role(run))
+                ComparableRun(
+                    Conditions.of(run), run.env, run.algo, score, run.raw_return, role=_role(run)
+                )
             )
     return found
 

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TypeAlias
 
-from imitbench.report.model import AlgorithmResult, Cell, Cost, Measured, Method, Report, Section
+from imitbench.report.model import (
+    AlgorithmResult,
+    CellResult,
+    MeasureSummary,
+    Report,
+    RunCost,
+    Section,
+    StatisticsSettings,
+)
 from imitbench.stats.bootstrap import Interval
 
 COLUMNS = (
@@ -103,7 +111,7 @@ def _field(value: Value) -> str:
     return format(value, ".10g") if isinstance(value, float) else str(value)
 
 
-def section_rows(section: Section, method: Method) -> Iterator[dict[str, Value]]:
+def section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict[str, Value]]:
     """The rows that `render_csv` writes of a section, by column; empty fields may be absent."""
     shared: dict[str, Value] = {
         **asdict(section.conditions),
@@ -153,7 +161,7 @@ def _aggregate(result: AlgorithmResult) -> dict[str, Value]:
     }
 
 
-def _cost(cost: Cost | None) -> dict[str, Value]:
+def _cost(cost: RunCost | None) -> dict[str, Value]:
     if cost is None:
         return {}
     return {"core_hours": cost.core_hours, "env_steps": cost.env_steps, "demos": cost.demos}
@@ -168,7 +176,7 @@ def _interval(column: str, interval: Interval | None) -> dict[str, Value]:
     return {**point, f"{column}_low": interval.low, f"{column}_high": interval.high}
 
 
-def _measured(measured: Measured) -> dict[str, Value]:
+def _measured(measured: MeasureSummary) -> dict[str, Value]:
     return {
         "row": "measure",
         "algorithm": measured.algorithm,
@@ -180,7 +188,7 @@ def _measured(measured: Measured) -> dict[str, Value]:
     }
 
 
-def _cell(result: AlgorithmResult, cell: Cell) -> dict[str, Value]:
+def _cell(result: AlgorithmResult, cell: CellResult) -> dict[str, Value]:
     return {
         "row": "cell",
         "algorithm": result.algorithm,

@@ -17,7 +17,7 @@ from imitbench.util.hub_errors import Tell
 
 
 @dataclass(frozen=True)
-class RunCurve:
+class LoggedCurve:
     """What a run has to show.
 
     Attributes:
@@ -53,7 +53,7 @@ class RunCurve:
         return int(self.points[-1]["step"]) if self.points else self.spec.budget.amount
 
 
-def read_curves(out: Path, *, tell: Tell, suite: str | None = None) -> Iterator[RunCurve]:
+def read_curves(out: Path, *, tell: Tell, suite: str | None = None) -> Iterator[LoggedCurve]:
     """Reads the runs of a results folder, one after the other.
 
     Args:
@@ -79,7 +79,7 @@ def read_curves(out: Path, *, tell: Tell, suite: str | None = None) -> Iterator[
             continue
         if points is None:
             points = read_curve(directory.checkpoints)
-        yield RunCurve(directory, spec, points, result)
+        yield LoggedCurve(directory, spec, points, result)
 
 
 def _points(path: Path) -> list[Mapping[str, float]]:

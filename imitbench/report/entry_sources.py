@@ -7,7 +7,12 @@ from pathlib import Path
 
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
-from imitbench.report.comparison_runs import Entry, imported_entries, own_entries, table_entries
+from imitbench.report.comparison_runs import (
+    ComparableRun,
+    imported_entries,
+    own_entries,
+    table_entries,
+)
 from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.comparability import Conditions
@@ -23,7 +28,7 @@ def read_entries(
     suite: str | None = None,
     env: str | None = None,
     budget: str | None = None,
-) -> list[Entry]:
+) -> list[ComparableRun]:
     """Runs of a results folder, a database or a table, as far as they are asked for.
 
     Args:
@@ -48,7 +53,7 @@ def read_entries(
     return found
 
 
-def _all_entries(path: Path, suite: str | None, tell: Tell) -> list[Entry]:
+def _all_entries(path: Path, suite: str | None, tell: Tell) -> list[ComparableRun]:
     if path.suffix.lower() == ".csv":
         return _table(path, suite)
     if path.is_file():
@@ -64,7 +69,7 @@ def _all_entries(path: Path, suite: str | None, tell: Tell) -> list[Entry]:
         ]
 
 
-def _table(path: Path, suite: str | None) -> list[Entry]:
+def _table(path: Path, suite: str | None) -> list[ComparableRun]:
     results = import_csv(path)
     if suite is not None:
         results = with_references(results, find_suite(suite))

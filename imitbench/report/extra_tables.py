@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from imitbench.records.runs import ScoreRow
 from imitbench.report import text
 from imitbench.report.comparison_runs import external_labels
-from imitbench.report.model import AlgorithmResult, Cost, ExtraTable, Section, Shown
+from imitbench.report.model import AlgorithmResult, ExtraCell, ExtraTable, RunCost, Section
 from imitbench.stats.intervals import Interval
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
-from imitbench.records.runs import ScoreRow
 
 SECONDS_PER_HOUR = 3600.0
 MILLION = 1e6
 
 
-def cost_of(rows: Sequence[ScoreRow]) -> Cost | None:
+def cost_of(rows: Sequence[ScoreRow]) -> RunCost | None:
     """What the completed runs of one algorithm cost; `None` without any."""
     by_environment: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
@@ -31,7 +31,7 @@ def cost_of(rows: Sequence[ScoreRow]) -> Cost | None:
         return None
     means = [np.mean(by_environment[env], axis=0) for env in sorted(by_environment)]
     hours, steps, demos = (float(value) for value in np.mean(means, axis=0))
-    return Cost(hours, steps, None if math.isnan(demos) else demos)
+    return RunCost(hours, steps, None if math.isnan(demos) else demos)
 
 
 def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
@@ -42,7 +42,7 @@ def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
         names=1,
         rows=tuple(
             (
-                Shown(text.label(result)),
+                ExtraCell(text.label(result)),
                 _interval(result.median, result),
                 _interval(result.gap, result),
             )
@@ -83,16 +83,16 @@ def costs(results: Sequence[AlgorithmResult]) -> ExtraTable:
     )
 
 
-def _cost_row(result: AlgorithmResult, others: Sequence[AlgorithmResult]) -> tuple[Shown, ...]:
+def _cost_row(result: AlgorithmResult, others: Sequence[AlgorithmResult]) -> tuple[ExtraCell, ...]:
     cost, score = result.cost, result.mean
     assert cost is not None
     assert score is not None
     beaten = any(_dominates(other, result) for other in others)
     steps = cost.env_steps / MILLION
     return (
-        Shown(text.label(result)),
-        Shown("no" if beaten else "yes"),
-        Shown(text.score(score.point), score.point),
+        ExtraCell(text.label(result)),
+        ExtraCell("no" if beaten else "yes"),
+        ExtraCell(text.score(score.point), score.point),
         _number(cost.core_hours),
         _per(score.point, cost.core_hours),
         _number(steps if steps else None, "none"),
@@ -110,23 +110,23 @@ def _dominates(one: AlgorithmResult, other: AlgorithmResult) -> bool:
     return ours != theirs and all(mine >= its for mine, its in zip(ours, theirs, strict=True))
 
 
-def _per(score: float, cost: float | None) -> Shown:
+def _per(score: float, cost: float | None) -> ExtraCell:
     return _number(score / cost if cost else None)
 
 
-def _number(value: float | None, absent: str = text.NOTHING) -> Shown:
+def _number(value: float | None, absent: str = text.NOTHING) -> ExtraCell:
     """Four significant digits, without an exponent as far as people read them so."""
     if value is None:
-        return Shown(absent, math.nan)
+        return ExtraCell(absent, math.nan)
     shown = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return Shown(shown, value)
+    return ExtraCell(shown, value)
 
 
-def _interval(value: Interval | None, result: AlgorithmResult) -> Shown:
-    return Shown(text.interval(value, result), value.point if value else math.nan)
+def _interval(value: Interval | None, result: AlgorithmResult) -> ExtraCell:
+    return ExtraCell(text.interval(value, result), value.point if value else math.nan)
 
 
-def responses(sections: Sequence[Section]) -> list[ExtraTable]:
+def demo_count_tables(sections: Sequence[Section]) -> list[ExtraTable]:
     """How scores respond to the number of demonstrations, where there are several numbers."""
     families: dict[Conditions, list[Section]] = {}
     for section in sections:
@@ -136,23 +136,23 @@ def responses(sections: Sequence[Section]) -> list[ExtraTable]:
 
 
 def _response(sections: Sequence[Section]) -> ExtraTable:
-    shown: dict[str, list[Shown]] = {}
+    shown: dict[str, list[ExtraCell]] = {}
     for place, section in enumerate(sections):
         for result in section.algorithms:
             taught = result.cost is not None and result.cost.demos is not None
             if result.role == "method" and taught:
                 row = shown.setdefault(text.label(result), [])
-                row += [Shown(text.NOTHING, math.nan)] * (place - len(row))
+                row += [ExtraCell(text.NOTHING, math.nan)] * (place - len(row))
                 row.append(_interval(result.iqm, result))
     for row in shown.values():
-        row += [Shown(text.NOTHING, math.nan)] * (len(sections) - len(row))
+        row += [ExtraCell(text.NOTHING, math.nan)] * (len(sections) - len(row))
     first = sections[0].conditions
     counts = tuple(str(section.conditions.n_demos) for section in sections)
     return ExtraTable(
         title=f"{first.suite}: IQM score by number of demonstrations",
         columns=("Algorithm", *counts),
         names=1,
-        rows=tuple((Shown(name), *row) for name, row in sorted(shown.items())),
+        rows=tuple((ExtraCell(name), *row) for name, row in sorted(shown.items())),
         caption=(
             f"Budget {first.budget}, source {first.source}; each number is from the "
             "section of that many demonstrations. Which ones are used is drawn anew for each seed."
@@ -204,24 +204,24 @@ def imported(rows: Sequence[ExternalScoreRow]) -> ExtraTable:
     )  # fmt: skip
 
 
-def _import_row(env: str, label: str, rows: Sequence[ExternalScoreRow]) -> tuple[Shown, ...]:
+def _import_row(env: str, label: str, rows: Sequence[ExternalScoreRow]) -> tuple[ExtraCell, ...]:
     scales = {row.reference_version or "as told" for row in rows if row.score is not None}
     return (
-        Shown(env),
-        Shown(label),
-        Shown(", ".join(sorted({row.tool for row in rows}))),
-        Shown(", ".join(sorted(scales)) or text.NOTHING),
-        Shown(str(len(rows)), float(len(rows))),
+        ExtraCell(env),
+        ExtraCell(label),
+        ExtraCell(", ".join(sorted({row.tool for row in rows}))),
+        ExtraCell(", ".join(sorted(scales)) or text.NOTHING),
+        ExtraCell(str(len(rows)), float(len(rows))),
         _spread([row.raw_return for row in rows], raw=True),
         _spread([row.score for row in rows], raw=False),
     )
 
 
-def _spread(values: Sequence[float | None], *, raw: bool) -> Shown:
+def _spread(values: Sequence[float | None], *, raw: bool) -> ExtraCell:
     known = np.array([value for value in values if value is not None])
     if not known.size or known.size < len(values):
-        return Shown(text.NOTHING, math.nan)
+        return ExtraCell(text.NOTHING, math.nan)
     mean = float(known.mean())
     digits = text.raw_digits(mean) if raw else text.SCORE_DIGITS
     spread = f" ± {text.fixed(float(known.std(ddof=1)), digits)}" if known.size > 1 else ""
-    return Shown(text.fixed(mean, digits) + spread, mean)
+    return ExtraCell(text.fixed(mean, digits) + spread, mean)

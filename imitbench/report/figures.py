@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.section_comparison import Comparison
 from imitbench.report.model import Report, Section
 from imitbench.report.palette import PALETTE, color_numbers
-from imitbench.stats.curves import RunCurve, common_steps, shared_range
+from imitbench.report.section_comparison import SectionComparison
+from imitbench.stats.curves import ScoreCurve, common_steps, shared_range
 from imitbench.stats.improvement import ImprovementMatrix
-from imitbench.store.run_details import Curve, Details
+from imitbench.store.run_details import MetricCurve, ReportDetails
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def intervals(section: Section, colors: Mapping[str, str], width: float) -> Figu
     return figure
 
 
-def profiles(comparison: Comparison, colors: Mapping[str, str], width: float) -> Figure:
+def profiles(comparison: SectionComparison, colors: Mapping[str, str], width: float) -> Figure:
     """Performance profiles with their bands."""
     figure, axes = _figure(width, 3.2)
     handles = []
@@ -92,10 +92,10 @@ def improvement(matrix: ImprovementMatrix, width: float) -> Figure:
 
 
 def curves(
-    section: Section, details: Details, metric: str, colors: Mapping[str, str], width: float
+    section: Section, details: ReportDetails, metric: str, colors: Mapping[str, str], width: float
 ) -> Figure:
     """One metric while training, a panel for each environment that has it."""
-    found: dict[str, dict[str, list[Curve]]] = {}
+    found: dict[str, dict[str, list[MetricCurve]]] = {}
     for row in section.runs:
         curve = details.curves.get(row.run_id, {}).get(metric)
         if curve is not None:
@@ -120,14 +120,14 @@ def curves(
     return figure
 
 
-def _curves(axes: Axes, members: Sequence[Curve], color: str) -> Line2D:
+def _curves(axes: Axes, members: Sequence[MetricCurve], color: str) -> Line2D:
     """Draws the runs of one algorithm and their mean; returns what stands for them."""
     runs = []
     for curve in members:
         steps, values = np.array(curve.steps, float), np.array(curve.values, float)
         usable = np.isfinite(values) & np.concatenate([[True], np.diff(steps) > 0])
         if usable.any():
-            runs.append(RunCurve(steps[usable], values[usable]))
+            runs.append(ScoreCurve(steps[usable], values[usable]))
     known = len(runs) > 1 and shared_range({"": runs})[0] <= shared_range({"": runs})[1]
     for run in runs:
         width, alpha = (0.7, 0.35) if known else (1.6, 1.0)

@@ -11,7 +11,7 @@ import numpy as np
 from imitbench.report import text
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Section
-from imitbench.stats.bands import Band
+from imitbench.stats.bands import ConfidenceBand
 from imitbench.stats.intervals import Interval
 
 _MARGIN = 0.04
@@ -20,7 +20,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 46
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """Scores along an axis.
 
     Attributes:
@@ -32,7 +32,7 @@ class Scale:
     high: float
 
     @classmethod
-    def of(cls, section: Section) -> Scale:
+    def of(cls, section: Section) -> AxisScale:
         """An axis that holds 0, 1 and every interval of a section."""
         ends = [0.0, 1.0]
         for result in section.algorithms:
@@ -61,7 +61,7 @@ class Scale:
         return [round(k * step, 10) for k in range(first, math.floor(self.high / step) + 1)]
 
 
-def axis(scale: Scale) -> Markup:
+def axis(scale: AxisScale) -> Markup:
     """The axis above a column of strips."""
     marks = [
         tag("text", format(tick, ".4g"), x=scale.percent(tick), y="14", text_anchor="middle")
@@ -72,7 +72,7 @@ def axis(scale: Scale) -> Markup:
 
 
 def strip(
-    iqm: Interval | None, mean: Interval | None, scale: Scale, name: str, color: int | None
+    iqm: Interval | None, mean: Interval | None, scale: AxisScale, name: str, color: int | None
 ) -> Markup:
     """An interval plot of one row, as wide as its cell."""
     said = f"{name}: IQM {_said(iqm)}, mean {_said(mean)}"
@@ -101,10 +101,10 @@ def _said(interval: Interval | None) -> str:
     return f"{point}, from {text.score(interval.low)} to {text.score(interval.high)}"
 
 
-def profile_chart(profiles: Mapping[str, Band], colors: Mapping[str, int]) -> Markup:
+def profile_chart(profiles: Mapping[str, ConfidenceBand], colors: Mapping[str, int]) -> Markup:
     """Performance profiles with their bands."""
     at = next(iter(profiles.values())).at
-    scale = Scale(float(at[0]), float(at[-1]))
+    scale = AxisScale(float(at[0]), float(at[-1]))
 
     def x(score: float) -> float:
         return _LEFT + scale.share(score) * (_WIDTH - _LEFT - _RIGHT)
@@ -131,7 +131,7 @@ def profile_chart(profiles: Mapping[str, Band], colors: Mapping[str, int]) -> Ma
     return tag("svg", title, detail, *parts, viewBox=box, role="img", class_="chart")
 
 
-def _above(band: Band, score: float) -> str:
+def _above(band: ConfidenceBand, score: float) -> str:
     return f"{np.interp(score, band.at, band.values):.0%}"
 
 
@@ -139,7 +139,9 @@ def _points(pairs: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
 
 
-def _grid(scale: Scale, x: Callable[[float], float], y: Callable[[float], float]) -> list[Markup]:
+def _grid(
+    scale: AxisScale, x: Callable[[float], float], y: Callable[[float], float]
+) -> list[Markup]:
     """Lines, numbers and names of both axes."""
     left, right, bottom = x(scale.low), x(scale.high), y(0.0)
     parts = []

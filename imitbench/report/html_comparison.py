@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from imitbench.report import text
-from imitbench.report.section_comparison import Comparison
 from imitbench.report.html_charts import legend, profile_chart
-from imitbench.report.html_tables import captioned, marks_of
 from imitbench.report.html_markup import Markup, join, named, tag
+from imitbench.report.html_tables import captioned, marks_of
 from imitbench.report.model import Report, Section
+from imitbench.report.section_comparison import SectionComparison
 from imitbench.stats.improvement import Improvement
 
 SHADES = 10
@@ -64,7 +64,7 @@ def shade(value: float | None) -> str | None:
 
 
 def profiles(
-    comparison: Comparison, section: Section, report: Report, colors: dict[str, int]
+    comparison: SectionComparison, section: Section, report: Report, colors: dict[str, int]
 ) -> Markup:
     """Performance profiles, with what they are."""
     over = len(comparison.environments)
@@ -83,7 +83,7 @@ def profiles(
     )
 
 
-def improvements(comparison: Comparison, section: Section, report: Report) -> Markup:
+def improvements(comparison: SectionComparison, section: Section, report: Report) -> Markup:
     """Probabilities of improvement of all pairs."""
     matrix = comparison.improvement
     assert matrix is not None

@@ -6,16 +6,16 @@ import json
 import math
 from typing import Any
 
+from imitbench.records.runs import Provenance, ScoreRow
 from imitbench.report import text
 from imitbench.report.html_markup import Markup
 from imitbench.report.model import Report
-from imitbench.records.runs import Provenance, ScoreRow
-from imitbench.store.run_details import Details
+from imitbench.store.run_details import ReportDetails
 
 DIGITS = 7
 
 
-def data_element(report: Report, details: Details, colors: dict[str, int]) -> Markup:
+def data_element(report: Report, details: ReportDetails, colors: dict[str, int]) -> Markup:
     """A script element of data, which browsers never run.
 
     Args:
@@ -42,7 +42,7 @@ def published(provenance: Provenance) -> dict[str, Any]:
     return provenance.model_dump(exclude={"host"})
 
 
-def _payload(report: Report, details: Details, colors: dict[str, int]) -> dict[str, Any]:
+def _payload(report: Report, details: ReportDetails, colors: dict[str, int]) -> dict[str, Any]:
     names: dict[str, int] = {}
     metrics: dict[str, int] = {}
     origins: dict[str, int] = {}
@@ -81,7 +81,7 @@ def _payload(report: Report, details: Details, colors: dict[str, int]) -> dict[s
 
 def _run(
     row: ScoreRow,
-    details: Details,
+    details: ReportDetails,
     names: dict[str, int],
     metrics: dict[str, int],
     origins: dict[str, int],

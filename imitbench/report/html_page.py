@@ -6,21 +6,21 @@ from collections import Counter
 
 from imitbench import __version__
 from imitbench.report import html_comparison, html_tables, text
-from imitbench.report.section_comparison import Comparison, compare_section
-from imitbench.report.html_charts import Scale
+from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_data import data_element
-from imitbench.report.html_provenance import origin, provenance_table
-from imitbench.report.html_shell import document, fact, theme_picker
 from imitbench.report.html_markup import Markup, join, named, tag
+from imitbench.report.html_provenance import origin, provenance_table
+from imitbench.report.html_shell import fact, html_document, theme_picker
 from imitbench.report.model import Report, Section
 from imitbench.report.palette import color_numbers
-from imitbench.store.run_details import Details
+from imitbench.report.section_comparison import SectionComparison, compare_section
+from imitbench.store.run_details import ReportDetails
 
 STYLES = ("report.css",)
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "charts.js", "drill.js", "start.js")
 
 
-def render_html(report: Report, details: Details | None = None) -> str:
+def render_html(report: Report, details: ReportDetails | None = None) -> str:
     """Writes the report as a page for browsers.
 
     The page is the same for the same results: it holds no time of its own. It loads nothing, and
@@ -33,7 +33,7 @@ def render_html(report: Report, details: Details | None = None) -> str:
     Returns:
         HTML with everything inside. Names and messages from runs stay text.
     """
-    known = details if details is not None else Details()
+    known = details if details is not None else ReportDetails()
     colors = color_numbers(report)
     comparisons = [compare_section(section, report.method) for section in report.sections]
     main: list[Markup] = []
@@ -58,7 +58,7 @@ def render_html(report: Report, details: Details | None = None) -> str:
         tag("dialog", id="run", aria_labelledby="run-title"),
         data_element(report, known, colors),
     )
-    return document(_title(report), body, styles=STYLES, scripts=SCRIPTS)
+    return html_document(_title(report), body, styles=STYLES, scripts=SCRIPTS)
 
 
 def _title(report: Report) -> str:
@@ -113,10 +113,10 @@ def _section(
     section: Section,
     report: Report,
     colors: dict[str, int],
-    comparison: Comparison | None,
+    comparison: SectionComparison | None,
 ) -> Markup:
     """Everything on the runs of one suite that may be compared."""
-    scale = Scale.of(section)
+    scale = AxisScale.of(section)
     parts = [_notes(section), html_tables.aggregates(section, report, colors, scale)]
     parts += [tag("h3", "Scores at a glance"), html_comparison.score_matrix(section, report, place)]
     if comparison is not None and (comparison.profiles or comparison.improvement):
@@ -191,7 +191,7 @@ def _drill(place: int, number: int, section: Section) -> Markup:
     return tag("details", summary, content, id=f"s{place}-e{number}", class_="environment")
 
 
-def _provenance(details: Details) -> Markup:
+def _provenance(details: ReportDetails) -> Markup:
     """Versions, hardware and commands, and how many runs each stands for."""
     counts = Counter(origin(run.provenance, run.spec.device) for run in details.runs.values())
     heading = tag("h2", "Provenance", id="provenance-title")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from imitbench.records.runs import Provenance
 from imitbench.report import text
 from imitbench.report.html_data import published
-from imitbench.report.html_tables import Column, Entry, table
 from imitbench.report.html_markup import Markup, tag
-from imitbench.records.runs import Provenance
+from imitbench.report.html_tables import Column, TableCell, table
 
 
 def origin(provenance: Provenance, device: str) -> str:
@@ -41,17 +41,17 @@ def provenance_table(counts: Mapping[str, int], ids: Mapping[str, str] | None = 
     return table(columns, rows, label="Provenance", caption=caption, classes="provenance", names=0)
 
 
-def _row(serialized: str, count: int, id_: str | None) -> list[Entry]:
+def _row(serialized: str, count: int, id_: str | None) -> list[TableCell]:
     origin = json.loads(serialized)
     versions = [f"{name} {version}" for name, version in sorted(origin["packages"].items())]
     hardware = f"{origin['cpu']}{', ' + origin['gpu'] if origin['gpu'] else ''}"
     shown = str(count) if id_ is None else tag("span", str(count), id=id_)
     return [
-        Entry(shown, float(count)),
-        Entry(origin["imitbench"] or text.NOTHING),
-        Entry(tag("code", (origin["git_sha"] or text.NOTHING)[:10]), origin["git_sha"]),
-        Entry(origin["python"] or text.NOTHING),
-        Entry(", ".join(versions)),
-        Entry(f"{hardware} ({origin['device']})"),
-        Entry(tag("code", origin["command"] or ""), origin["command"]),
+        TableCell(shown, float(count)),
+        TableCell(origin["imitbench"] or text.NOTHING),
+        TableCell(tag("code", (origin["git_sha"] or text.NOTHING)[:10]), origin["git_sha"]),
+        TableCell(origin["python"] or text.NOTHING),
+        TableCell(", ".join(versions)),
+        TableCell(f"{hardware} ({origin['device']})"),
+        TableCell(tag("code", origin["command"] or ""), origin["command"]),
     ]

@@ -11,7 +11,9 @@ from imitbench import __version__
 from imitbench.report.html_markup import Markup, join, tag
 
 
-def document(title: str, body: Markup, *, styles: Sequence[str], scripts: Sequence[str]) -> str:
+def html_document(
+    title: str, body: Markup, *, styles: Sequence[str], scripts: Sequence[str]
+) -> str:
     """A page with everything inside.
 
     It loads nothing, and its security policy keeps it from doing so, and from running any script

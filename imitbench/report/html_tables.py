@@ -6,20 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from imitbench.records.runs import FailureRow
 from imitbench.report import text
-from imitbench.report.html_charts import Scale, axis, strip
+from imitbench.report.html_charts import AxisScale, axis, strip
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
+from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Report, Section
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.intervals import Interval
-from imitbench.records.runs import FailureRow
 
 Key = float | str | None
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableCell:
     """What one cell of a table shows, and by what it is sorted.
 
     Attributes:
@@ -48,7 +48,7 @@ class Column:
 
 def table(
     columns: Sequence[Column],
-    rows: Sequence[Sequence[Entry]],
+    rows: Sequence[Sequence[TableCell]],
     *,
     label: str,
     caption: str,
@@ -93,7 +93,7 @@ def captioned(said: str) -> Markup:
     return tag("caption", tag("span", said))
 
 
-def _cell(column: Column, entry: Entry, naming: bool) -> Markup:
+def _cell(column: Column, entry: TableCell, naming: bool) -> Markup:
     key = entry.content if entry.key == "" else entry.key
     sorted_by = None if key is None else format(key, ".10g") if isinstance(key, float) else key
     classes = "number" if column.number else "plot" if column.heading is not None else None
@@ -116,7 +116,9 @@ def marks_of(result: AlgorithmResult) -> list[Markup]:
     return [tag("span", mark, class_="mark") for mark in marks]
 
 
-def aggregates(section: Section, report: Report, colors: dict[str, int], scale: Scale) -> Markup:
+def aggregates(
+    section: Section, report: Report, colors: dict[str, int], scale: AxisScale
+) -> Markup:
     """One row for each algorithm, with its interval drawn."""
     columns = [
         Column("Algorithm"),
@@ -133,12 +135,12 @@ def aggregates(section: Section, report: Report, colors: dict[str, int], scale: 
         covered = text.coverage(result)
         rows.append(
             [
-                Entry(_labelled(result, result.kind == "reference", color), result.algorithm),
-                Entry(strip(result.iqm, result.mean, scale, result.algorithm, color)),
+                TableCell(_labelled(result, result.kind == "reference", color), result.algorithm),
+                TableCell(strip(result.iqm, result.mean, scale, result.algorithm, color)),
                 _interval(result.iqm, result),
                 _interval(result.mean, result),
-                Entry(covered, float(len(result.covered))),
-                Entry(text.seeds(result), _seed_key(result)),
+                TableCell(covered, float(len(result.covered))),
+                TableCell(text.seeds(result), _seed_key(result)),
                 _count(result.failures),
             ]
         )
@@ -155,21 +157,21 @@ def _labelled(result: AlgorithmResult, is_reference: bool, color: int | None) ->
     return join(name_of(result, color), mark)
 
 
-def _interval(value: Interval | None, result: AlgorithmResult) -> Entry:
+def _interval(value: Interval | None, result: AlgorithmResult) -> TableCell:
     if value is None:
-        return Entry(text.NOTHING, None)
+        return TableCell(text.NOTHING, None)
     point, _, ends = text.interval(value, result).partition(" ")
     shown = join(tag("strong", point), " ", tag("span", ends, class_="ends"))
-    return Entry(shown, float(value.point))
+    return TableCell(shown, float(value.point))
 
 
 def _seed_key(result: AlgorithmResult) -> Key:
     return None if result.kind == "reference" else float(result.seeds[0])
 
 
-def _count(failures: int) -> Entry:
+def _count(failures: int) -> TableCell:
     shown = tag("span", str(failures), class_="bad") if failures else "0"
-    return Entry(shown, float(failures))
+    return TableCell(shown, float(failures))
 
 
 def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
@@ -200,17 +202,19 @@ def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
     return table(columns, rows, label="By environment", caption=caption, classes="cells", names=2)
 
 
-def _cell_row(result: AlgorithmResult, cell: Cell, color: int | None) -> list[Entry]:
+def _cell_row(result: AlgorithmResult, cell: CellResult, color: int | None) -> list[TableCell]:
     is_reference = cell.kind == "reference"
     return [
-        Entry(named(cell.environment), cell.environment),
-        Entry(_labelled(result, is_reference, color), result.algorithm),
-        Entry("reference", None) if is_reference else Entry(str(cell.seeds), float(cell.seeds)),
-        Entry(text.raw_spread(cell), finite(cell.raw_mean)),
-        Entry(text.score(cell.score), finite(cell.score)),
-        Entry(text.score(cell.score_deterministic), finite(cell.score_deterministic)),
-        Entry(text.fixed(cell.mean_length, 1), finite(cell.mean_length)),
-        Entry(text.share(cell.termination_rate), finite(cell.termination_rate)),
+        TableCell(named(cell.environment), cell.environment),
+        TableCell(_labelled(result, is_reference, color), result.algorithm),
+        TableCell("reference", None)
+        if is_reference
+        else TableCell(str(cell.seeds), float(cell.seeds)),
+        TableCell(text.raw_spread(cell), finite(cell.raw_mean)),
+        TableCell(text.score(cell.score), finite(cell.score)),
+        TableCell(text.score(cell.score_deterministic), finite(cell.score_deterministic)),
+        TableCell(text.fixed(cell.mean_length, 1), finite(cell.mean_length)),
+        TableCell(text.share(cell.termination_rate), finite(cell.termination_rate)),
         _count(cell.failures),
     ]
 
@@ -231,11 +235,11 @@ def measured(section: Section) -> Markup:
     ]
     rows = [
         [
-            Entry(named(row.environment), row.environment),
-            Entry(named(row.algorithm), row.algorithm),
-            Entry(row.measure),
-            Entry(str(row.runs), float(row.runs)),
-            Entry(text.measured_spread(row), finite(row.mean)),
+            TableCell(named(row.environment), row.environment),
+            TableCell(named(row.algorithm), row.algorithm),
+            TableCell(row.measure),
+            TableCell(str(row.runs), float(row.runs)),
+            TableCell(text.measured_spread(row), finite(row.mean)),
         ]
         for row in section.measured
     ]
@@ -261,10 +265,10 @@ def references(section: Section) -> Markup:
     ]
     rows = [
         [
-            Entry(named(row.env), row.env),
-            Entry(row.version),
-            Entry(text.raw(row.random), finite(row.random)),
-            Entry(text.raw(row.expert), finite(row.expert)),
+            TableCell(named(row.env), row.env),
+            TableCell(row.version),
+            TableCell(text.raw(row.random), finite(row.random)),
+            TableCell(text.raw(row.expert), finite(row.expert)),
         ]
         for row in section.references
     ]
@@ -279,9 +283,9 @@ def extra(given: ExtraTable) -> Markup:
     ]
     rows = [
         [
-            Entry(named(entry.shown), entry.shown)
+            TableCell(named(entry.shown), entry.shown)
             if place < given.names
-            else Entry(entry.shown, finite(entry.key))
+            else TableCell(entry.shown, finite(entry.key))
             for place, entry in enumerate(row)
         ]
         for row in given.rows
@@ -303,14 +307,14 @@ def failures(rows: Sequence[FailureRow], policy: FailurePolicy) -> Markup:
     ]
     found = [
         [
-            Entry(row.suite),
-            Entry(named(row.env), row.env),
-            Entry(named(row.algo), row.algo),
-            Entry(str(row.seed), float(row.seed)),
-            Entry(row.phase),
-            Entry(row.error_type),
-            Entry(text.message(row.message)),
-            Entry(tag("code", row.run_id), row.run_id),
+            TableCell(row.suite),
+            TableCell(named(row.env), row.env),
+            TableCell(named(row.algo), row.algo),
+            TableCell(str(row.seed), float(row.seed)),
+            TableCell(row.phase),
+            TableCell(row.error_type),
+            TableCell(text.message(row.message)),
+            TableCell(tag("code", row.run_id), row.run_id),
         ]
         for row in rows
     ]

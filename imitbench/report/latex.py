@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from imitbench.report import text
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
+from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Report, Section
 
 PREAMBLE = r"""% Tables of imitbench, to be put in by \input. They need in the preamble:
 %   \usepackage[T1]{fontenc}
@@ -137,7 +137,7 @@ def _cells(section: Section, report: Report, place: int) -> str:
     return _long(header, groups, 2, caption + text.conditions(section, report), f"cells-{place}")
 
 
-def _cell(result: AlgorithmResult, cell: Cell, *, first: bool) -> tuple[str, ...]:
+def _cell(result: AlgorithmResult, cell: CellResult, *, first: bool) -> tuple[str, ...]:
     is_reference = cell.kind == "reference"
     return (
         escape(cell.environment) if first else "",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from imitbench.records.runs import FailureRow
 from imitbench.report import text
 from imitbench.report.measures import MEANINGS
-from imitbench.report.model import AlgorithmResult, Cell, ExtraTable, Report, Section
-from imitbench.records.runs import FailureRow
+from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Report, Section
 
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MARKUP = re.compile(
@@ -110,7 +110,7 @@ def _cells(section: Section) -> str:
     return table(header, rows, names=2)
 
 
-def _cell(result: AlgorithmResult, cell: Cell) -> tuple[str, ...]:
+def _cell(result: AlgorithmResult, cell: CellResult) -> tuple[str, ...]:
     return (
         escape(cell.environment),
         _label(result, cell.kind == "reference"),

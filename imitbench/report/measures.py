@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from imitbench.report.model import Measured
 from imitbench.records.runs import MeasureRow
+from imitbench.report.model import MeasureSummary
 
 MEANINGS = {
     "reward_correlation": (
@@ -27,7 +27,7 @@ MEANINGS = {
 """What the measurements of bundled methods are; others are shown by name alone."""
 
 
-def summarize(rows: Sequence[MeasureRow]) -> tuple[Measured, ...]:
+def summarize_measures(rows: Sequence[MeasureRow]) -> tuple[MeasureSummary, ...]:
     """Averages measurements over runs.
 
     Args:
@@ -46,6 +46,6 @@ def summarize(rows: Sequence[MeasureRow]) -> tuple[Measured, ...]:
         column = np.array([value for _, _, value in sorted(found)])
         std = float(column.std(ddof=1)) if len(column) > 1 else None
         summaries.append(
-            Measured(environment, algorithm, measure, len(column), float(column.mean()), std)
+            MeasureSummary(environment, algorithm, measure, len(column), float(column.mean()), std)
         )
     return tuple(summaries)

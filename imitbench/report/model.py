@@ -7,10 +7,10 @@ from dataclasses import astuple, dataclass
 from typing import Literal
 
 from imitbench.cards.algorithm import Role
+from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.comparability import Conditions
-from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 
 RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)
@@ -26,7 +26,7 @@ def plain_name(algorithm: str) -> str:
 
 
 @dataclass(frozen=True)
-class Method:
+class StatisticsSettings:
     """How the numbers of a report were made.
 
     Attributes:
@@ -45,7 +45,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellResult:
     """One algorithm on one environment.
 
     Attributes:
@@ -76,7 +76,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasureSummary:
     """What an algorithm measured beside its policy's return, on one environment.
 
     Attributes:
@@ -95,7 +95,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Cost:
+class RunCost:
     """What runs of an algorithm cost, means over environments of means over runs.
 
     Attributes:
@@ -110,7 +110,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ExtraCell:
     """What a cell of an extra table says.
 
     Attributes:
@@ -137,7 +137,7 @@ class ExtraTable:
     title: str
     columns: tuple[str, ...]
     names: int
-    rows: tuple[tuple[Shown, ...], ...]
+    rows: tuple[tuple[ExtraCell, ...], ...]
     caption: str
 
 
@@ -157,14 +157,14 @@ class AlgorithmResult:
     """
 
     algorithm: str
-    cells: tuple[Cell, ...]
+    cells: tuple[CellResult, ...]
     mean: Interval | None
     iqm: Interval | None
     role: Role = "method"
     uses_reward: bool = False
     median: Interval | None = None
     gap: Interval | None = None
-    cost: Cost | None = None
+    cost: RunCost | None = None
 
     @property
     def kind(self) -> Kind:
@@ -173,7 +173,7 @@ class AlgorithmResult:
         return "run" if "run" in kinds else "reference" if "reference" in kinds else "missing"
 
     @property
-    def covered(self) -> tuple[Cell, ...]:
+    def covered(self) -> tuple[CellResult, ...]:
         """Cells that the aggregate covers."""
         if self.kind == "missing":
             return ()
@@ -231,7 +231,7 @@ class Section:
     algorithms: tuple[AlgorithmResult, ...]
     references: tuple[ReferenceRow, ...]
     notes: tuple[str, ...]
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasureSummary, ...] = ()
     runs: tuple[ScoreRow, ...] = ()
     extra: tuple[ExtraTable, ...] = ()
 
@@ -264,7 +264,7 @@ class Report:
         extra: Tables about several sections, or none.
     """
 
-    method: Method
+    method: StatisticsSettings
     sections: tuple[Section, ...]
     failures: tuple[FailureRow, ...]
     extra: tuple[ExtraTable, ...] = ()

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from imitbench.report import text
-from imitbench.report.model import ANCHORS, AlgorithmResult, Cell
-from imitbench.stats.normalization import normalize
 from imitbench.records.runs import ReferenceRow, ScoreRow
+from imitbench.report import text
+from imitbench.report.model import ANCHORS, AlgorithmResult, CellResult
+from imitbench.stats.normalization import normalize
 
 ENOUGH_SEEDS = 10
 """Seeds from which on percentile intervals come near their nominal coverage."""
@@ -83,7 +83,7 @@ def _coverage_notes(result: AlgorithmResult) -> list[str]:
     return [_missing_note(result, absent)]
 
 
-def _missing_note(result: AlgorithmResult, absent: Sequence[Cell]) -> str:
+def _missing_note(result: AlgorithmResult, absent: Sequence[CellResult]) -> str:
     places = ", ".join(
         f"{cell.environment} ({cell.failures} failed)" if cell.failures else cell.environment
         for cell in absent

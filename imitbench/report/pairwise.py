@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from imitbench.errors import InputError, did_you_mean
-from imitbench.report.comparison_runs import Entry
+from imitbench.report.comparison_runs import ComparableRun
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.strata import FloatArray
-from imitbench.stats.verdicts import Verdict, both, verdicts
+from imitbench.stats.verdicts import Verdict, common_environments, verdicts
 from imitbench.store.comparability import Conditions
 
 
 @dataclass(frozen=True)
-class Options:
+class PairwiseOptions:
     """How verdicts are found.
 
     Attributes:
@@ -34,7 +34,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Contest:
+class PairwiseComparison:
     """An algorithm against others under the same conditions.
 
     Attributes:
@@ -52,13 +52,13 @@ class Contest:
     failures: dict[tuple[str, str], int]
 
 
-def contests(
+def compare_pairwise(
     algorithm: str,
-    entries: Sequence[Entry],
-    against: Sequence[Entry],
+    entries: Sequence[ComparableRun],
+    against: Sequence[ComparableRun],
     baselines: Sequence[str],
-    options: Options,
-) -> list[Contest]:
+    options: PairwiseOptions,
+) -> list[PairwiseComparison]:
     """Sets an algorithm against baselines, separately for what must not be mixed.
 
     Args:
@@ -99,7 +99,7 @@ def contests(
     return found
 
 
-def _named(name: str, entries: Sequence[Entry]) -> list[Entry]:
+def _named(name: str, entries: Sequence[ComparableRun]) -> list[ComparableRun]:
     runs = [entry for entry in entries if entry.algo == name]
     if not runs:
         known = {entry.algo for entry in entries}
@@ -112,7 +112,9 @@ def _named(name: str, entries: Sequence[Entry]) -> list[Entry]:
     return runs
 
 
-def _shared_conditions(ours: Sequence[Entry], theirs: Sequence[Entry]) -> list[Conditions]:
+def _shared_conditions(
+    ours: Sequence[ComparableRun], theirs: Sequence[ComparableRun]
+) -> list[Conditions]:
     """What runs of both sides share; what is less specific than another is part of that."""
     opposite = {entry.conditions for entry in theirs}
     shared = {
@@ -132,17 +134,17 @@ def _shared_conditions(ours: Sequence[Entry], theirs: Sequence[Entry]) -> list[C
     return sorted(specific, key=str)
 
 
-def _within(conditions: Conditions, entries: Sequence[Entry]) -> list[Entry]:
+def _within(conditions: Conditions, entries: Sequence[ComparableRun]) -> list[ComparableRun]:
     return [entry for entry in entries if entry.conditions.compatible(conditions)]
 
 
 def _contest(
     conditions: Conditions,
     algorithm: str,
-    ours: Sequence[Entry],
-    theirs: dict[str, list[Entry]],
-    options: Options,
-) -> Contest:
+    ours: Sequence[ComparableRun],
+    theirs: dict[str, list[ComparableRun]],
+    options: PairwiseOptions,
+) -> PairwiseComparison:
     # The same name from two places is two algorithms.
     labels = {name: name if name != algorithm else f"{name} (baseline)" for name in theirs}
     sides = {algorithm: ours, **{labels[name]: runs for name, runs in theirs.items()}}
@@ -150,8 +152,10 @@ def _contest(
     decided = _verdicts(algorithm, sides, policy, options)
     if options.policy is None and any(run.score is None for runs in sides.values() for run in runs):
         otherwise = _verdicts(algorithm, sides, FailurePolicy.EXCLUDE, options)
-        decided = [both(one, other) for one, other in zip(decided, otherwise, strict=True)]
-    return Contest(
+        decided = [
+            common_environments(one, other) for one, other in zip(decided, otherwise, strict=True)
+        ]
+    return PairwiseComparison(
         conditions=conditions,
         algorithm=algorithm,
         verdicts=tuple(decided),
@@ -170,7 +174,10 @@ def _contest(
 
 
 def _verdicts(
-    algorithm: str, sides: dict[str, Sequence[Entry]], policy: FailurePolicy, options: Options
+    algorithm: str,
+    sides: dict[str, Sequence[ComparableRun]],
+    policy: FailurePolicy,
+    options: PairwiseOptions,
 ) -> list[Verdict]:
     cells = {
         name: count_failures(_scores(runs), _failures(runs), policy).scores
@@ -186,7 +193,7 @@ def _verdicts(
     )
 
 
-def _scores(runs: Sequence[Entry]) -> dict[str, FloatArray]:
+def _scores(runs: Sequence[ComparableRun]) -> dict[str, FloatArray]:
     by_environment: dict[str, list[float]] = {}
     for run in runs:
         if run.score is not None:
@@ -194,7 +201,7 @@ def _scores(runs: Sequence[Entry]) -> dict[str, FloatArray]:
     return {env: np.array(scores) for env, scores in by_environment.items()}
 
 
-def _failures(runs: Sequence[Entry]) -> dict[str, int]:
+def _failures(runs: Sequence[ComparableRun]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for run in runs:
         if run.score is None:
@@ -202,7 +209,7 @@ def _failures(runs: Sequence[Entry]) -> dict[str, int]:
     return counts
 
 
-def _raw_mean(env: str, runs: Sequence[Entry]) -> float | None:
+def _raw_mean(env: str, runs: Sequence[ComparableRun]) -> float | None:
     returns = [run.raw_return for run in runs if run.env == env and run.score is not None]
     known = [value for value in returns if value is not None]
     return float(np.mean(known)) if known and len(known) == len(returns) else None

@@ -7,7 +7,7 @@ from dataclasses import asdict, astuple
 from typing import Any
 
 from imitbench.report import text
-from imitbench.report.pairwise import Contest, Options
+from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.intervals import Interval
 from imitbench.stats.power import SeedEstimate
@@ -29,7 +29,7 @@ ENVIRONMENT_HEADER = (
 )  # fmt: skip
 
 
-def heading(contest: Contest) -> str:
+def heading(contest: PairwiseComparison) -> str:
     """What all runs of a contest share."""
     return text.one_line(_title(contest.conditions))
 
@@ -76,13 +76,13 @@ def summary(verdict: Verdict) -> list[str]:
     return lines
 
 
-def environment_rows(contest: Contest, verdict: Verdict) -> list[tuple[str, ...]]:
+def environment_rows(contest: PairwiseComparison, verdict: Verdict) -> list[tuple[str, ...]]:
     """Columns `ENVIRONMENT_HEADER` for each environment of a verdict."""
     return [_environment_row(contest, verdict, found) for found in verdict.environments]
 
 
 def _environment_row(
-    contest: Contest, verdict: Verdict, found: EnvironmentVerdict
+    contest: PairwiseComparison, verdict: Verdict, found: EnvironmentVerdict
 ) -> tuple[str, ...]:
     sides = [(name, found.environment) for name in (verdict.first, verdict.second)]
     raw = [text.raw(contest.raw_means.get(side)) for side in sides]
@@ -107,7 +107,7 @@ def _count(runs: int, failed: int) -> str:
     return f"{runs} ({failed} failed)" if failed else str(runs)
 
 
-def method(options: Options) -> str:
+def method_text(options: PairwiseOptions) -> str:
     """How verdicts were found, in one line."""
     policy = (
         "a verdict must hold whether failed runs count as random or are left out"
@@ -124,7 +124,7 @@ def method(options: Options) -> str:
     )
 
 
-def document(found: list[Contest], options: Options) -> dict[str, Any]:
+def pairwise_document(found: list[PairwiseComparison], options: PairwiseOptions) -> dict[str, Any]:
     """Contests as JSON; numbers that are not known are null."""
     return {
         "method": {
@@ -144,7 +144,7 @@ def document(found: list[Contest], options: Options) -> dict[str, Any]:
     }
 
 
-def _verdict(contest: Contest, verdict: Verdict) -> dict[str, Any]:
+def _verdict(contest: PairwiseComparison, verdict: Verdict) -> dict[str, Any]:
     return {
         "baseline": verdict.second,
         "verdict": verdict.decision,

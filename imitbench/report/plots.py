@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from imitbench.errors import InputError
 from imitbench.report import figures, text
-from imitbench.report.section_comparison import compare_section
 from imitbench.report.model import Report, Section
-from imitbench.store.run_details import Details
+from imitbench.report.section_comparison import compare_section
+from imitbench.store.run_details import ReportDetails
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_bytes
 
@@ -63,7 +63,7 @@ class _Plot:
     draw: Callable[[], Figure]
 
 
-def write_plots(report: Report, details: Details, folder: Path, kind: Kind) -> list[Path]:
+def write_plots(report: Report, details: ReportDetails, folder: Path, kind: Kind) -> list[Path]:
     """Draws the report into a folder, which is made if it is not there.
 
     For each section: `intervals`, `profiles` and `improvement` where there is something to
@@ -140,7 +140,7 @@ def _stems(titles: list[str]) -> list[str]:
     return stems
 
 
-def _plots(section: Section, report: Report, details: Details) -> Iterator[_Plot]:
+def _plots(section: Section, report: Report, details: ReportDetails) -> Iterator[_Plot]:
     colors = figures.algorithm_colors(report)
     conditions = text.conditions(section, report)
     bars = f"Dot and bar: IQM and its interval; tick: mean. Seeds: {text.all_seeds(section)}. "

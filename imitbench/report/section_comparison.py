@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from imitbench.report.model import Method, Section
-from imitbench.stats.bands import Band
-from imitbench.stats.coverage import compared, count_failures
+from imitbench.report.model import Section, StatisticsSettings
+from imitbench.stats.bands import ConfidenceBand
+from imitbench.stats.coverage import compared_coverage, count_failures
 from imitbench.stats.improvement import ImprovementMatrix, improvement_matrix
 from imitbench.stats.profiles import performance_profile
 
@@ -17,7 +17,7 @@ _WIDEST = (-0.5, 1.5)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SectionComparison:
     """Algorithms of one section beside each other; failed runs count as the method says.
 
     Attributes:
@@ -31,11 +31,11 @@ class Comparison:
 
     algorithms: tuple[str, ...]
     environments: tuple[str, ...]
-    profiles: dict[str, Band]
+    profiles: dict[str, ConfidenceBand]
     improvement: ImprovementMatrix | None
 
 
-def compare_section(section: Section, method: Method) -> Comparison | None:
+def compare_section(section: Section, method: StatisticsSettings) -> SectionComparison | None:
     """Compares the algorithms of a section.
 
     Args:
@@ -64,7 +64,7 @@ def compare_section(section: Section, method: Method) -> Comparison | None:
         name: count_failures(cells, failed[name], method.failed_runs).scores
         for name, cells in table.items()
     }
-    common, over = compared(arrays)
+    common, over = compared_coverage(arrays)
     profiles = {}
     if over.environments:
         everything = np.concatenate([np.ravel(s) for c in common.values() for s in c.values()])
@@ -89,4 +89,4 @@ def compare_section(section: Section, method: Method) -> Comparison | None:
             level=method.level,
             rng=np.random.default_rng(method.seed),
         )
-    return Comparison(names, over.environments, profiles, improvement)
+    return SectionComparison(names, over.environments, profiles, improvement)

@@ -12,19 +12,21 @@ from typing import get_args
 import numpy as np
 
 from imitbench.cards.algorithm import Role
+from imitbench.records.bundled_cards import bundled_suite
+from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 from imitbench.report import extra_tables
-from imitbench.report.measures import summarize
+from imitbench.report.measures import summarize_measures
 from imitbench.report.model import (
     ANCHORS,
     EXPERT,
     RANDOM,
     AlgorithmResult,
-    Cell,
+    CellResult,
     ExtraTable,
     Kind,
-    Method,
     Report,
     Section,
+    StatisticsSettings,
     plain_name,
 )
 from imitbench.report.notes import section_notes
@@ -32,10 +34,8 @@ from imitbench.stats.aggregates import interquartile_mean, mean, median, optimal
 from imitbench.stats.bootstrap import Interval, stratified_bootstraps
 from imitbench.stats.coverage import FailurePolicy, count_failures
 from imitbench.stats.normalization import normalize
-from imitbench.records.bundled_cards import bundled_suite
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalScoreRow
-from imitbench.records.runs import FailureRow, MeasureRow, Protocol, ReferenceRow, RunRow, ScoreRow
 
 LEVEL = 0.95
 BUDGET_ORDER = ("quick", "default", "full")
@@ -79,7 +79,7 @@ def build_report(
     Raises:
         ValueError: `replicates` is not positive.
     """
-    method = Method(
+    method = StatisticsSettings(
         episodes=episodes,
         replicates=replicates,
         seed=seed,
@@ -111,7 +111,7 @@ def build_report(
         ),
         failures=tuple(failed),
         extra=(
-            *extra_tables.responses(sections),
+            *extra_tables.demo_count_tables(sections),
             *([extra_tables.imported(rest)] if rest else []),
         ),
     )
@@ -123,7 +123,7 @@ def _suite_sections(
     failures: list[FailureRow],
     references: list[ReferenceRow],
     measures: list[MeasureRow],
-    method: Method,
+    method: StatisticsSettings,
 ) -> list[Section]:
     """One section for each of the conditions under which runs may be averaged."""
     roles: dict[str, Role] = {row.algo: row.role for row in [*failures, *rows]}
@@ -132,9 +132,9 @@ def _suite_sections(
     order = (*(card.controls if card else ()), *ANCHORS)
     sections = []
     for conditions in _conditions(suite, [*rows, *failures]):
-        failed = Counter((row.algo, row.env) for row in failures if belongs(row, conditions))
+        failed = Counter((row.algo, row.env) for row in failures if is_in_group(row, conditions))
         anchors = _anchor_runs(rows, conditions)
-        runs = [row for row in rows if row.algo not in ANCHORS and belongs(row, conditions)]
+        runs = [row for row in rows if row.algo not in ANCHORS and is_in_group(row, conditions)]
         native = [row for row in anchors if conditions.budget in (None, row.budget)]
         environments = sorted({row.env for row in [*runs, *native]} | {env for _, env in failed})
         inside = sorted(
@@ -166,7 +166,9 @@ def _suite_sections(
                     [*runs, *anchors],
                     inside,
                 ),
-                measured=summarize([row for row in measures if belongs(row, conditions)]),
+                measured=summarize_measures(
+                    [row for row in measures if is_in_group(row, conditions)]
+                ),
                 runs=_shown(ranked, [*runs, *anchors], environments),
                 extra=_extra(ranked),
             )
@@ -193,7 +195,7 @@ def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
     return *run, row.phase, row.error_type, row.message
 
 
-def belongs(row: RunRow, conditions: Conditions) -> bool:
+def is_in_group(row: RunRow, conditions: Conditions) -> bool:
     """Whether a run stands in the section of some conditions; an anchor's stands in all."""
     return row.algo in ANCHORS or Conditions.of(row).is_part_of(conditions)
 
@@ -240,7 +242,7 @@ def _algorithm_result(
     rows: list[ScoreRow],
     failed: Mapping[tuple[str, str], int],
     references: Mapping[str, ReferenceRow],
-    method: Method,
+    method: StatisticsSettings,
 ) -> AlgorithmResult:
     """Cells and aggregates of one algorithm; `references` stand in for runs that are absent."""
     by_environment: dict[str, list[ScoreRow]] = {env: [] for env in environments}
@@ -279,7 +281,7 @@ def _algorithm_result(
 
 @lru_cache(maxsize=8)
 def _intervals(
-    scores: tuple[tuple[str, tuple[float, ...]], ...], method: Method
+    scores: tuple[tuple[str, tuple[float, ...]], ...], method: StatisticsSettings
 ) -> dict[str, Interval]:
     """Aggregates of scores by environment; remembered, as anchors stand in many sections."""
     return stratified_bootstraps(
@@ -297,20 +299,20 @@ def _cell(
     runs: list[ScoreRow],
     failures: int,
     reference: ReferenceRow | None,
-    method: Method,
-) -> Cell:
+    method: StatisticsSettings,
+) -> CellResult:
     """One algorithm on one environment: its runs, else its reference, else nothing."""
     counted = failures if method.failed_runs is FailurePolicy.COUNT_AS_RANDOM else 0
     if not runs and counted:
-        return Cell(env, "run", failures=failures, score=0.0)
+        return CellResult(env, "run", failures=failures, score=0.0)
     if not runs:
         if reference is None:
-            return Cell(env, "missing", failures=failures)
+            return CellResult(env, "missing", failures=failures)
         kind: Kind = "reference"
         raw = reference.random if name == RANDOM else reference.expert
         score = normalize(raw, reference.random, reference.expert)
         known = None if math.isnan(score) else score
-        return Cell(env, kind, failures=failures, raw_mean=raw, score=known)
+        return CellResult(env, kind, failures=failures, raw_mean=raw, score=known)
     columns = np.array(
         [
             (
@@ -324,7 +326,7 @@ def _cell(
         ]
     )
     raw_mean, score_mean, deterministic, length, ended = map(float, columns.mean(axis=0))
-    return Cell(
+    return CellResult(
         environment=env,
         kind="run",
         seeds=len({row.seed for row in runs}),

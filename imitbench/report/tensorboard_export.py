@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from imitbench.errors import InputError
-from imitbench.report.curve_source import RunCurve, read_curves
+from imitbench.report.curve_source import LoggedCurve, read_curves
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
 from imitbench.util.hub_errors import Tell
@@ -21,7 +21,7 @@ _UNFIT = re.compile(r"[^\w.=,@+-]+")
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportSummary:
     """What an export did.
 
     Attributes:
@@ -35,7 +35,9 @@ class Exported:
     without: int
 
 
-def export_tensorboard(out: Path, to: Path, *, tell: Tell, suite: str | None = None) -> Exported:
+def export_tensorboard(
+    out: Path, to: Path, *, tell: Tell, suite: str | None = None
+) -> ExportSummary:
     """Writes `<to>/<suite>/<environment>/<algorithm>/seed-<seed>-<run>/events.out.tfevents…`.
 
     Doing it again writes what is new or has changed, and leaves the rest alone.
@@ -56,10 +58,10 @@ def export_tensorboard(out: Path, to: Path, *, tell: Tell, suite: str | None = N
             counts[_export(curve, to)] += 1
     except OSError as error:
         raise InputError(f"--to {to}: cannot be written ({error.strerror})") from error
-    return Exported(**counts)
+    return ExportSummary(**counts)
 
 
-def _export(curve: RunCurve, to: Path) -> str:
+def _export(curve: LoggedCurve, to: Path) -> str:
     scalars = [
         (int(point["step"]), name, float(value))
         for point in curve.points

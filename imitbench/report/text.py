@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from imitbench.report.model import AlgorithmResult, Cell, Measured, Report, Section
+from imitbench.report.model import AlgorithmResult, CellResult, MeasureSummary, Report, Section
 from imitbench.stats.bootstrap import Interval
 from imitbench.util import text_line
 
@@ -57,7 +57,7 @@ def raw(value: float | None) -> str:
     return NOTHING if value is None else fixed(value, raw_digits(value))
 
 
-def raw_spread(cell: Cell) -> str:
+def raw_spread(cell: CellResult) -> str:
     """Raw return of a cell: mean ± standard deviation over runs."""
     if cell.raw_mean is None:
         return "no completed run"
@@ -66,7 +66,7 @@ def raw_spread(cell: Cell) -> str:
     return f"{raw(cell.raw_mean)} ± {fixed(cell.raw_std, raw_digits(cell.raw_mean))}"
 
 
-def measured_spread(measured: Measured) -> str:
+def measured_spread(measured: MeasureSummary) -> str:
     """A further measurement: mean ± standard deviation over runs."""
     digits = max(SCORE_DIGITS, raw_digits(measured.mean))
     spread = "" if measured.std is None else f" ± {fixed(measured.std, digits)}"

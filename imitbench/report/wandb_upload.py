@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from imitbench.errors import InputError
-from imitbench.report.curve_source import RunCurve, read_curves
+from imitbench.report.curve_source import LoggedCurve, read_curves
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
 from imitbench.util.hub_errors import Tell
@@ -20,7 +20,7 @@ RECORD_FILE = ".wandb.json"
 
 
 @dataclass(frozen=True)
-class Uploaded:
+class UploadSummary:
     """What an upload did.
 
     Attributes:
@@ -36,7 +36,9 @@ class Uploaded:
     offline: bool
 
 
-def begin(project: str, name: str, config: Mapping[str, Any], folder: Path, **options: Any) -> Any:
+def start_wandb_run(
+    project: str, name: str, config: Mapping[str, Any], folder: Path, **options: Any
+) -> Any:
     """Begins a run of W&B, in whatever mode WANDB_MODE says.
 
     Args:
@@ -67,7 +69,7 @@ def begin(project: str, name: str, config: Mapping[str, Any], folder: Path, **op
         ) from error
 
 
-def upload(
+def upload_runs(
     out: Path,
     project: str,
     *,
@@ -76,7 +78,7 @@ def upload(
     suite: str | None = None,
     folder: Path = Path(),
     again: bool = False,
-) -> Uploaded:
+) -> UploadSummary:
     """Uploads finished runs: specification, learning curve and result.
 
     Each gets the id of the run, its suite and environment as group, and its algorithm as type.
@@ -112,12 +114,12 @@ def upload(
             done.add(run_id)
             known[place] = sorted(done)
             atomic_write_text(out / RECORD_FILE, json.dumps(known, indent=1) + "\n")
-    return Uploaded(**counts, offline=offline)
+    return UploadSummary(**counts, offline=offline)
 
 
-def _upload(curve: RunCurve, project: str, entity: str | None, folder: Path) -> bool:
+def _upload(curve: LoggedCurve, project: str, entity: str | None, folder: Path) -> bool:
     spec = curve.spec
-    run = begin(
+    run = start_wandb_run(
         project,
         spec.label,
         spec.model_dump(mode="json"),

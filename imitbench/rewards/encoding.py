@@ -60,7 +60,7 @@ class SpaceEncoder(ABC):
         )
 
 
-class NumberEncoder(SpaceEncoder):
+class BoxEncoder(SpaceEncoder):
     """Encodes numbers unchanged, and images optionally divided by 255.
 
     Elements of shape `()` become vectors of length one.
@@ -92,7 +92,7 @@ class NumberEncoder(SpaceEncoder):
         return tensor / 255.0 if self._scale else tensor
 
 
-class ChoiceEncoder(SpaceEncoder):
+class DiscreteEncoder(SpaceEncoder):
     """Encodes discrete values as concatenated one-hot vectors.
 
     Args:
@@ -168,9 +168,9 @@ def make_encoder(
         ValueError: The space is of another type.
     """
     if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return NumberEncoder(space, name, normalize_images)
+        return BoxEncoder(space, name, normalize_images)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return ChoiceEncoder(space, name)
+        return DiscreteEncoder(space, name)
     raise ValueError(
         f"{argument}: {type(space).__name__} spaces are not supported by reward networks; "
         "use Box, Discrete, MultiDiscrete or MultiBinary"
@@ -183,7 +183,7 @@ def encoded_size(space: gym.Space[Any], argument: str) -> int:
     return int(np.prod(encoder.encoded_shape))
 
 
-class Visible:
+class ObservationMask:
     """Flattens encoded observations and drops entries that a network must not see.
 
     Args:

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.encoding import Visible, encoded_size
+from imitbench.rewards.encoding import ObservationMask, encoded_size
 from imitbench.util.networks import build_cnn, build_mlp
 
 # Bytes of a layer's output up to which images are convolved together on a CPU.
@@ -54,7 +54,7 @@ class BasicRewardNet(RewardNet):
         self.use_done = use_done
         self.hidden_entries = tuple(hidden_entries)
         state_size = encoded_size(observation_space, "observation_space")
-        self._visible = Visible(state_size, self.hidden_entries)
+        self._visible = ObservationMask(state_size, self.hidden_entries)
         in_size = (
             self._visible.size * (use_state + use_next_state)
             + encoded_size(action_space, "action_space") * use_action

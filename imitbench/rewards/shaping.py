@@ -14,7 +14,7 @@ import torch as th
 from torch import nn
 
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.encoding import Visible, encoded_size
+from imitbench.rewards.encoding import ObservationMask, encoded_size
 from imitbench.rewards.networks import (
     BasicRewardNet,
     cnn_transpose,
@@ -171,7 +171,9 @@ class BasicPotentialMLP(nn.Module):
         self._observation_space = observation_space
         self._kwargs = with_sizes({"hid_sizes": hid_sizes, **kwargs}, "hid_sizes")
         self._hidden = tuple(hidden_entries)
-        self._visible = Visible(encoded_size(observation_space, "observation_space"), self._hidden)
+        self._visible = ObservationMask(
+            encoded_size(observation_space, "observation_space"), self._hidden
+        )
         self._potential_net = build_mlp(
             self._visible.size, squeeze_output=True, flatten_input=True, **self._kwargs
         )

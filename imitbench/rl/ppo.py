@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.rl.lean_algorithm import LeanSwitch
 from imitbench.rl.policy_twin import PolicyTwin, why_no_twin
-from imitbench.rl.ppo_update import Samples, Updater, UpdateSettings, is_of_actor
+from imitbench.rl.ppo_update import PPOUpdater, Samples, UpdateSettings, is_of_actor
 from imitbench.rl.return_scaling import ReturnScaling
 from imitbench.rl.rollout import RewardFn, Rollout, RolloutRecorder, estimate_advantages
 from imitbench.rl.training import algorithm_state, load_algorithm_state
@@ -68,7 +68,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
     return_scaling: ReturnScaling | None = None
     critic_only: bool = False
     last_rollout: Rollout | None = None
-    _updater: Updater | None = None
+    _updater: PPOUpdater | None = None
     _unsaved: ClassVar[list[str]] = ["reward_fn", "return_scaling", "last_rollout", "_updater"]
 
     def _why_not_possible(self) -> str | None:
@@ -293,10 +293,10 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         if clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", clip_range_vf)
 
-    def _current_updater(self) -> Updater:
+    def _current_updater(self) -> PPOUpdater:
         """The updater of the current policy, made again when that was replaced."""
         if self._updater is None or not self._updater.twin.fits(self.policy):
-            self._updater = Updater(PolicyTwin(self.policy))
+            self._updater = PPOUpdater(PolicyTwin(self.policy))
         return self._updater
 
     def _excluded_save_params(self) -> list[str]:

@@ -157,7 +157,7 @@ class UpdateResult:
     log: dict[str, float]
 
 
-class Updater:
+class PPOUpdater:
     """Updates a policy through its twin.
 
     Args:

@@ -17,7 +17,7 @@ Chunk = TypeVar("Chunk")
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
+class ConfidenceBand:
     """A curve with an interval at each of its points.
 
     Intervals are pointwise: each covers with `level` at its own point, and the whole curve lies
@@ -52,7 +52,7 @@ def percentile_band(
     replicates: int,
     level: float,
     rng: np.random.Generator,
-) -> Band:
+) -> ConfidenceBand:
     """Bands from percentiles of resampled curves, in memory bounded by `MAX_HELD`.
 
     Args:
@@ -81,4 +81,4 @@ def percentile_band(
             held[:, done : done + len(curves)] = curves.T
             done += len(curves)
         low[part], high[part] = np.quantile(held, ((1 - level) / 2, (1 + level) / 2), axis=1)
-    return Band(at, values, low, high, level)
+    return ConfidenceBand(at, values, low, high, level)

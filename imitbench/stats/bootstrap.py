@@ -131,7 +131,7 @@ def bootstrap_differences(
     Args:
         first: Scores of one algorithm by environment.
         second: Scores of the other. Both need the same environments for the difference to mean
-            anything; see `imitbench.stats.coverage.compared`. Run counts may differ.
+            anything; see `imitbench.stats.coverage.compared_coverage`. Run counts may differ.
         statistics: Statistics by name.
         replicates: Number of resamples.
         level: Coverage of the intervals, in (0, 1).

@@ -40,7 +40,7 @@ class FailurePolicy(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedScores:
     """Scores of one algorithm once its failed runs were dealt with.
 
     Attributes:
@@ -62,7 +62,7 @@ def count_failures(
     policy: FailurePolicy,
     *,
     environments: Sequence[str] = (),
-) -> Counted:
+) -> CountedScores:
     """Applies a policy to an algorithm's failed runs.
 
     Neither policy is neutral. Counting them as random is the one to choose between methods by:
@@ -93,7 +93,7 @@ def count_failures(
         if runs.size:
             counted[environment] = runs
     asked = [*environments, *(name for name in known if name not in set(environments))]
-    return Counted(
+    return CountedScores(
         scores=counted,
         policy=policy,
         failures={name: failures[name] for name in sorted(failures) if failures[name]},
@@ -160,7 +160,7 @@ def coverage(table: Table) -> Coverage:
     )
 
 
-def compared(table: Table) -> tuple[dict[str, dict[str, FloatArray]], Coverage]:
+def compared_coverage(table: Table) -> tuple[dict[str, dict[str, FloatArray]], Coverage]:
     """Restricts algorithms to the environments that all of them have scores on.
 
     Args:
@@ -178,7 +178,7 @@ def compared(table: Table) -> tuple[dict[str, dict[str, FloatArray]], Coverage]:
     return restricted, over
 
 
-def require_common(over: Coverage) -> None:
+def require_common_environments(over: Coverage) -> None:
     """Refuses a comparison without any common environment.
 
     Raises:

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.aggregates import Statistic, interquartile_mean
-from imitbench.stats.bands import Band, percentile_band
+from imitbench.stats.bands import ConfidenceBand, percentile_band
 from imitbench.stats.bootstrap import check_options, resampled_indices
 from imitbench.stats.strata import FloatArray, Resamples, Strata
 
 
 @dataclass(frozen=True, eq=False)
-class RunCurve:
+class ScoreCurve:
     """Scores of one run while it trained.
 
     Attributes:
@@ -45,7 +45,7 @@ class RunCurve:
         object.__setattr__(self, "scores", scores)
 
 
-Curves = Mapping[str, Sequence[RunCurve]]
+Curves = Mapping[str, Sequence[ScoreCurve]]
 """Curves of the runs of one algorithm, by environment."""
 
 
@@ -97,7 +97,7 @@ def sample_efficiency(
     replicates: int = 50_000,
     level: float = 0.95,
     rng: np.random.Generator,
-) -> Band:
+) -> ConfidenceBand:
     """An aggregate over runs and environments at each step, with a pointwise bootstrap band.
 
     Each run is interpolated linearly to the steps, and never extrapolated. Runs are resampled as
@@ -129,7 +129,7 @@ def sample_efficiency(
     values = np.asarray(statistic(Strata(scores, sizes)))
     if max(sizes) == 1:
         unknown = np.full(at.shape, np.nan)
-        return Band(at, values, unknown, unknown.copy(), level)
+        return ConfidenceBand(at, values, unknown, unknown.copy(), level)
     weights = Strata(scores, sizes).weights
     orders = np.argsort(scores, axis=1)
     ranks = np.argsort(orders, axis=1)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.bootstrap import check_options, resampled_indices
-from imitbench.stats.coverage import Cells, Coverage, Table, compared
+from imitbench.stats.coverage import Cells, Coverage, Table, compared_coverage
 from imitbench.stats.intervals import Interval, interval, no_interval
 from imitbench.stats.strata import FloatArray, Strata
 
@@ -179,7 +179,7 @@ def improvement_matrix(
 
 
 def _over(table: Table, first: str, second: str) -> Coverage:
-    return compared({name: table[name] for name in (first, second)})[1]
+    return compared_coverage({name: table[name] for name in (first, second)})[1]
 
 
 def _share(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
@@ -189,7 +189,7 @@ def _share(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Contest:
+class _EnvironmentPairs:
     """One algorithm against all later ones, on one environment.
 
     Attributes:
@@ -224,7 +224,7 @@ class _Layout:
 
     algorithms: tuple[str, ...]
     sizes: tuple[int, ...]
-    contests: tuple[_Contest, ...]
+    contests: tuple[_EnvironmentPairs, ...]
 
     @classmethod
     def of(cls, table: Table) -> _Layout:
@@ -241,7 +241,7 @@ class _Layout:
                 others = np.concatenate(cells[place + 1 :])
                 later = begins[place + 1 : -1]
                 contests.append(
-                    _Contest(
+                    _EnvironmentPairs(
                         row=has[place],
                         own=slice(begins[place], begins[place + 1]),
                         rest=slice(begins[place + 1], begins[-1]),

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.bands import Band, percentile_band
+from imitbench.stats.bands import ConfidenceBand, percentile_band
 from imitbench.stats.bootstrap import check_options, resamples
 from imitbench.stats.strata import FloatArray, Scores, Strata
 
@@ -60,11 +60,11 @@ def performance_profile(
     replicates: int = 50_000,
     level: float = 0.95,
     rng: np.random.Generator,
-) -> Band:
+) -> ConfidenceBand:
     """A performance profile with a pointwise bootstrap band.
 
     Profiles of several algorithms are comparable over the same environments only; see
-    `imitbench.stats.coverage.compared`.
+    `imitbench.stats.coverage.compared_coverage`.
 
     Args:
         scores: Scores by environment; run counts may differ.
@@ -89,7 +89,7 @@ def performance_profile(
     values = profile(strata, at, kind=kind)
     if max(strata.sizes) == 1:
         unknown = np.full(at.shape, np.nan)
-        return Band(at, values, unknown, unknown.copy(), level)
+        return ConfidenceBand(at, values, unknown, unknown.copy(), level)
     return percentile_band(
         at,
         values,

@@ -8,7 +8,7 @@ import numpy as np
 
 from imitbench.stats.aggregates import Statistic, interquartile_mean
 from imitbench.stats.bootstrap import check_options, resampled
-from imitbench.stats.coverage import Coverage, Table, compared, require_common
+from imitbench.stats.coverage import Coverage, Table, compared_coverage, require_common_environments
 from imitbench.stats.strata import FloatArray, Strata
 
 
@@ -88,8 +88,8 @@ def rank_distribution(
     Source: Agarwal et al. 2021, appendix on ranks; there per environment, here of the aggregate.
     """
     check_options(replicates, 0.5)
-    restricted, over = compared(table)
-    require_common(over)
+    restricted, over = compared_coverage(table)
+    require_common_environments(over)
     samples = [Strata.of(cells) for cells in restricted.values()]
     points = [float(statistic(sample)) for sample in samples]
     several = max(max(sample.sizes) for sample in samples) > 1

@@ -139,7 +139,7 @@ def matched(first: Scores, second: Scores) -> tuple[Strata, Strata]:
 
     Raises:
         ValueError: Scores are unusable, or those of different environments: see
-            `imitbench.stats.coverage.compared`, which restricts them to the common ones.
+            `imitbench.stats.coverage.compared_coverage`, which restricts them to the common ones.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping) and set(first) != set(second):
         apart = sorted(set(first) ^ set(second))

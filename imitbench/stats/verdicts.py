@@ -18,7 +18,7 @@ import numpy as np
 
 from imitbench.stats.aggregates import interquartile_mean
 from imitbench.stats.bootstrap import bootstrap_differences, check_options
-from imitbench.stats.coverage import Cells, Coverage, compared
+from imitbench.stats.coverage import Cells, Coverage, compared_coverage
 from imitbench.stats.improvement import Improvement, probability_of_improvement
 from imitbench.stats.intervals import Interval, no_interval
 from imitbench.stats.power import SeedEstimate, seeds_to_decide
@@ -39,7 +39,7 @@ Reason: TypeAlias = Literal[
 
 
 @dataclass(frozen=True)
-class Test:
+class PermutationTestResult:
     """A permutation test of whether two means differ.
 
     Attributes:
@@ -76,7 +76,7 @@ class EnvironmentVerdict:
     runs: tuple[int, int]
     means: tuple[float, float]
     difference: MeanDifference
-    test: Test
+    test: PermutationTestResult
     improvement: float
     seeds: SeedEstimate
 
@@ -105,7 +105,7 @@ class Verdict:
     reason: Reason
     iqm: Interval
     difference: MeanDifference
-    test: Test
+    test: PermutationTestResult
     improvement: Improvement
     seeds: SeedEstimate | None
     environments: tuple[EnvironmentVerdict, ...]
@@ -146,7 +146,7 @@ def verdicts(
     means, Agarwal et al. 2021 for IQM and probability of improvement.
     """
     check_options(replicates, level)
-    options = _Options(level, replicates, seed)
+    options = _TestOptions(level, replicates, seed)
     found = [
         _over_all(name, other, scores, cells, len(baselines), options)
         for other, cells in baselines.items()
@@ -155,7 +155,7 @@ def verdicts(
     return [_decided(verdict, adjusted[verdict.second], options) for verdict in found]
 
 
-def both(one: Verdict, other: Verdict) -> Verdict:
+def common_environments(one: Verdict, other: Verdict) -> Verdict:
     """The verdict that stands under either way to count failed runs.
 
     Args:
@@ -179,7 +179,7 @@ def both(one: Verdict, other: Verdict) -> Verdict:
 
 
 @dataclass(frozen=True)
-class _Options:
+class _TestOptions:
     level: float
     replicates: int
     seed: int
@@ -193,7 +193,7 @@ class _Options:
 
 
 def _over_all(
-    first: str, second: str, ours: Cells, theirs: Cells, family: int, options: _Options
+    first: str, second: str, ours: Cells, theirs: Cells, family: int, options: _TestOptions
 ) -> Verdict:
     """A verdict that is not corrected, and hence not decided, yet."""
     improvement = probability_of_improvement(
@@ -204,7 +204,7 @@ def _over_all(
         level=options.level,
         rng=options.rng(),
     )
-    table, over = compared({first: ours, second: theirs})
+    table, over = compared_coverage({first: ours, second: theirs})
     one, other = table[first], table[second]
     if not over.environments:
         nan = math.nan
@@ -216,7 +216,7 @@ def _over_all(
             reason="nothing in common",
             iqm=no_interval(nan, options.level),
             difference=unknown,
-            test=Test(nan, nan, lacking=0),
+            test=PermutationTestResult(nan, nan, lacking=0),
             improvement=improvement,
             seeds=None,
             environments=(),
@@ -245,7 +245,7 @@ def _over_all(
     )
 
 
-def _decided(verdict: Verdict, adjusted: float, options: _Options) -> Verdict:
+def _decided(verdict: Verdict, adjusted: float, options: _TestOptions) -> Verdict:
     test = replace(verdict.test, adjusted=adjusted)
     decision, reason = _decide(verdict.difference.difference, test, options)
     if not verdict.coverage.environments:
@@ -259,7 +259,9 @@ def _agrees(iqm: Interval, decision: Decision) -> bool:
     return iqm.known and (iqm.low > 0 if decision == "better" else iqm.high < 0)
 
 
-def _decide(difference: float, test: Test, options: _Options) -> tuple[Decision, Reason]:
+def _decide(
+    difference: float, test: PermutationTestResult, options: _TestOptions
+) -> tuple[Decision, Reason]:
     if test.lacking:
         return "undecided", "too few runs"
     if difference == 0 or not test.adjusted <= options.significance:
@@ -271,7 +273,7 @@ def _by_environment(
     one: Mapping[str, FloatArray],
     other: Mapping[str, FloatArray],
     improvement: Improvement,
-    options: _Options,
+    options: _TestOptions,
 ) -> tuple[EnvironmentVerdict, ...]:
     names = improvement.coverage.environments
     cells = {name: ({name: one[name]}, {name: other[name]}) for name in names}
@@ -299,14 +301,17 @@ def _by_environment(
 
 
 def _test(
-    one: Mapping[str, FloatArray], other: Mapping[str, FloatArray], family: int, options: _Options
-) -> Test:
+    one: Mapping[str, FloatArray],
+    other: Mapping[str, FloatArray],
+    family: int,
+    options: _TestOptions,
+) -> PermutationTestResult:
     """The test among `family` of them, not corrected yet."""
     # Of few relabelings no p is small enough, whatever the scores.
     replicates = max(options.replicates, math.ceil(10 * family / options.significance))
     found = permutation(one, other, replicates=replicates, rng=options.rng())
     lacking = _lacking(one, other, options.significance / family)
-    return Test(found.p_value, found.p_value, lacking)
+    return PermutationTestResult(found.p_value, found.p_value, lacking)
 
 
 def _lacking(
@@ -327,7 +332,10 @@ def _relabelings(sizes: Sequence[tuple[int, int]], more: int) -> int:
 
 
 def _seeds(
-    one: Mapping[str, FloatArray], other: Mapping[str, FloatArray], family: int, options: _Options
+    one: Mapping[str, FloatArray],
+    other: Mapping[str, FloatArray],
+    family: int,
+    options: _TestOptions,
 ) -> SeedEstimate:
     # Each test alone rejects at this level at the latest; Holm may ask for less.
     significance = options.significance / family

@@ -16,7 +16,7 @@ _FOLDER = "at-work"
 
 
 @contextmanager
-def attending(out: Path) -> Iterator[None]:
+def active_sweep(out: Path) -> Iterator[None]:
     """Within it, others see that this process has runs done in a results folder.
 
     Raises:
@@ -33,7 +33,7 @@ def attending(out: Path) -> Iterator[None]:
         shutil.rmtree(own, ignore_errors=True)
 
 
-def is_attended(out: Path) -> bool:
+def is_active(out: Path) -> bool:
     """Whether some living process has runs done in a results folder, here or elsewhere."""
     return any(lease.is_held(each) for each in _present(out / SWEEPS_FOLDER / _FOLDER))
 

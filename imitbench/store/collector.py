@@ -17,7 +17,7 @@ from imitbench.store import database
 from imitbench.store.external_results import read_external
 from imitbench.store.external_rows import external_table
 from imitbench.store.run_rows import RunRows, arrow_tables, read_rows
-from imitbench.store.scan import Scan, content_stamp, is_external, scan_outcomes
+from imitbench.store.scan import FolderScan, content_stamp, is_external, scan_outcomes
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _THREADS = 8
 
 
 @dataclass(frozen=True)
-class Quarantined:
+class QuarantinedSource:
     """A directory, or a file of imported results, that is left out because it cannot be read.
 
     Attributes:
@@ -45,7 +45,7 @@ class Quarantined:
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectionSummary:
     """What one collection did.
 
     Attributes:
@@ -56,10 +56,10 @@ class Collected:
 
     added: int
     removed: int
-    quarantined: list[Quarantined] = field(default_factory=list)
+    quarantined: list[QuarantinedSource] = field(default_factory=list)
 
 
-def collect(out: Path, *, wait_s: float = database.WAIT_S) -> Collected:
+def collect(out: Path, *, wait_s: float = database.WAIT_S) -> CollectionSummary:
     """Makes the database of a results folder agree with what lies in the folder.
 
     Args:
@@ -78,34 +78,34 @@ def collect(out: Path, *, wait_s: float = database.WAIT_S) -> Collected:
     scan = scan_outcomes(out)
     known = _known(out)
     if known is None or not known.agrees_with(scan):
-        with database.sole_writer(out, wait_s=wait_s):
+        with database.exclusive_writer(out, wait_s=wait_s):
             # Another process may have collected meanwhile, and more runs may have finished.
             scan = scan_outcomes(out)
             known = _known(out)
             if known is None or not known.agrees_with(scan):
                 return _revise(out, scan, known)
-    return Collected(0, 0, _quarantined(known.problems, scan))
+    return CollectionSummary(0, 0, _quarantined(known.problems, scan))
 
 
 @dataclass(frozen=True)
-class _Known:
+class _DatabaseState:
     """What the database holds: stamps, and problems of what is left out, by path."""
 
     stamps: dict[str, str]
     problems: dict[str, str]
 
-    def agrees_with(self, scan: Scan) -> bool:
+    def agrees_with(self, scan: FolderScan) -> bool:
         return not self.gone(scan) and not self.fresh(scan)
 
-    def gone(self, scan: Scan) -> list[str]:
+    def gone(self, scan: FolderScan) -> list[str]:
         # What cannot be looked at just now is not gone.
         return [p for p in self.stamps if p not in scan.stamps and not scan.hides(p)]
 
-    def fresh(self, scan: Scan) -> list[str]:
+    def fresh(self, scan: FolderScan) -> list[str]:
         return [path for path, stamp in scan.stamps.items() if self.stamps.get(path) != stamp]
 
 
-def _known(out: Path) -> _Known | None:
+def _known(out: Path) -> _DatabaseState | None:
     """What the database holds; `None` where there is no usable one."""
     if not (out / database.DATABASE_FILE).exists():
         return None
@@ -116,25 +116,27 @@ def _known(out: Path) -> _Known | None:
                 return None
             stamps = connection.execute("SELECT path, stamp FROM ingested").fetchall()
             problems = connection.execute("FROM quarantine ORDER BY path").fetchall()
-    except (database.DamagedError, duckdb.Error):
+    except (database.DamagedDatabaseError, duckdb.Error):
         return None
-    return _Known(dict(stamps), dict(problems))
+    return _DatabaseState(dict(stamps), dict(problems))
 
 
-def _revise(out: Path, scan: Scan, known: _Known | None) -> Collected:
+def _revise(out: Path, scan: FolderScan, known: _DatabaseState | None) -> CollectionSummary:
     try:
         if known is not None:
             try:
                 return _apply(out, scan, known, afresh=False)
             except duckdb.Error:
                 pass  # damaged where only writing looks: it is derived, so start anew
-        return _apply(out, scan, _Known({}, {}), afresh=True)
+        return _apply(out, scan, _DatabaseState({}, {}), afresh=True)
     except duckdb.Error as error:
         why = one_line(error, 500)  # whose end says it
         raise InputError(f"{out / database.DATABASE_FILE}: cannot be written ({why})") from error
 
 
-def _apply(out: Path, scan: Scan, known: _Known, *, afresh: bool) -> Collected:
+def _apply(
+    out: Path, scan: FolderScan, known: _DatabaseState, *, afresh: bool
+) -> CollectionSummary:
     gone, fresh = known.gone(scan), known.fresh(scan)
     problems = dict(known.problems)
     added = 0
@@ -146,16 +148,16 @@ def _apply(out: Path, scan: Scan, known: _Known, *, afresh: bool) -> Collected:
             _insert(connection, batch)
             added += sum(read.rows is not None for read in batch)
             problems |= {read.path: read.problem for read in batch if read.problem is not None}
-    return Collected(added, removed, _quarantined(problems, scan))
+    return CollectionSummary(added, removed, _quarantined(problems, scan))
 
 
-def _quarantined(problems: dict[str, str], scan: Scan) -> list[Quarantined]:
+def _quarantined(problems: dict[str, str], scan: FolderScan) -> list[QuarantinedSource]:
     closed = {path: f"cannot be looked into ({why})" for path, why in scan.closed.items()}
-    return [Quarantined(path, reason) for path, reason in sorted((problems | closed).items())]
+    return [QuarantinedSource(path, reason) for path, reason in sorted((problems | closed).items())]
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadSource:
     """What was read of a run directory or a file of imported results, or what is wrong."""
 
     path: str
@@ -165,18 +167,18 @@ class _Read:
     external: pa.Table | None = None
 
 
-def _read(out: Path, scan: Scan, path: str) -> _Read | None:
+def _read(out: Path, scan: FolderScan, path: str) -> _ReadSource | None:
     """Reads one; `None` if it changed meanwhile, so that it is read next time."""
     stamp = scan.stamps[path]
     try:
         if is_external(path):
-            read = _Read(path, stamp, external=external_table(*read_external(out / path)))
+            read = _ReadSource(path, stamp, external=external_table(*read_external(out / path)))
         else:
-            read = _Read(path, stamp, rows=read_rows(out, path))
+            read = _ReadSource(path, stamp, rows=read_rows(out, path))
     except InputError as error:
         place = str(out / path)
         problem = str(error).replace(f"{place}/", "").removeprefix(f"{place}: ")
-        read = _Read(path, stamp, problem)
+        read = _ReadSource(path, stamp, problem)
     try:
         changed = content_stamp(out, path) != stamp
     except OSError:
@@ -184,12 +186,12 @@ def _read(out: Path, scan: Scan, path: str) -> _Read | None:
     return None if changed else read
 
 
-def _read_all(out: Path, paths: Sequence[str], scan: Scan) -> Iterator[list[_Read]]:
+def _read_all(out: Path, paths: Sequence[str], scan: FolderScan) -> Iterator[list[_ReadSource]]:
     """Reads them batch by batch, the next one while the caller works on this one."""
     todo = iter(paths)
     with ThreadPoolExecutor(_THREADS) as pool:
 
-        def start() -> list[Future[_Read | None]]:
+        def start() -> list[Future[_ReadSource | None]]:
             return [pool.submit(_read, out, scan, path) for path in islice(todo, _BATCH)]
 
         following = start()
@@ -222,7 +224,7 @@ def _remove(connection: DuckDBPyConnection, gone: Sequence[str], changed: Sequen
     return int(removed)
 
 
-def _insert(connection: DuckDBPyConnection, batch: Sequence[_Read]) -> None:
+def _insert(connection: DuckDBPyConnection, batch: Sequence[_ReadSource]) -> None:
     tables = arrow_tables([read.rows for read in batch if read.rows is not None])
     imported = [
         read.external.append_column("path", pa.array([read.path] * len(read.external), pa.string()))

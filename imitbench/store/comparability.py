@@ -7,8 +7,8 @@ from dataclasses import astuple, dataclass, fields
 from typing import Literal
 
 from imitbench.records.bundled_cards import budget_label, role_of
-from imitbench.store.external_results import ExternalRun, ExternalScoreRow
 from imitbench.records.runs import RunRow, RunSpec
+from imitbench.store.external_results import ExternalRun, ExternalScoreRow
 
 
 @dataclass(frozen=True)

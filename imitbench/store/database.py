@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, TypeVar
 import duckdb
 
 from imitbench.errors import InputError
+from imitbench.records.runs import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
 from imitbench.store.comparability import current_runs_query
 from imitbench.store.external_results import ExternalScoreRow
-from imitbench.records.runs import FailureRow, MeasureRow, Record, ReferenceRow, RunRow, ScoreRow
 from imitbench.util.extras import import_extra
 from imitbench.util.files import fsync_directory
 from imitbench.util.text_line import one_line
@@ -122,12 +122,12 @@ _RUN_ORDER = "suite, env, algo, seed, run_id"
 _Row = TypeVar("_Row", bound=Record)
 
 
-class DamagedError(InputError):
+class DamagedDatabaseError(InputError):
     """The database cannot be opened, and must be rebuilt."""
 
 
 @contextmanager
-def sole_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
+def exclusive_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
     """Keeps other processes from revising the database of a results folder meanwhile.
 
     It ends with the process, however that ends. Where the file system knows no locks, it does
@@ -195,7 +195,7 @@ def revision(out: Path, *, afresh: bool) -> Iterator[DuckDBPyConnection]:
     new one, and never a part. An exception, or the end of the process, leaves the old one.
 
     Args:
-        out: Results folder, for which this process is the `sole_writer`.
+        out: Results folder, for which this process is the `exclusive_writer`.
         afresh: Whether to start with an empty database instead of a copy.
 
     Raises:
@@ -271,7 +271,7 @@ def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(_open_for_reading(path))
-        except DamagedError as error:
+        except DamagedDatabaseError as error:
             raise InputError(
                 f"{path}: is neither a database of results nor a table (.csv)"
             ) from error
@@ -305,7 +305,7 @@ def _connect(path: Path) -> DuckDBPyConnection:
             )
         except duckdb.Error as error:
             if "lock" not in str(error).lower():
-                raise DamagedError(
+                raise DamagedDatabaseError(
                     f"{path}: cannot be opened; delete it, it is rebuilt from the run directories"
                 ) from error
             if time.monotonic() > deadline:

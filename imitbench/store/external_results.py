@@ -18,8 +18,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from imitbench.errors import InputError
-from imitbench.stats.normalization import normalize
 from imitbench.records.runs import Record
+from imitbench.stats.normalization import normalize
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX
 from imitbench.util.files import atomic_write_text
 from imitbench.util.numbers import Count, Finite, Integer
@@ -189,7 +189,7 @@ class ExternalScoreRow(Record):
 
 
 @dataclass(frozen=True)
-class External:
+class ImportedResults:
     """What an importer found.
 
     Attributes:
@@ -244,7 +244,7 @@ def external_path(out: Path, name: str) -> Path:
 
 
 def write_external(
-    results: External, out: Path, name: str, *, version: str, force: bool = False
+    results: ImportedResults, out: Path, name: str, *, version: str, force: bool = False
 ) -> bool:
     """Writes the file of an import, whole or not at all.
 
@@ -320,7 +320,7 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
         runs = [ExternalRun.model_validate_json(line) for line in lines]
     except ValidationError as error:
         raise InputError(
-            f"{path}: no file of an import ({what_is_wrong(error)}); import it again with --force"
+            f"{path}: no file of an import ({describe_validation_error(error)}); import it again with --force"
         ) from error
     if header.name != path.stem:
         raise InputError(f"{path}: is named {header.name!r} inside; rename the file back")
@@ -329,7 +329,7 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
     return header, runs
 
 
-def what_is_wrong(error: ValidationError) -> str:
+def describe_validation_error(error: ValidationError) -> str:
     """The first complaint about a record, in one line."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])

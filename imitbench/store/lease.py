@@ -46,7 +46,7 @@ class LeaseLostError(Exception):
     """Another process took the lease, as after a long suspension; its owner must stop."""
 
 
-class Owner(Record):
+class LeaseOwner(Record):
     """Who holds a lease: what its file contains.
 
     Attributes:
@@ -67,10 +67,10 @@ class Owner(Record):
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _LeaseState:
     """A lease file at some moment; without an owner when it is damaged."""
 
-    owner: Owner | None
+    owner: LeaseOwner | None
     nonce: str
     beat_ns: int
 
@@ -82,7 +82,7 @@ class _Seen:
 class Lease:
     """A lease that this process holds, made by `acquire`."""
 
-    def __init__(self, path: Path, owner: Owner) -> None:
+    def __init__(self, path: Path, owner: LeaseOwner) -> None:
         self._path = path
         self._owner = owner
         self._lost = False
@@ -179,7 +179,7 @@ def _acquire(
     path: Path, wait: bool, heartbeat_s: float, while_waiting: Callable[[], None]
 ) -> Lease | None:
     poll_s = _FIRST_POLL_S
-    watched: tuple[_Seen, float] | None = None
+    watched: tuple[_LeaseState, float] | None = None
     while True:
         seen = _look(path)
         if seen is None:
@@ -224,7 +224,7 @@ def is_needed(name: str, lease: Lease | None) -> bool:
     )
 
 
-def _look(path: Path) -> _Seen | None:
+def _look(path: Path) -> _LeaseState | None:
     """Reads a lease file; `None` if there is none."""
     try:
         # Opening makes a network file system ask its server instead of its memory.
@@ -237,16 +237,16 @@ def _look(path: Path) -> _Seen | None:
             return None
         raise
     try:
-        owner = Owner.model_validate_json(text)
+        owner = LeaseOwner.model_validate_json(text)
     except ValidationError:
-        return _Seen(None, f"damaged-{stat.st_ino:x}-{stat.st_mtime_ns:x}", stat.st_mtime_ns)
-    return _Seen(owner, owner.nonce, stat.st_mtime_ns)
+        return _LeaseState(None, f"damaged-{stat.st_ino:x}-{stat.st_mtime_ns:x}", stat.st_mtime_ns)
+    return _LeaseState(owner, owner.nonce, stat.st_mtime_ns)
 
 
-def _place(path: Path, heartbeat_s: float) -> Owner | None:
+def _place(path: Path, heartbeat_s: float) -> LeaseOwner | None:
     """Puts a lease where none is; `None` if another process was first."""
     pid = os.getpid()
-    owner = Owner(
+    owner = LeaseOwner(
         host=socket.gethostname(),
         machine=_machine(),
         pid=pid,
@@ -305,7 +305,7 @@ def _remove(path: Path, nonce: str) -> bool:
     return True
 
 
-def _judge(seen: _Seen, folder: Path) -> Literal["held", "silent", "abandoned"]:
+def _judge(seen: _LeaseState, folder: Path) -> Literal["held", "silent", "abandoned"]:
     owner = seen.owner
     if owner is not None and owner.machine == _machine():
         alive = _is_alive(owner)
@@ -331,7 +331,7 @@ def _file_clock_ns(folder: Path) -> int:
         probe.unlink(missing_ok=True)
 
 
-def _is_alive(owner: Owner) -> bool | None:
+def _is_alive(owner: LeaseOwner) -> bool | None:
     """Whether a process of this machine lives; `None` if that cannot be told."""
     try:
         os.kill(owner.pid, 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.store.activity import is_attended
+from imitbench.store.activity import is_active
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
 from imitbench.store.sweep_file import read_sweeps
@@ -62,7 +62,7 @@ class CellStatus:
 
 
 @dataclass(frozen=True)
-class Total:
+class StatusTotal:
     """All cells together.
 
     Attributes:
@@ -87,7 +87,7 @@ class _Cell:
     finished: list[tuple[float, Path]] = field(default_factory=list)
 
 
-class Survey:
+class StatusSurvey:
     """Looks at a results folder, again and again; what cannot change is remembered.
 
     Args:
@@ -123,7 +123,7 @@ class Survey:
 
     def is_attended(self) -> bool:
         """Whether somebody has runs done here: otherwise, open runs stay open."""
-        return is_attended(self.out)
+        return is_active(self.out)
 
     def _runs(self) -> Iterator[tuple[str, _Key]]:
         """Paths and cells of all runs that were asked for or begun."""
@@ -168,12 +168,12 @@ class Survey:
         return statistics.median(seconds) if seconds else None
 
 
-def survey(out: Path) -> list[CellStatus]:
-    """Looks at a results folder once, as `Survey` does."""
-    return Survey(out).look()
+def survey_results(out: Path) -> list[CellStatus]:
+    """Looks at a results folder once, as `StatusSurvey` does."""
+    return StatusSurvey(out).look()
 
 
-def total(cells: Sequence[CellStatus]) -> Total:
+def total_status(cells: Sequence[CellStatus]) -> StatusTotal:
     """Sums cells up."""
     counts = {state: sum(cell.counts[state] for cell in cells) for state in STATES}
     at_work = max(1, counts["running"])
@@ -181,7 +181,7 @@ def total(cells: Sequence[CellStatus]) -> Total:
     ahead = sum((cell.run_s or 0.0) * (cell.open - cell.counts["running"] / 2) for cell in known)
     least = max((cell.eta_s or 0.0 for cell in known), default=0.0)
     whole = len(known) == sum(cell.open > 0 for cell in cells)
-    return Total(counts, eta_s=max(least, ahead / at_work), whole=whole)
+    return StatusTotal(counts, eta_s=max(least, ahead / at_work), whole=whole)
 
 
 def _done_at(directory: RunDirectory) -> float | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.published.findings import Refusal
+from imitbench.published.findings import StrictFindings
 from imitbench.published.results_folder import PublishedRun, is_plain
-from imitbench.store.run_dir import RunDirectory
 from imitbench.published.submission import read_submission
+from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
 
 
@@ -25,7 +25,7 @@ def read_results(folder: Path) -> list[PublishedRun]:
     Raises:
         InputError: Any of that does not hold, or a file is missing or malformed.
     """
-    return [each.run for each in read_submission(folder, Refusal(folder)).runs]
+    return [each.run for each in read_submission(folder, StrictFindings(folder)).runs]
 
 
 def restore_runs(runs: list[PublishedRun], out: Path) -> tuple[int, int]:

@@ -40,7 +40,7 @@ class RunDetail:
 
 
 @dataclass(frozen=True)
-class Curve:
+class MetricCurve:
     """One metric of one run while it trained.
 
     Attributes:
@@ -55,7 +55,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Details:
+class ReportDetails:
     """Details of the newest run of every cell and seed.
 
     Attributes:
@@ -64,10 +64,10 @@ class Details:
     """
 
     runs: dict[str, RunDetail] = field(default_factory=dict)
-    curves: dict[str, dict[str, Curve]] = field(default_factory=dict)
+    curves: dict[str, dict[str, MetricCurve]] = field(default_factory=dict)
 
 
-def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS) -> Details:
+def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS) -> ReportDetails:
     """Reads what there is on the runs that `imitbench.store.database.read_scores` gives.
 
     Args:
@@ -106,7 +106,7 @@ def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS
             provenance,
         ) in rows
     }
-    return Details(runs, _read_curves(connection, max_points))
+    return ReportDetails(runs, _read_curves(connection, max_points))
 
 
 def read_episodes(connection: DuckDBPyConnection, suite: str | None = None) -> int | None:
@@ -129,7 +129,9 @@ def read_episodes(connection: DuckDBPyConnection, suite: str | None = None) -> i
     return int(rows[0][0]) if len(rows) == 1 else None
 
 
-def _read_curves(connection: DuckDBPyConnection, max_points: int) -> dict[str, dict[str, Curve]]:
+def _read_curves(
+    connection: DuckDBPyConnection, max_points: int
+) -> dict[str, dict[str, MetricCurve]]:
     found = connection.execute(
         f"SELECT count(*) FROM (SELECT DISTINCT run_id, metric FROM ({_SERIES}))"
     ).fetchone()
@@ -150,7 +152,7 @@ def _read_curves(connection: DuckDBPyConnection, max_points: int) -> dict[str, d
         """,
         {"keep": keep},
     ).fetchall()
-    curves: dict[str, dict[str, Curve]] = {}
+    curves: dict[str, dict[str, MetricCurve]] = {}
     for run_id, metric, steps, values, points in rows:
-        curves.setdefault(run_id, {})[metric] = Curve(tuple(steps), tuple(values), points)
+        curves.setdefault(run_id, {})[metric] = MetricCurve(tuple(steps), tuple(values), points)
     return curves

@@ -20,8 +20,8 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
-from imitbench.store import lease
 from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
+from imitbench.store import lease
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
 
 _R = TypeVar("_R", bound=Record)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from pydantic_core import from_json
 
 from imitbench.errors import InputError
-from imitbench.store.comparability import run_row
 from imitbench.records.runs import ReferenceScores
+from imitbench.store.comparability import run_row
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
 

@@ -20,7 +20,7 @@ _FURTHER = ("spec.json", "episodes.parquet", "metrics.jsonl")
 
 
 @dataclass
-class Scan:
+class FolderScan:
     """What a walk through a results folder found.
 
     Attributes:
@@ -38,7 +38,7 @@ class Scan:
         return any(f"{path}/".startswith(f"{folder}/" if folder else "") for folder in self.closed)
 
 
-def scan_outcomes(out: Path) -> Scan:
+def scan_outcomes(out: Path) -> FolderScan:
     """Walks a results folder for runs that completed or failed, and for imported results.
 
     Args:
@@ -47,7 +47,7 @@ def scan_outcomes(out: Path) -> Scan:
     Returns:
         What there is, each kind in the order of the paths.
     """
-    found = Scan()
+    found = FolderScan()
     for path in chain(run_directories(out, found.closed), _external_files(out, found.closed)):
         try:
             stamp = content_stamp(out, path)

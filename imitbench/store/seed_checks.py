@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from imitbench.cards.fit import mismatch
-from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
-from imitbench.store.comparability import Conditions
 from imitbench.published.findings import Findings
-from imitbench.records.runs import RunSpec
 from imitbench.published.submission import LocatedRun
+from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
+from imitbench.records.runs import RunSpec
+from imitbench.store.comparability import Conditions
 from imitbench.util.text_line import one_line
 
 _FIX = "publish every run, failed ones included, or run what is missing"

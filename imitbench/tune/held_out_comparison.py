@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from imitbench.cards.algorithm import Scalar
+from imitbench.records.runs import Record
 from imitbench.stats.strata import FloatArray
 from imitbench.stats.verdicts import Verdict, verdicts
-from imitbench.records.runs import Record
 from imitbench.tune.study import Trial
 
 Decision = Literal["better", "undecided", "not better"]
@@ -36,7 +36,7 @@ class Candidate(Record):
         return f"trial {self.trial}" if self.trial else DEFAULT
 
 
-class Standing(Record):
+class CandidateResult(Record):
     """Results of a candidate.
 
     Attributes:
@@ -75,7 +75,7 @@ class Standing(Record):
         return {place: np.array(scores) for place, scores in found.items()}
 
 
-class Contest(Record):
+class HeldOutComparison(Record):
     """Result of the held-out comparison.
 
     Attributes:
@@ -83,16 +83,16 @@ class Contest(Record):
         trials: Number of trials of which these are the best.
     """
 
-    standings: list[Standing]
+    standings: list[CandidateResult]
     trials: int
 
     @property
-    def default(self) -> Standing:
+    def default(self) -> CandidateResult:
         """Results of the default values."""
         return self.standings[0]
 
     @property
-    def winner(self) -> Standing | None:
+    def winner(self) -> CandidateResult | None:
         """The best of the others without a failed run; `None` if there is none."""
         whole = [each for each in self.standings[1:] if not each.failed and each.scores]
         return whole[0] if whole else None
@@ -120,7 +120,7 @@ def candidates(trials: Sequence[Trial], defaults: dict[str, Scalar], best: int) 
     return chosen
 
 
-def judge(standings: Sequence[Standing], *, trials: int) -> Contest:
+def compare_candidates(standings: Sequence[CandidateResult], *, trials: int) -> HeldOutComparison:
     """Decides which candidates are better than the default.
 
     Args:
@@ -143,10 +143,10 @@ def judge(standings: Sequence[Standing], *, trials: int) -> Contest:
             each.candidate.trial: verdict for each, verdict in zip(comparable, told, strict=True)
         }
     judged = [_judged(each, found.get(each.candidate.trial)) for each in others]
-    return Contest(standings=[default, *judged], trials=trials)
+    return HeldOutComparison(standings=[default, *judged], trials=trials)
 
 
-def _judged(standing: Standing, verdict: Verdict | None) -> Standing:
+def _judged(standing: CandidateResult, verdict: Verdict | None) -> CandidateResult:
     """Converts a verdict about the default to one about the candidate."""
     if verdict is None:
         return standing.model_copy(update={"decision": "undecided"})

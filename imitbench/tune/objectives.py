@@ -14,8 +14,8 @@ from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import EnvironmentCard
-from imitbench.stats.normalization import has_scale
 from imitbench.records.runs import ReferenceScores, RunResult, RunSpec
+from imitbench.stats.normalization import has_scale
 from imitbench.tune.unsuitable import UnsuitableObjectiveError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _JUDGE = (
 
 
 @dataclass(frozen=True)
-class Moment:
+class EvaluationPoint:
     """The state of a training, during it or at its end.
 
     Attributes:
@@ -107,10 +107,10 @@ class Objective(ABC):
         return demos, []
 
     @abstractmethod
-    def at(self, moment: Moment) -> float:
+    def at(self, moment: EvaluationPoint) -> float:
         """Value during a training."""
 
-    def measures(self, moment: Moment) -> dict[str, float]:
+    def measures(self, moment: EvaluationPoint) -> dict[str, float]:
         """Measures to store with a run's result, from which `of` computes the value."""
         return {self._key: self.at(moment)}
 
@@ -139,11 +139,11 @@ class ReturnObjective(Objective):
             return None
         return "its expert returns no more than random actions, so that no score is defined"
 
-    def at(self, moment: Moment) -> float:
+    def at(self, moment: EvaluationPoint) -> float:
         """The score of a few episodes."""
         return moment.references.score(float(moment.act().returns.mean()))
 
-    def measures(self, moment: Moment) -> dict[str, float]:
+    def measures(self, moment: EvaluationPoint) -> dict[str, float]:
         """Nothing: the result says it."""
         return {}
 
@@ -178,21 +178,21 @@ class _HeldOutDemos(Objective):
         )
 
 
-class DemoLikelihood(_HeldOutDemos):
+class DemoLikelihoodObjective(_HeldOutDemos):
     """Mean log-probability of the expert's actions in held-out demonstrations."""
 
     name = "demo-likelihood"
     unit = "log-likelihood"
     has_one_scale = False
 
-    def at(self, moment: Moment) -> float:
+    def at(self, moment: EvaluationPoint) -> float:
         """The log-likelihood under the current policy."""
         from imitbench.tune.likelihood import mean_log_likelihood
 
         return mean_log_likelihood(moment.policy, moment.held_out)
 
 
-class StateMatch(_HeldOutDemos):
+class StateMatchObjective(_HeldOutDemos):
     """Similarity of the states in the policy's episodes and in held-out demonstrations.
 
     The measure of similarity is the same for all settings.
@@ -201,7 +201,7 @@ class StateMatch(_HeldOutDemos):
     name = "state-match"
     unit = "state match"
 
-    def at(self, moment: Moment) -> float:
+    def at(self, moment: EvaluationPoint) -> float:
         """The similarity in a few episodes."""
         from imitbench.tune.state_match import ObservationLog, state_match
 
@@ -217,7 +217,7 @@ class StateMatch(_HeldOutDemos):
         return state_match(rows.reshape(len(rows), -1), np.stack(seen))
 
 
-class Discriminator(Objective):
+class DiscriminatorObjective(Objective):
     """How close the discriminator's recent accuracy is to chance: 1 at chance, 0 if perfect.
 
     A badly trained discriminator is at chance as well, so its hyper-parameters keep their values.
@@ -230,7 +230,7 @@ class Discriminator(Objective):
         """The architecture and the training of the discriminator."""
         return name.startswith(_JUDGE)
 
-    def at(self, moment: Moment) -> float:
+    def at(self, moment: EvaluationPoint) -> float:
         """Mean of 1 - 2 |accuracy - 1/2| over the last quarter of the learning curve."""
         accuracies = [point[_ACCURACY] for point in moment.curve if _ACCURACY in point]
         if not accuracies:
@@ -242,7 +242,7 @@ class Discriminator(Objective):
         return float((1 - 2 * np.abs(lately - 0.5)).mean())
 
 
-class EpisodeLength(Objective):
+class EpisodeLengthObjective(Objective):
     """Minus the relative difference of episode lengths to the expert's: 0 at best."""
 
     name = "episode-length"
@@ -258,11 +258,11 @@ class EpisodeLength(Objective):
             return f"{algorithm.name} uses no demonstrations, which give the expert's lengths"
         return None
 
-    def at(self, moment: Moment) -> float:
+    def at(self, moment: EvaluationPoint) -> float:
         """The objective in a few episodes."""
         return _match(float(moment.act().lengths.mean()), _mean_length(moment.demos))
 
-    def measures(self, moment: Moment) -> dict[str, float]:
+    def measures(self, moment: EvaluationPoint) -> dict[str, float]:
         """The expert's mean length; the result has the policy's."""
         return {self._key: _mean_length(moment.demos)}
 
@@ -283,10 +283,10 @@ OBJECTIVES: dict[ObjectiveName, Objective] = {
     each.name: each
     for each in (
         ReturnObjective(),
-        DemoLikelihood(),
-        Discriminator(),
-        EpisodeLength(),
-        StateMatch(),
+        DemoLikelihoodObjective(),
+        DiscriminatorObjective(),
+        EpisodeLengthObjective(),
+        StateMatchObjective(),
     )
 }
 """All objectives, by name."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
-from imitbench.tune.study_runner import CONTEST_FILE
-from imitbench.tune.held_out_comparison import Contest
+from imitbench.tune.held_out_comparison import HeldOutComparison
 from imitbench.tune.request import StudySettings
-from imitbench.tune.storage import StudyAddress
+from imitbench.tune.storage import StudyLocation
 from imitbench.tune.study import Trial, read_trials
+from imitbench.tune.study_runner import CONTEST_FILE
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class StudyOverview:
     name: str
     settings: StudySettings
     trials: Sequence[Trial]
-    contest: Contest | None
+    contest: HeldOutComparison | None
 
 
 def read_studies(root: Path) -> list[StudyOverview]:
@@ -43,16 +43,16 @@ def read_studies(root: Path) -> list[StudyOverview]:
     for folder in sorted(path.parent for path in root.glob("*/study.json")):
         settings = StudySettings.read(folder)
         assert settings is not None
-        address = StudyAddress.within(folder, settings.storage)
+        address = StudyLocation.within(folder, settings.storage)
         trials = read_trials(address) if Path(address.path).exists() else []
         found.append(StudyOverview(root.name, settings, trials, _contest(folder)))
     return found
 
 
-def _contest(folder: Path) -> Contest | None:
+def _contest(folder: Path) -> HeldOutComparison | None:
     path = folder / CONTEST_FILE
     try:
-        return Contest.model_validate_json(path.read_bytes())
+        return HeldOutComparison.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:

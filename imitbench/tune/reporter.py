@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from imitbench.tune.storage import STUDY_NAME, opened
-from imitbench.tune.trial_job import TrialAddress
+from imitbench.tune.storage import STUDY_NAME, open_storage
+from imitbench.tune.trial_job import TrialLocation
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -23,7 +23,7 @@ class TrialPrunedError(Exception):
     """Ends a run whose trial is pruned."""
 
 
-class Reporter:
+class TrialReporter:
     """Reports the values of one running trial.
 
     Args:
@@ -31,7 +31,7 @@ class Reporter:
         trial: Address of the trial.
     """
 
-    def __init__(self, storage: BaseStorage, trial: TrialAddress) -> None:
+    def __init__(self, storage: BaseStorage, trial: TrialLocation) -> None:
         self._storage = storage
         self._trial = trial
 
@@ -63,10 +63,10 @@ class Reporter:
 
 
 @contextmanager
-def reporting(trial: TrialAddress | None) -> Iterator[Reporter | None]:
+def trial_reporter(trial: TrialLocation | None) -> Iterator[TrialReporter | None]:
     """Yields a reporter of a trial; `None` without a trial."""
     if trial is None:
         yield None
         return
-    with opened(trial.study) as storage:
-        yield Reporter(storage, trial)
+    with open_storage(trial.study) as storage:
+        yield TrialReporter(storage, trial)

@@ -12,12 +12,12 @@ from pydantic import Field, ValidationError
 from imitbench.bench.plan import Plan
 from imitbench.bench.spec import make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
-from imitbench.cards.search import Search
+from imitbench.cards.search import SearchSpace
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
 from imitbench.records.runs import Record, RunSpec
 from imitbench.tune.objectives import OBJECTIVES, Objective, ObjectiveName
-from imitbench.tune.search_space import searched
+from imitbench.tune.search_space import tuned_hyperparameters
 from imitbench.tune.storage import StorageKind
 from imitbench.util.files import atomic_write_text
 
@@ -30,7 +30,7 @@ Per = Literal["environment", "suite"]
 
 
 @dataclass(frozen=True)
-class Scope:
+class StudyScope:
     """The environments of one study.
 
     Attributes:
@@ -77,7 +77,7 @@ class TuneRequest:
     storage: StorageKind = "sqlite"
     command: str = "imitbench tune"
     options: JobOptions = field(default_factory=JobOptions)
-    space: dict[str, Search] = field(init=False)
+    space: dict[str, SearchSpace] = field(init=False)
 
     def __post_init__(self) -> None:
         """Checks the settings.
@@ -98,7 +98,9 @@ class TuneRequest:
                 "must be compared on other seeds than they were chosen on"
             )
         overrides = self.plan.algorithms[0][1]
-        object.__setattr__(self, "space", searched(self.algorithm, self.goal, overrides))
+        object.__setattr__(
+            self, "space", tuned_hyperparameters(self.algorithm, self.goal, overrides)
+        )
 
     @property
     def algorithm(self) -> AlgorithmCard:
@@ -106,7 +108,7 @@ class TuneRequest:
         return self.plan.algorithms[0][0]
 
     @property
-    def scopes(self) -> list[Scope]:
+    def scopes(self) -> list[StudyScope]:
         """Environments of each study.
 
         Raises:
@@ -118,8 +120,8 @@ class TuneRequest:
             env_id, why = next(iter(left_out.items()))
             raise InputError(f"--env: {self.algorithm.name} on {env_id}: {why}")
         if self.per == "suite":
-            return [Scope(self.plan.suite.name, tuple(found))]
-        return [Scope(env_id, (env_id,)) for env_id in found]
+            return [StudyScope(self.plan.suite.name, tuple(found))]
+        return [StudyScope(env_id, (env_id,)) for env_id in found]
 
     @property
     def goal(self) -> Objective:
@@ -183,12 +185,12 @@ class StudySettings(Record):
     prune: bool
     sampler_seed: int
     storage: StorageKind
-    space: dict[str, Search]
+    space: dict[str, SearchSpace]
     values: dict[str, Scalar]
     first_run: str
 
     @classmethod
-    def of(cls, request: TuneRequest, scope: Scope) -> StudySettings:
+    def of(cls, request: TuneRequest, scope: StudyScope) -> StudySettings:
         """Returns the settings of a request."""
         settings = request.plan.settings
         seed = request.search_seeds[0]

@@ -8,21 +8,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imitbench.bench.stopping import Interruption, noted_interruption
+from imitbench.bench.stopping import InterruptFlag, catch_interrupts
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.store import lease
-from imitbench.tune.study_runner import Cell, Observer, check_cell
-from imitbench.tune.held_out_comparison import Contest
+from imitbench.tune.held_out_comparison import HeldOutComparison
 from imitbench.tune.request import TuneRequest
-from imitbench.tune.storage import StudyAddress, opened
+from imitbench.tune.storage import StudyLocation, open_storage
+from imitbench.tune.study_runner import StudyRunner, TuningObserver, check_study
 from imitbench.tune.trial_job import TrialJob
 
 _POLL_S = 0.2
 
 
 @dataclass
-class Outcome:
+class TuningOutcome:
     """How a tuning ended.
 
     Attributes:
@@ -31,14 +31,14 @@ class Outcome:
         queued: Jobs that continue in a scheduler's queue.
     """
 
-    contests: dict[str, Contest] = field(default_factory=dict)
+    contests: dict[str, HeldOutComparison] = field(default_factory=dict)
     stopped: bool = False
     queued: int = 0
 
 
 def tune(
-    request: TuneRequest, executor: Executor, root: Path, observer: Observer, *, at_once: int
-) -> Outcome:
+    request: TuneRequest, executor: Executor, root: Path, observer: TuningObserver, *, at_once: int
+) -> TuningOutcome:
     """Searches, then compares the best trials with the defaults; resumes what is on disk.
 
     Args:
@@ -51,21 +51,21 @@ def tune(
     Raises:
         InputError: The request is invalid, or the folder cannot be written.
     """
-    cells = [Cell(request, scope, root, observer) for scope in request.scopes]
+    cells = [StudyRunner(request, scope, root, observer) for scope in request.scopes]
     with ExitStack() as stack:
         stack.enter_context(_alone(root))
         for cell in cells:
             cell.begin()
-        crew = _Crew(executor, cells, observer, at_once)
+        crew = _JobPool(executor, cells, observer, at_once)
         try:
             adopted = crew.adopt()
             for cell in cells:
                 storage = stack.enter_context(
-                    opened(StudyAddress.within(cell.folder, request.storage))
+                    open_storage(StudyLocation.within(cell.folder, request.storage))
                 )
                 cell.forget_jobs({path.resolve() for path in adopted})
                 cell.open(storage, [job for job in adopted.values() if cell.has(job)])
-            with noted_interruption(wanted=executor.prompt) as interruption:
+            with catch_interrupts(wanted=executor.prompt) as interruption:
                 crew.work(interruption)
         except KeyboardInterrupt:
             crew.outcome.stopped = True
@@ -88,14 +88,14 @@ def tune(
         return crew.outcome
 
 
-def check(request: TuneRequest, root: Path) -> None:
+def check_request(request: TuneRequest, root: Path) -> None:
     """Checks a tuning before it starts.
 
     Raises:
         InputError: No environment fits, an objective does not apply, or a study has other settings.
     """
     for scope in request.scopes:
-        check_cell(request, scope, root)
+        check_study(request, scope, root)
 
 
 @contextmanager
@@ -118,13 +118,17 @@ def _alone(root: Path) -> Iterator[None]:
         held.release()
 
 
-class _Crew:
+class _JobPool:
     """The jobs in flight."""
 
     def __init__(
-        self, executor: Executor, cells: Sequence[Cell], observer: Observer, at_once: int
+        self,
+        executor: Executor,
+        cells: Sequence[StudyRunner],
+        observer: TuningObserver,
+        at_once: int,
     ) -> None:
-        self.outcome = Outcome()
+        self.outcome = TuningOutcome()
         self._executor = executor
         self._cells = cells
         self._observer = observer
@@ -140,7 +144,7 @@ class _Crew:
                     self._jobs[path] = job
         return dict(self._jobs)
 
-    def work(self, interruption: Interruption) -> None:
+    def work(self, interruption: InterruptFlag) -> None:
         """Runs until nothing is left or the user interrupts."""
         self._fill()
         while self._jobs and not interruption.seen:

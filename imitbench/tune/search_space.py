@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from imitbench.cards.algorithm import AlgorithmCard
-from imitbench.cards.search import Search
+from imitbench.cards.search import SearchSpace
 from imitbench.errors import InputError
 from imitbench.tune.objectives import Objective
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 
-def searched(
+def tuned_hyperparameters(
     card: AlgorithmCard, objective: Objective, overrides: Collection[str] = ()
-) -> dict[str, Search]:
+) -> dict[str, SearchSpace]:
     """Returns the search spaces of the hyper-parameters to vary.
 
     Args:
@@ -46,13 +46,15 @@ def searched(
     return left
 
 
-def distributions(card: AlgorithmCard, space: dict[str, Search]) -> dict[str, BaseDistribution]:
+def distributions(
+    card: AlgorithmCard, space: dict[str, SearchSpace]
+) -> dict[str, BaseDistribution]:
     """Returns Optuna's distribution of each hyper-parameter."""
     return {name: _distribution(card.hyperparameters[name].type, each)
             for name, each in space.items()}  # fmt: skip
 
 
-def _distribution(kind: str, search: Search) -> BaseDistribution:
+def _distribution(kind: str, search: SearchSpace) -> BaseDistribution:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if search.choices is not None:

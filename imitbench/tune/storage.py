@@ -22,7 +22,7 @@ STUDY_NAME = "search"
 _BUSY_S = 60.0
 
 
-class StudyAddress(Record):
+class StudyLocation(Record):
     """Location of a study.
 
     Attributes:
@@ -34,13 +34,13 @@ class StudyAddress(Record):
     path: str
 
     @classmethod
-    def within(cls, folder: Path, kind: StorageKind) -> StudyAddress:
+    def within(cls, folder: Path, kind: StorageKind) -> StudyLocation:
         """The study in a folder."""
         return cls(kind=kind, path=str(folder.resolve() / FILES[kind]))
 
 
 @contextmanager
-def opened(address: StudyAddress) -> Iterator[BaseStorage]:
+def open_storage(address: StudyLocation) -> Iterator[BaseStorage]:
     """Opens the storage of a study within the context; creates it if missing.
 
     Raises:

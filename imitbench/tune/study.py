@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import Scalar
 from imitbench.tune.reporter import PRUNED
-from imitbench.tune.storage import STUDY_NAME, StudyAddress, opened
+from imitbench.tune.storage import STUDY_NAME, StudyLocation, open_storage
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -165,7 +165,7 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def read_trials(address: StudyAddress) -> Sequence[Trial]:
+def read_trials(address: StudyLocation) -> Sequence[Trial]:
     """Reads the trials of a study from disk."""
-    with opened(address) as storage:
+    with open_storage(address) as storage:
         return _trials(_study(storage))

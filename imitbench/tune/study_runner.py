@@ -16,11 +16,17 @@ from imitbench.bench.spec import reference_scores
 from imitbench.errors import InputError
 from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
-from imitbench.tune.held_out_comparison import Candidate, Contest, Standing, candidates, judge
-from imitbench.tune.request import Scope, StudySettings, TuneRequest
+from imitbench.tune.held_out_comparison import (
+    Candidate,
+    CandidateResult,
+    HeldOutComparison,
+    candidates,
+    compare_candidates,
+)
+from imitbench.tune.request import StudyScope, StudySettings, TuneRequest
 from imitbench.tune.search_space import distributions
-from imitbench.tune.storage import StudyAddress
-from imitbench.tune.trial_job import TrialAddress, TrialJob, Watch
+from imitbench.tune.storage import StudyLocation
+from imitbench.tune.trial_job import TrackingSettings, TrialJob, TrialLocation
 from imitbench.tune.unsuitable import UnsuitableObjectiveError
 from imitbench.util.files import atomic_write_text
 
@@ -33,7 +39,7 @@ SEARCH, HELD_OUT = "search", "held-out"
 CONTEST_FILE = "contest.json"
 
 
-class Observer(Protocol):
+class TuningObserver(Protocol):
     """Receives the progress of a tuning."""
 
     def resumed(self, env: str, finished: int, interrupted: int, total: int) -> None:
@@ -45,19 +51,19 @@ class Observer(Protocol):
     def held_out(self, env: str, done: int, total: int) -> None:
         """A run of the held-out comparison ended."""
 
-    def judged(self, env: str, contest: Contest) -> None:
+    def judged(self, env: str, contest: HeldOutComparison) -> None:
         """The held-out comparison was decided."""
 
     def stopping(self) -> None:
         """Workers are saving checkpoints before they stop, which may take a while."""
 
 
-def cell_folder(root: Path, scope: Scope) -> Path:
+def study_folder(root: Path, scope: StudyScope) -> Path:
     """Folder of a study."""
     return root / scope.name.replace("/", "-")
 
 
-def check_cell(request: TuneRequest, scope: Scope, root: Path) -> None:
+def check_study(request: TuneRequest, scope: StudyScope, root: Path) -> None:
     """Checks a study before anything is written.
 
     Raises:
@@ -69,10 +75,10 @@ def check_cell(request: TuneRequest, scope: Scope, root: Path) -> None:
         why = request.goal.refusal(request.algorithm, environment, spec)
         if why is not None:
             raise InputError(f"--objective {request.objective}: {env_id}: {why}")
-    StudySettings.of(request, scope).check(cell_folder(root, scope))
+    StudySettings.of(request, scope).check(study_folder(root, scope))
 
 
-class Cell:
+class StudyRunner:
     """One study: of an environment, or of a suite with the same values everywhere.
 
     A trial runs its environments sequentially, so that all trials can be compared at the same
@@ -88,13 +94,15 @@ class Cell:
         contest: Result of the held-out comparison; `None` until it is decided.
     """
 
-    def __init__(self, request: TuneRequest, scope: Scope, root: Path, observer: Observer) -> None:
+    def __init__(
+        self, request: TuneRequest, scope: StudyScope, root: Path, observer: TuningObserver
+    ) -> None:
         self.scope = scope
-        self.folder = cell_folder(root, scope)
-        self.contest: Contest | None = None
+        self.folder = study_folder(root, scope)
+        self.contest: HeldOutComparison | None = None
         self._request = request
         self._observer = observer
-        self._address = StudyAddress.within(self.folder, request.storage)
+        self._address = StudyLocation.within(self.folder, request.storage)
         self._at_work: dict[int, Trial] = {}
         self._again: deque[Trial] = deque()
         self._finalists: list[Candidate] = []
@@ -258,11 +266,11 @@ class Cell:
 
     def _end_contest(self) -> None:
         standings = [self._standing(each) for each in self._finalists]
-        self.contest = judge(standings, trials=len(self._study.trials))
+        self.contest = compare_candidates(standings, trials=len(self._study.trials))
         atomic_write_text(self.folder / CONTEST_FILE, self.contest.model_dump_json(indent=1) + "\n")
         self._observer.judged(self.scope.name, self.contest)
 
-    def _standing(self, candidate: Candidate) -> Standing:
+    def _standing(self, candidate: Candidate) -> CandidateResult:
         scores, places, returns, failed = [], [], [], 0
         specs = [
             self._request.spec(env_id, candidate.values, seed)
@@ -279,7 +287,7 @@ class Cell:
             scores.append(value)
             places.append(spec.environment.id)
             returns.append(result.raw_return)
-        return Standing(
+        return CandidateResult(
             candidate=candidate,
             scores=scores,
             environments=places if len(self.scope.environments) > 1 else [],
@@ -301,19 +309,19 @@ class Cell:
             if not all(each.is_done for each in directories):
                 break
             before += [self._request.goal.of(each.read_result()) for each in directories]
-        address = TrialAddress(study=self._address, id=trial.id, prune=self._request.prune)
+        address = TrialLocation(study=self._address, id=trial.id, prune=self._request.prune)
         return self._job(place, specs, self._watch(trial=address, before=before))
 
-    def _watch(self, **trial: Any) -> Watch:
+    def _watch(self, **trial: Any) -> TrackingSettings:
         request = self._request
-        return Watch(
+        return TrackingSettings(
             objective=request.objective,
             points=request.points,
             episodes=request.episodes,
             **trial,
         )
 
-    def _job(self, out: Path, specs: list[RunSpec], watch: Watch | None) -> TrialJob:
+    def _job(self, out: Path, specs: list[RunSpec], watch: TrackingSettings | None) -> TrialJob:
         request, settings = self._request, self._request.plan.settings
         root = artifacts.source_root(
             settings.source, request.plan.suite.origin.folder, settings.folder

@@ -7,10 +7,10 @@ from pydantic import Field
 from imitbench.bench.job import Job, JobWorker
 from imitbench.records.runs import Record
 from imitbench.tune.objectives import ObjectiveName
-from imitbench.tune.storage import StudyAddress
+from imitbench.tune.storage import StudyLocation
 
 
-class TrialAddress(Record):
+class TrialLocation(Record):
     """A trial of a study.
 
     Attributes:
@@ -19,12 +19,12 @@ class TrialAddress(Record):
         prune: Whether to prune it if it is worse than the median of earlier trials.
     """
 
-    study: StudyAddress
+    study: StudyLocation
     id: int
     prune: bool = True
 
 
-class Watch(Record):
+class TrackingSettings(Record):
     """How runs are measured during training.
 
     Attributes:
@@ -38,7 +38,7 @@ class Watch(Record):
     objective: ObjectiveName
     points: int = Field(ge=1)
     episodes: int = Field(ge=1)
-    trial: TrialAddress | None = None
+    trial: TrialLocation | None = None
     before: list[float] = Field(default_factory=list)
 
 
@@ -49,7 +49,7 @@ class TrialJob(Job):
         watch: How runs are measured; not at all if `None`.
     """
 
-    watch: Watch | None = None
+    watch: TrackingSettings | None = None
 
 
 TRIAL_WORKER = JobWorker("imitbench.tune.worker", TrialJob)

@@ -18,14 +18,14 @@ from imitbench.cards.tuned import (
     resolve_tuned,
 )
 from imitbench.errors import InputError
-from imitbench.tune.held_out_comparison import Contest, Standing
+from imitbench.tune.held_out_comparison import CandidateResult, HeldOutComparison
 from imitbench.tune.request import TuneRequest
 from imitbench.util.files import atomic_write_text
 
 _WIDTH = 100
 
 
-def tuned_values(request: TuneRequest, contest: Contest) -> TunedValues | None:
+def tuned_values(request: TuneRequest, contest: HeldOutComparison) -> TunedValues | None:
     """The winner of a held-out comparison, with its provenance; `None` without a winner."""
     winner = contest.winner
     if winner is None or not contest.default.scores:
@@ -61,7 +61,7 @@ def _about_reward(request: TuneRequest) -> str:
     return f"chosen by {request.objective}, without the true reward"
 
 
-def _runs(standing: Standing) -> HeldOutRuns:
+def _runs(standing: CandidateResult) -> HeldOutRuns:
     return HeldOutRuns(mean=standing.mean, runs=standing.scores)
 
 

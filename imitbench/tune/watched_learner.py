@@ -10,10 +10,10 @@ import numpy as np
 
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.wrapped_learner import WrappedLearner
+from imitbench.bench.wrapped_learner import LearnerWrapper
 from imitbench.records.runs import Budget, ReferenceScores, RunSpec
-from imitbench.tune.objectives import OBJECTIVES, Moment
-from imitbench.tune.trial_job import Watch
+from imitbench.tune.objectives import OBJECTIVES, EvaluationPoint
+from imitbench.tune.trial_job import TrackingSettings
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
@@ -22,7 +22,7 @@ Report = Callable[[int, float], None]
 """Called with a point, from 1, and the objective there; may raise to end the training."""
 
 
-class WatchedLearner(WrappedLearner):
+class ObjectiveTrackingLearner(LearnerWrapper):
     """Measures the objective after each part of the budget.
 
     Args:
@@ -38,7 +38,7 @@ class WatchedLearner(WrappedLearner):
         learner: Learner,
         spec: RunSpec,
         references: ReferenceScores,
-        watch: Watch,
+        watch: TrackingSettings,
         report: Report,
     ) -> None:
         super().__init__(learner)
@@ -104,12 +104,12 @@ class WatchedLearner(WrappedLearner):
             self._point = point
             self._report(point, self._undisturbed(self._objective.at))
 
-    def _undisturbed(self, measure: Callable[[Moment], Any]) -> Any:
+    def _undisturbed(self, measure: Callable[[EvaluationPoint], Any]) -> Any:
         """Measures without changing the policy or the global random generators."""
         states = generator_states()
         try:
             return measure(
-                Moment(
+                EvaluationPoint(
                     spec=self._spec,
                     references=self._references,
                     policy=copy.deepcopy(self.learner.policy()),

@@ -21,12 +21,12 @@ from imitbench.bench.stopping import StopRequest
 from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.objectives import OBJECTIVES
-from imitbench.tune.reporter import Reporter, TrialPrunedError, reporting
-from imitbench.tune.trial_job import TrialJob, Watch
-from imitbench.tune.watched_learner import WatchedLearner
+from imitbench.tune.reporter import TrialPrunedError, TrialReporter, trial_reporter
+from imitbench.tune.trial_job import TrackingSettings, TrialJob
+from imitbench.tune.watched_learner import ObjectiveTrackingLearner
 
 
-def do_trial(path: Path, stop: StopRequest, supervised: bool) -> None:
+def run_trial_file(path: Path, stop: StopRequest, supervised: bool) -> None:
     """Executes the runs of a job file until one fails or the trial is pruned.
 
     Args:
@@ -40,7 +40,7 @@ def do_trial(path: Path, stop: StopRequest, supervised: bool) -> None:
     """
     job = TrialJob.read(path)
     watch = job.watch
-    with reporting(None if watch is None else watch.trial) as reporter:
+    with trial_reporter(None if watch is None else watch.trial) as reporter:
         finals = [] if watch is None else list(watch.before)
         for spec in job.runs:
             if reporter is not None and reporter.is_pruned:
@@ -59,8 +59,8 @@ def do_trial(path: Path, stop: StopRequest, supervised: bool) -> None:
 
 def _learner(
     job: TrialJob,
-    watch: Watch | None,
-    reporter: Reporter | None,
+    watch: TrackingSettings | None,
+    reporter: TrialReporter | None,
     finals: list[float],
     spec: RunSpec,
 ) -> Learner:
@@ -75,10 +75,10 @@ def _learner(
             step = len(before) * watch.points + point
             reporter.report(step, float(np.mean([*before, value])))
 
-    return WatchedLearner(learner, spec, job.references, watch, report)
+    return ObjectiveTrackingLearner(learner, spec, job.references, watch, report)
 
 
-def _goes_on(reporter: Reporter, watch: Watch, finals: list[float]) -> bool:
+def _goes_on(reporter: TrialReporter, watch: TrackingSettings, finals: list[float]) -> bool:
     """Reports the completed runs; returns whether the trial continues."""
     try:
         reporter.report(len(finals) * watch.points, float(np.mean(finals)))
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit code of `imitbench.bench.worker.main`.
     """
-    return bench.main(arguments, do_trial)
+    return bench.main(arguments, run_trial_file)
 
 
 if __name__ == "__main__":

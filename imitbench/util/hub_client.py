@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from imitbench.util.hub_errors import (
-    DamagedError,
+    DamagedDownloadError,
     Tell,
     UnreachableError,
     at_revision,
@@ -206,7 +206,7 @@ def _ask_for_commit(repo: str, kind: RepoKind, revision: str | None) -> str:
         repo, repo_type=kind, revision=revision, timeout=_ANSWER_S
     )
     if info.sha is None:
-        raise DamagedError("the hub names no commit")
+        raise DamagedDownloadError("the hub names no commit")
     return info.sha
 
 
@@ -229,7 +229,7 @@ def _download(
         )
     )
     if folder.name != commit:
-        raise DamagedError("the revision moved while it was being fetched")
+        raise DamagedDownloadError("the revision moved while it was being fetched")
     if fresh:
         _check_content(folder)
     return Snapshot(folder, commit)
@@ -260,7 +260,7 @@ def _check_content(folder: Path) -> None:
         if found.hexdigest() != blob.name:
             path.unlink(missing_ok=True)
             blob.unlink(missing_ok=True)
-            raise DamagedError(
+            raise DamagedDownloadError(
                 f"{path.relative_to(folder)} arrived with SHA-256 {found.hexdigest()[:12]}, not "
                 f"{blob.name[:12]} as the hub says"
             )

@@ -32,7 +32,7 @@ class UnreachableError(InputError):
     """The hub gave no answer: no network, offline mode, or a server that is down."""
 
 
-class DamagedError(OSError):
+class DamagedDownloadError(OSError):
     """What arrived is not what the hub said that it would send."""
 
 
@@ -150,7 +150,7 @@ def told_as_input_error(name: str, revision: str | None) -> Iterator[None]:
     except errors.HFValidationError as error:
         problem = " ".join(str(error).split())
         raise InputError(f"{name}: no name of a repository ({problem})") from error
-    except DamagedError as error:
+    except DamagedDownloadError as error:
         raise InputError(f"{name}{at_revision(revision)}: {error}; try again later") from error
     except InputError:
         raise

@@ -19,7 +19,7 @@ _OF_ANYBODY = {".gitattributes", "README.md", "LICENSE"}
 
 
 @dataclass(frozen=True)
-class Uploaded:
+class UploadResult:
     """What an upload left on the hub.
 
     Attributes:
@@ -68,7 +68,7 @@ def check_repository_name(repo: str) -> None:
         validate_repo_id(repo)
 
 
-def upload(
+def upload_files(
     repo: str,
     files: Mapping[str, Path],
     *,
@@ -78,7 +78,7 @@ def upload(
     owned: Sequence[str],
     tag: str,
     tell: Tell = silent,
-) -> Uploaded:
+) -> UploadResult:
     """Makes a repository unless it is there, and puts files into it in one commit.
 
     Large files that arrived before are not uploaded again, and a commit that would change
@@ -127,7 +127,7 @@ def upload(
         )
         tell(f"{name}: uploading {len(files)} files")
         done = patiently(lambda: _commit(repo, kind, files, stale, message, tell), name, tell)
-    return Uploaded(
+    return UploadResult(
         commit=done.oid,
         url=done.commit_url,
         created=before is None,

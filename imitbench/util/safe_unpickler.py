@@ -2,7 +2,7 @@
 
 A pickle is a program for a small stack machine. This module runs that machine with every
 instruction that would import a name or call something replaced by one that writes down what was
-asked for. The result is a tree of plain values, in which an object is a `Record` of the name of
+asked for. The result is a tree of plain values, in which an object is a `PickledObject` of the name of
 its class, its arguments and its state. Callers take values out of the records.
 
 No instruction takes more memory or time than its place in the file accounts for, which holds for
@@ -39,7 +39,7 @@ class RefusedPickleError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Name:
+class PickledName:
     """Something that the pickle would import."""
 
     module: str
@@ -50,11 +50,11 @@ class Name:
 
 
 @dataclass(eq=False)
-class Record:
+class PickledObject:
     """Something that the pickle would build.
 
     Attributes:
-        made_by: What it would call: a `Name`, as a rule.
+        made_by: What it would call: a `PickledName`, as a rule.
         arguments: What it would pass.
         state: What it would then set; a dictionary of attributes, as a rule.
         items: What it would then append, or set by key as pairs.
@@ -69,10 +69,10 @@ class Record:
     def kind(self) -> str:
         """Name of its class, or of the function that would make it."""
         made_by = self.made_by
-        if isinstance(made_by, Name) and made_by.name == "_reconstructor" and self.arguments:
+        if isinstance(made_by, PickledName) and made_by.name == "_reconstructor" and self.arguments:
             made_by = self.arguments[0]
         # Nothing but names is printed: other things may be nested deeply, or print to gigabytes.
-        return str(made_by) if isinstance(made_by, Name) else "an object of no named class"
+        return str(made_by) if isinstance(made_by, PickledName) else "an object of no named class"
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Record:
         return found
 
 
-def read_safely(data: bytes, admitted: Callable[[Name], bool]) -> Any:
+def read_safely(data: bytes, admitted: Callable[[PickledName], bool]) -> Any:
     """Reads a pickle.
 
     Args:
@@ -94,12 +94,12 @@ def read_safely(data: bytes, admitted: Callable[[Name], bool]) -> Any:
             merely makes a better message than what would come later.
 
     Returns:
-        What it describes: plain values, lists, tuples, dictionaries, `Name` and `Record`.
+        What it describes: plain values, lists, tuples, dictionaries, `PickledName` and `PickledObject`.
 
     Raises:
         RefusedPickleError: It is damaged, or holds something that is not admitted.
     """
-    machine = _Machine(admitted)
+    machine = _PickleMachine(admitted)
     try:
         for count, (instruction, argument, _) in enumerate(pickletools.genops(data)):
             if count > _MAX_INSTRUCTIONS:
@@ -117,8 +117,8 @@ def read_safely(data: bytes, admitted: Callable[[Name], bool]) -> Any:
     raise RefusedPickleError("damaged or no pickle (it does not end)")
 
 
-class _Machine:
-    def __init__(self, admitted: Callable[[Name], bool]) -> None:
+class _PickleMachine:
+    def __init__(self, admitted: Callable[[PickledName], bool]) -> None:
         self._admitted = admitted
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
@@ -203,25 +203,25 @@ class _Machine:
 
     def call(self, _argument: Any) -> None:
         arguments, made_by = self.pop(), self.pop()
-        self._stack.append(Record(made_by, self._tuple(arguments)))
+        self._stack.append(PickledObject(made_by, self._tuple(arguments)))
 
     def call_with_names(self, _argument: Any) -> None:
         names, arguments, made_by = self.pop(), self.pop(), self.pop()
-        self._stack.append(Record(made_by, (*self._tuple(arguments), names)))
+        self._stack.append(PickledObject(made_by, (*self._tuple(arguments), names)))
 
     def call_named(self, argument: str) -> None:
         arguments = self._above_mark()
         self.name(argument)
-        self._stack.append(Record(self.pop(), tuple(arguments)))
+        self._stack.append(PickledObject(self.pop(), tuple(arguments)))
 
     def call_first(self, _argument: Any) -> None:
         made_by, *arguments = self._above_mark()
-        self._stack.append(Record(made_by, tuple(arguments)))
+        self._stack.append(PickledObject(made_by, tuple(arguments)))
 
     def set_state(self, _argument: Any) -> None:
         state = self.pop()
         target = self._top()
-        if not isinstance(target, Record):
+        if not isinstance(target, PickledObject):
             raise RefusedPickleError("damaged or no pickle (state of something that has none)")
         target.state = state
 
@@ -239,19 +239,19 @@ class _Machine:
         return values
 
     def _import(self, module: str, name: str) -> None:
-        found = Name(module, name)
+        found = PickledName(module, name)
         if not self._admitted(found):
             raise RefusedPickleError(f"it names {found}, which has no place there")
         self._stack.append(found)
 
     def _extend(self, values: list[Any]) -> None:
         target = self._top()
-        (target.items if isinstance(target, Record) else target).extend(values)
+        (target.items if isinstance(target, PickledObject) else target).extend(values)
 
     def _set_items(self, values: list[Any]) -> None:
         target = self._top()
         for key, value in zip(values[::2], values[1::2], strict=True):
-            if isinstance(target, Record):
+            if isinstance(target, PickledObject):
                 target.items.append((key, value))
             elif isinstance(key, _SCALARS):
                 target[key] = value
@@ -265,7 +265,7 @@ class _Machine:
         return arguments
 
 
-_INSTRUCTIONS: dict[str, Callable[[_Machine, Any], None]] = {
+_INSTRUCTIONS: dict[str, Callable[[_PickleMachine, Any], None]] = {
     "NONE": lambda machine, _: machine.push(None),
     "NEWTRUE": lambda machine, _: machine.push(True),
     "NEWFALSE": lambda machine, _: machine.push(False),
@@ -277,31 +277,31 @@ _INSTRUCTIONS: dict[str, Callable[[_Machine, Any], None]] = {
     "TUPLE1": lambda machine, _: machine.tuple_of(1),
     "TUPLE2": lambda machine, _: machine.tuple_of(2),
     "TUPLE3": lambda machine, _: machine.tuple_of(3),
-    "TUPLE": _Machine.tuple_above_mark,
-    "LIST": _Machine.list_above_mark,
-    "DICT": _Machine.dict_above_mark,
-    "FROZENSET": _Machine.frozenset_above_mark,
-    "APPEND": _Machine.append,
-    "APPENDS": _Machine.append_above_mark,
-    "ADDITEMS": _Machine.append_above_mark,
-    "SETITEM": _Machine.set_item,
-    "SETITEMS": _Machine.set_above_mark,
-    "POP": _Machine.drop,
-    "POP_MARK": _Machine.drop_to_mark,
-    "DUP": _Machine.duplicate,
-    "MEMOIZE": _Machine.memoize,
-    "GLOBAL": _Machine.name,
-    "STACK_GLOBAL": _Machine.name_on_stack,
-    "REDUCE": _Machine.call,
-    "NEWOBJ": _Machine.call,
-    "NEWOBJ_EX": _Machine.call_with_names,
-    "INST": _Machine.call_named,
-    "OBJ": _Machine.call_first,
-    "BUILD": _Machine.set_state,
+    "TUPLE": _PickleMachine.tuple_above_mark,
+    "LIST": _PickleMachine.list_above_mark,
+    "DICT": _PickleMachine.dict_above_mark,
+    "FROZENSET": _PickleMachine.frozenset_above_mark,
+    "APPEND": _PickleMachine.append,
+    "APPENDS": _PickleMachine.append_above_mark,
+    "ADDITEMS": _PickleMachine.append_above_mark,
+    "SETITEM": _PickleMachine.set_item,
+    "SETITEMS": _PickleMachine.set_above_mark,
+    "POP": _PickleMachine.drop,
+    "POP_MARK": _PickleMachine.drop_to_mark,
+    "DUP": _PickleMachine.duplicate,
+    "MEMOIZE": _PickleMachine.memoize,
+    "GLOBAL": _PickleMachine.name,
+    "STACK_GLOBAL": _PickleMachine.name_on_stack,
+    "REDUCE": _PickleMachine.call,
+    "NEWOBJ": _PickleMachine.call,
+    "NEWOBJ_EX": _PickleMachine.call_with_names,
+    "INST": _PickleMachine.call_named,
+    "OBJ": _PickleMachine.call_first,
+    "BUILD": _PickleMachine.set_state,
 }
 
 
-def names_in(modules: Collection[str], names: Collection[str]) -> Callable[[Name], bool]:
+def names_in(modules: Collection[str], names: Collection[str]) -> Callable[[PickledName], bool]:
     """Admits names.
 
     Args:
@@ -309,7 +309,7 @@ def names_in(modules: Collection[str], names: Collection[str]) -> Callable[[Name
         names: Further names, with their modules.
     """
 
-    def admitted(found: Name) -> bool:
+    def admitted(found: PickledName) -> bool:
         below = any(found.module == m or found.module.startswith(f"{m}.") for m in modules)
         return below or str(found) in names
 

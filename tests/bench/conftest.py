@@ -5,7 +5,7 @@ from support.observer import Recorder
 
 from imitbench.bench.job import JobWorker
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.bench.sweep import run_sweep
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class
@@ -19,7 +19,7 @@ def plan_of():
             suite="classic",
             environment=environment,
             seeds=list(seeds),
-            settings=Settings(budget="quick", **settings),
+            settings=SweepSettings(budget="quick", **settings),
         )
 
     return make

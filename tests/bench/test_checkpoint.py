@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch as th
 
-from imitbench.bench.checkpoint import Checkpoints, Progress
+from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.learner import Learner
 
 
@@ -46,9 +46,9 @@ def attempt(folder, *, stop_at=None, every_s=0.0):
     random.seed(1)
     np.random.seed(1)  # noqa: NPY002
     th.manual_seed(1)
-    learner, checkpoints = Walker(stop_at), Checkpoints(folder, every_s)
+    learner, checkpoints = Walker(stop_at), CheckpointManager(folder, every_s)
     learner.setup()
-    progress = checkpoints.resume(learner) or Progress()
+    progress = checkpoints.resume(learner) or RunProgress()
 
     def record(step, metrics):
         progress.curve.append({"step": step, **metrics})

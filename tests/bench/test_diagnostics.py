@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.store.run_dir import RunDirectory
 
@@ -31,7 +31,7 @@ def diagnostics(algorithms, environment, **settings):
         suite="diagnostics",
         environment=environment,
         seeds=[0],
-        settings=Settings(budget="quick", **settings),
+        settings=SweepSettings(budget="quick", **settings),
     )
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from imitbench.bench.stopping import noted_interruption
+from imitbench.bench.stopping import catch_interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def press():
 
 
 def test_the_first_is_noted_and_the_second_interrupts():
-    with noted_interruption() as interruption:
+    with catch_interrupts() as interruption:
         assert not interruption.seen
         press()
         assert interruption.seen
@@ -31,20 +31,20 @@ def test_the_first_is_noted_and_the_second_interrupts():
 
 
 def test_afterwards_all_is_as_before():
-    with noted_interruption():
+    with catch_interrupts():
         pass
     with pytest.raises(KeyboardInterrupt):
         press()
 
 
 def test_it_can_be_left_to_interrupt_anywhere():
-    with noted_interruption(wanted=False), pytest.raises(KeyboardInterrupt):
+    with catch_interrupts(wanted=False), pytest.raises(KeyboardInterrupt):
         press()
 
 
 def test_where_it_is_ignored_it_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with noted_interruption() as interruption:
+    with catch_interrupts() as interruption:
         press()
         assert not interruption.seen
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -54,7 +54,7 @@ def test_other_threads_do_without():
     checked = []
 
     def run():
-        with noted_interruption() as interruption:
+        with catch_interrupts() as interruption:
             checked.append(interruption.seen)
 
     thread = threading.Thread(target=run)
@@ -66,7 +66,7 @@ def test_other_threads_do_without():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_what_schedulers_send_is_noted_however_often(number):
     before = signal.getsignal(number)
-    with noted_interruption() as interruption:
+    with catch_interrupts() as interruption:
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
         assert interruption.seen

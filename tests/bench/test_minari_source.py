@@ -6,7 +6,7 @@ from support.minari_sets import record
 
 from imitbench.bench import artifacts
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 
@@ -25,7 +25,7 @@ def plan(tmp_path, monkeypatch):
         suite="classic",
         environment=None,
         seeds=[0],
-        settings=Settings(source=f"minari:{NAME}"),
+        settings=SweepSettings(source=f"minari:{NAME}"),
     )
     artifacts.minari_copy.cache_clear()
 
@@ -44,7 +44,7 @@ def test_a_run_pins_the_set_and_loads_it_by_its_digest(plan):
     [run] = [run for run in plan if run.algo == "bc"]
     assert (run.demos.repo, run.demos.count, run.source) == (NAME, 3, f"minari:{NAME}")
     root = artifacts.source_root(run.demos.source, suite_directory("classic"))
-    place = artifacts.Place.of_spec(root, "demos", run.demos, "classic")
+    place = artifacts.ArtifactLocation.of_spec(root, "demos", run.demos, "classic")
     assert [len(demo) for demo in artifacts.load_demos(place, run.demos)] == [20, 20, 20]
     [file] = place.files()
     file.write_bytes(file.read_bytes() + b"x")
@@ -59,7 +59,7 @@ def test_a_set_that_is_missing_is_told(tmp_path, monkeypatch):
         suite="classic",
         environment="Pendulum-v1",
         seeds=[0],
-        settings=Settings(source="minari:nowhere/at-all-v0"),
+        settings=SweepSettings(source="minari:nowhere/at-all-v0"),
     )
     with pytest.raises(InputError, match="nowhere/at-all-v0"):
         list(plan)

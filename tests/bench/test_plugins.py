@@ -13,18 +13,18 @@ from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.plan import make_plan
 from imitbench.bench.plugin_check import check_plugins
-from imitbench.conformance.reproduction import draw_runs
-from imitbench.bench.request import PlugIns, plan_missing, plan_request
-from imitbench.bench.spec import Settings
+from imitbench.bench.request import PluginSelection, plan_missing, plan_request
+from imitbench.bench.spec import SweepSettings
+from imitbench.conformance.reproduction import sample_runs
 from imitbench.errors import InputError
+from imitbench.published.results_folder import export_results, read_runs
+from imitbench.published.results_sources import ResultsSource
+from imitbench.records.bundled_cards import role_of
+from imitbench.records.runs import RunSpec
 from imitbench.report.leaderboard.source_rows import make_rows
 from imitbench.store import database
-from imitbench.records.bundled_cards import role_of
 from imitbench.store.collector import collect
-from imitbench.records.runs import RunSpec
-from imitbench.published.results_folder import export_results, read_runs
 from imitbench.store.results_reader import read_results
-from imitbench.published.results_sources import ResultsSource
 from imitbench.store.sweep_file import SweepFile, SweepRequest
 from imitbench.util import source_import
 
@@ -47,7 +47,7 @@ def plan_of(*algorithms, suite="classic", environment="Pendulum-v1", folder=None
         suite=suite,
         environment=environment,
         seeds=[0],
-        settings=Settings(**({"folder": folder} if folder else {})),
+        settings=SweepSettings(**({"folder": folder} if folder else {})),
     )
 
 
@@ -185,7 +185,7 @@ class TestResuming:
         assert missing.plans == []
         [left] = missing.left_out
         assert f"resume --out {out} --algo {tmp_path / 'mine'}" in left.why
-        named = plan_missing(out, plugins=PlugIns.named([str(tmp_path / "mine")]))
+        named = plan_missing(out, plugins=PluginSelection.named([str(tmp_path / "mine")]))
         assert (named.runs, named.left_out) == (2, [])
 
     def test_a_file_cannot_smuggle_one_in(self, out, tmp_path):
@@ -208,14 +208,14 @@ class TestVerifying:
         return run
 
     def test_runs_of_plugins_are_verified_only_with_the_plugin(self, submitted, tmp_path):
-        [refused] = draw_runs([submitted], 1, seed=0).refused
+        [refused] = sample_runs([submitted], 1, seed=0).refused
         assert "cannot be verified here unless you have it" in refused.why
-        plugins = PlugIns.named([str(tmp_path / "mine")])
-        [drawn] = draw_runs([submitted], 1, seed=0, plugins=plugins).runs
+        plugins = PluginSelection.named([str(tmp_path / "mine")])
+        [drawn] = sample_runs([submitted], 1, seed=0, plugins=plugins).runs
         assert drawn.spec == submitted.spec
 
     def test_other_source_of_the_same_name_is_not_that_plugin(self, submitted, tmp_path):
         other = write_plugin(tmp_path / "other", "class Mine: x = 1")
-        plugins = PlugIns.named([str(other)])
-        [refused] = draw_runs([submitted], 1, seed=0, plugins=plugins).refused
+        plugins = PluginSelection.named([str(other)])
+        [refused] = sample_runs([submitted], 1, seed=0, plugins=plugins).refused
         assert "is not that of the run" in refused.why

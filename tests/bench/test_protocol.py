@@ -13,8 +13,8 @@ from imitbench.data.tabular import TabularModel
 from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy
-from imitbench.stats.tabular import policy_value
 from imitbench.records.runs import EnvironmentSpec
+from imitbench.stats.tabular import policy_value
 
 
 class CoinFlip(gym.Env):

@@ -7,7 +7,7 @@ import torch as th
 from imitbench.bench.checkpoint import generator_states, restore_generators
 from imitbench.bench.plan import make_plan
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.spec import Settings, make_spec
+from imitbench.bench.spec import SweepSettings, make_spec
 from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_directory
 from imitbench.records.runs import Budget
@@ -39,7 +39,7 @@ CELLS = [
         suite="tabular" if load_algorithm(name).needs.tabular else "classic",
         environment=None,
         seeds=[0],
-        settings=Settings(),
+        settings=SweepSettings(),
     )
     if run.environment.id not in SIMILAR
 ]
@@ -83,7 +83,7 @@ def ready(name, suite, env_id, options=()):
     wanted = {**SETTINGS, **dict(options)}
     values = card.resolve({k: v for k, v in wanted.items() if k in card.hyperparameters})
     spec = make_spec(
-        load_suite(suite), env_id, card, values, 0, Settings(budget="quick", n_demos=4)
+        load_suite(suite), env_id, card, values, 0, SweepSettings(budget="quick", n_demos=4)
     )
     budget = Budget(
         name="quick", unit=card.budget_unit, amount=MORE.get(name, BUDGETS[card.budget_unit])

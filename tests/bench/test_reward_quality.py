@@ -5,7 +5,7 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.bench.reward_quality import RANDOM_RATES, agreement, held_out_trajectories
+from imitbench.bench.reward_quality import RANDOM_RATES, held_out_trajectories, reward_agreement
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.experts.catalog import find_environment, find_expert
 from imitbench.policies.storage import load_policy
@@ -40,34 +40,34 @@ def varied():
 
 
 def test_a_reward_in_other_units_agrees_entirely(varied):
-    found = agreement(Linear(3.0), varied, 5, seed=0)
+    found = reward_agreement(Linear(3.0), varied, 5, seed=0)
     assert found == {"reward_correlation": pytest.approx(1.0), "preference_accuracy": 1.0}
 
 
 def test_the_opposite_reward_disagrees_entirely(varied):
-    found = agreement(Linear(-0.5), varied, 5, seed=0)
+    found = reward_agreement(Linear(-0.5), varied, 5, seed=0)
     assert found == {"reward_correlation": pytest.approx(-1.0), "preference_accuracy": 0.0}
 
 
 def test_a_constant_reward_has_no_correlation_and_tosses_a_coin(varied):
-    assert agreement(Linear(0.0), varied, 5, seed=0) == {"preference_accuracy": 0.5}
+    assert reward_agreement(Linear(0.0), varied, 5, seed=0) == {"preference_accuracy": 0.5}
 
 
 def test_what_the_true_reward_does_not_tell_apart_does_not_count():
-    assert agreement(Linear(1.0), episodes(np.ones((3, 10))), 5, seed=0) == {}
+    assert reward_agreement(Linear(1.0), episodes(np.ones((3, 10))), 5, seed=0) == {}
 
 
 def test_fragments_do_not_reach_over_the_ends_of_episodes():
     """Within an episode all fragments are alike; only pairs of two episodes count."""
     rewards = np.repeat([[1.0], [2.0]], 6, axis=1)
-    found = agreement(Linear(1.0), episodes(rewards), 6, seed=0)
+    found = reward_agreement(Linear(1.0), episodes(rewards), 6, seed=0)
     assert found["preference_accuracy"] == 1.0
 
 
 def test_the_network_and_its_mode_are_left_alone(varied):
     net = Linear(1.0)
     net.train()
-    agreement(net, varied, 5, seed=0)
+    reward_agreement(net, varied, 5, seed=0)
     assert net.training
 
 

@@ -7,10 +7,10 @@ import signal
 import pytest
 
 import imitbench
-from imitbench.bench.single_run import train
+from imitbench.bench.single_run import train_single
 from imitbench.bench.stopping import RunStoppedError
 from imitbench.errors import InputError
-from imitbench.experts.single_training import prepare
+from imitbench.experts.single_training import prepare_training
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.logger import configure
@@ -23,7 +23,9 @@ def logger(folder):
 
 
 def do(asked, folder, **options):
-    return train(prepare(asked, silent), folder, make_logger=logger, command="test", **options)
+    return train_single(
+        prepare_training(asked, silent), folder, make_logger=logger, command="test", **options
+    )
 
 
 @pytest.fixture(scope="module")

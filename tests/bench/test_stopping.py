@@ -15,13 +15,13 @@ from support.observer import Recorder
 from imitbench.bench import worker
 from imitbench.bench.job import Job, JobWorker
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.stopping import RunStoppedError, noted_stop
+from imitbench.bench.stopping import RunStoppedError, catch_stop_signals
 from imitbench.bench.sweep import run_sweep
 from imitbench.cards.catalog import suite_directory
 from imitbench.executors.base import STOPPED
 from imitbench.executors.local import LocalExecutor
-from imitbench.store.lease import acquire
 from imitbench.records.runs import Budget, ReferenceScores
+from imitbench.store.lease import acquire
 from imitbench.store.run_dir import RunDirectory
 
 BATCHES = 2000  # a second or two
@@ -206,7 +206,7 @@ def test_a_worker_that_was_overtaken_writes_nothing(tmp_path, job_of, start, uni
 
 def test_a_request_is_noted_and_answered_when_asked():
     before = signal.getsignal(signal.SIGUSR1)
-    with noted_stop() as request:
+    with catch_stop_signals() as request:
         request.check()
         assert not request.made
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -220,7 +220,7 @@ def test_a_request_is_noted_and_answered_when_asked():
 
 
 def test_while_idle_it_is_answered_at_once():
-    with noted_stop() as request, pytest.raises(RunStoppedError), request.idle():
+    with catch_stop_signals() as request, pytest.raises(RunStoppedError), request.idle():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
 

@@ -122,12 +122,12 @@ def test_a_failed_run_is_on_record_and_does_not_stop_the_others(
 
 
 def _repinned(spec, source):
-    from imitbench.bench.artifacts import Place, pin_demos
+    from imitbench.bench.artifacts import ArtifactLocation, pin_demos
 
     if spec.demos is None:
         return None
     old = spec.demos
-    return pin_demos(Place.of_spec(source, "demos", old, spec.suite), old.count, None)
+    return pin_demos(ArtifactLocation.of_spec(source, "demos", old, spec.suite), old.count, None)
 
 
 class _Fixed:

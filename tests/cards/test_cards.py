@@ -71,7 +71,9 @@ def test_bundled_expert_fits_its_environment_and_is_the_measured_one(suite, env_
     env = make_environment(environment_spec(env_id, card))
     policy = load_policy(root / "experts" / card.expert.repo)
     check_policy_fits(policy, env.observation_space, env.action_space, where=card.expert.repo)
-    pinned = artifacts.pin_expert(artifacts.place_of(root, "experts", "bundled", card, suite))
+    pinned = artifacts.pin_expert(
+        artifacts.locate_artifact(root, "experts", "bundled", card, suite)
+    )
     assert card.references is not None
     assert card.references.expert.revision == pinned.digest[:12]
     assert card.references.expert.episodes >= 100

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from imitbench.bench.implementation import hyperparameters_of
-from imitbench.conformance.reproduction import draw_runs
-from imitbench.bench.spec import Settings, make_spec
+from imitbench.bench.spec import SweepSettings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.plugins import find_algorithm
 from imitbench.cards.yaml_file import read_yaml_model
+from imitbench.conformance.reproduction import sample_runs
 from imitbench.errors import InputError
 from imitbench.published.card_checks import check_against_cards
 from imitbench.published.findings import Findings
-from imitbench.records.runs import ReferenceScores, RunFailure, RunSpec
 from imitbench.published.results_folder import PublishedRun
 from imitbench.published.submission import LocatedRun
+from imitbench.records.runs import ReferenceScores, RunFailure, RunSpec
 from imitbench.util.source_import import register
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -82,7 +82,7 @@ def test_a_worker_completes_omitted_keys(tmp_path):
     card = find_algorithm(str(tmp_path))
     register(card.origin.digest, card.origin.place)
     plain = card.resolve({"noise": "0", "limit": "null"})
-    spec = make_spec(load_suite("classic"), "Pendulum-v1", card, plain, 0, Settings())
+    spec = make_spec(load_suite("classic"), "Pendulum-v1", card, plain, 0, SweepSettings())
     assert spec.hyperparameters == {"rate": 0.5}
     assert spec.variant == "noise=0.0,limit=None"
     assert hyperparameters_of(spec) == plain
@@ -96,21 +96,21 @@ def test_published_runs_keep_their_ids_and_can_be_planned_here(run_id, document)
     card = load_algorithm(spec.algo)
     values = card.completed(spec.hyperparameters)
     assert values.keys() == card.hyperparameters.keys()
-    settings = Settings(budget=spec.budget.name, n_demos=spec.demos and spec.demos.count)
+    settings = SweepSettings(budget=spec.budget.name, n_demos=spec.demos and spec.demos.count)
     suite, env_id = load_suite(spec.suite), spec.environment.id
     budget = spec.budget
     then = suite.environments[env_id].with_amount(budget.name, budget.unit, budget.amount)
     suite = suite.model_copy(update={"environments": {env_id: then}})
     planned = make_spec(suite, env_id, card, values, spec.seed, settings)
     assert planned.run_id == run_id == spec.run_id
-    drawn = draw_runs([PublishedRun(spec, object(), None, None)], 1, seed=0)
+    drawn = sample_runs([PublishedRun(spec, object(), None, None)], 1, seed=0)
     assert [each.run_id for each in drawn.plans[0]] == [run_id]
 
 
 def hidden(env_id, suite="seals", value="hide"):
     card = load_algorithm("gail")
     values = card.resolve({"disc_absolute_positions": value})
-    return make_spec(load_suite(suite), env_id, card, values, 0, Settings())
+    return make_spec(load_suite(suite), env_id, card, values, 0, SweepSettings())
 
 
 def test_hidden_positions_are_part_of_a_run_id():

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from imitbench.cards.algorithm import Hyperparameter
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.cards.search import Search
+from imitbench.cards.search import SearchSpace
 
 TUNABLE = (
     "airl", "bc", "dagger", "density", "gail", "mce_irl", "ppo_true_reward",
@@ -53,7 +53,7 @@ def test_ranges_and_lists_are_search_spaces(kind, default, search):
 )
 def test_invalid_search_spaces_are_refused(search, said):
     with pytest.raises(ValidationError, match=said):
-        Search.model_validate(search)
+        SearchSpace.model_validate(search)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,6 @@ def test_anchors_and_controls_have_nothing_to_search():
 
 
 def test_search_spaces_are_shown_as_text():
-    assert str(Search(low=1e-4, high=0.01, log=True)) == "0.0001 to 0.01 (log)"
-    assert str(Search(low=2, high=8, step=2)) == "2 to 8 by 2"
-    assert str(Search(choices=[None, 0.5, "a"])) == "null, 0.5, a"
+    assert str(SearchSpace(low=1e-4, high=0.01, log=True)) == "0.0001 to 0.01 (log)"
+    assert str(SearchSpace(low=2, high=8, step=2)) == "2 to 8 by 2"
+    assert str(SearchSpace(choices=[None, 0.5, "a"])) == "null, 0.5, a"

@@ -3,7 +3,7 @@
 import pytest
 
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.cards import tuned as module
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
 from imitbench.cards.tuned import load_tuned
@@ -30,7 +30,7 @@ def plan():
             suite=suite,
             environment=environment,
             seeds=[0],
-            settings=Settings(budget="quick", **settings),
+            settings=SweepSettings(budget="quick", **settings),
         )
 
     return make

@@ -8,7 +8,7 @@ import pytest
 import torch as th
 from support.results import write_finished_run
 
-from imitbench.conformance.bitwise import compare_runs, differences
+from imitbench.conformance.bitwise import compare_runs, find_differences
 from imitbench.store.run_dir import RunDirectory
 
 STATE = {
@@ -25,7 +25,7 @@ def state(**changes):
 
 def test_equal_states_have_no_difference():
     again = {"net": {"w": th.tensor([1.0, 2.0]), "b": np.array([1, 2])}}
-    assert differences(STATE, state(**again)) == []
+    assert find_differences(STATE, state(**again)) == []
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_equal_states_have_no_difference():
     ],
 )
 def test_a_difference_is_named(found, text):
-    assert [str(difference) for difference in differences(STATE, found)] == [text]
+    assert [str(difference) for difference in find_differences(STATE, found)] == [text]
 
 
 def test_nan_equals_nan_and_no_tolerance_is_given():
     one = th.tensor([float("nan"), 1.0])
     other = one.clone()
-    assert differences(one, other) == []
+    assert find_differences(one, other) == []
     other[1] = th.nextafter(one[1], th.tensor(2.0))
-    assert len(differences(one, other)) == 1
+    assert len(find_differences(one, other)) == 1
     other[0] = 0.0
-    assert "in 2 of 2" in differences(one, other)[0].what
+    assert "in 2 of 2" in find_differences(one, other)[0].what
 
 
 @pytest.fixture

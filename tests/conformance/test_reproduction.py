@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from support.submissions import write_submitted_runs
 
-from imitbench.conformance.reproduction import compare, draw_runs
-from imitbench.records.runs import RunSpec
+from imitbench.conformance.reproduction import compare_run, sample_runs
 from imitbench.published.results_folder import PublishedRun, read_runs
+from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.run_scores import recompute
 
@@ -32,15 +32,15 @@ def ids(drawn):
 
 
 def test_the_draw_follows_its_seed(submitted):
-    first = draw_runs(submitted, 4, seed=0)
-    assert ids(first) == ids(draw_runs(submitted[::-1], 4, seed=0))
-    others = {tuple(ids(draw_runs(submitted, 4, seed=seed))) for seed in range(5)}
+    first = sample_runs(submitted, 4, seed=0)
+    assert ids(first) == ids(sample_runs(submitted[::-1], 4, seed=0))
+    others = {tuple(ids(sample_runs(submitted, 4, seed=seed))) for seed in range(5)}
     assert len(others) == 5
     assert all(run.result is not None for run in first.runs)
 
 
 def test_anchors_and_failures_come_last_and_never(submitted):
-    everything = draw_runs(submitted, 100, seed=0)
+    everything = sample_runs(submitted, 100, seed=0)
     assert len(everything.runs) == len(submitted) - 1
     algorithms = [run.spec.algo for run in everything.runs]
     assert set(algorithms[-9:]) == {"random"}
@@ -48,7 +48,7 @@ def test_anchors_and_failures_come_last_and_never(submitted):
 
 
 def test_plans_train_the_drawn_runs_and_no_others(submitted):
-    drawn = draw_runs(submitted, 5, seed=3)
+    drawn = sample_runs(submitted, 5, seed=3)
     planned = [spec for plan in drawn.plans for spec in plan]
     assert sorted(spec.run_id for spec in planned) == sorted(ids(drawn))
     assert {spec.digest for spec in planned} == {run.spec.digest for run in drawn.runs}
@@ -91,7 +91,7 @@ def test_what_cannot_be_had_here_is_refused_and_another_run_is_drawn(submitted, 
     change, why = case
     good, bad = [run for run in submitted if run.spec.algo == "bc"][:2]
     bad = changed(bad, **change(bad.spec))
-    drawn = draw_runs([bad, good], 2, seed=0)
+    drawn = sample_runs([bad, good], 2, seed=0)
     assert ids(drawn) == [good.spec.run_id]
     [refused] = drawn.refused
     assert why in refused.why
@@ -127,7 +127,7 @@ def test_verdicts_are_by_the_noise_of_evaluation_and_the_spread_of_seeds(
                  [each.spec for each in runs]]  # fmt: skip
     shutil.copytree(tmp_path / "runs", tmp_path / "here")
     moved(submitted[0], tmp_path / "here", submitted[0].episodes.returns + distance)
-    found = compare(submitted[0], tmp_path / "here", submitted)
+    found = compare_run(submitted[0], tmp_path / "here", submitted)
     assert found.verdict == verdict
     assert found.agrees == (verdict != "different")
     assert found.stochastic.difference == pytest.approx(distance)
@@ -139,7 +139,7 @@ def test_verdicts_are_by_the_noise_of_evaluation_and_the_spread_of_seeds(
 def test_a_run_is_no_part_of_the_spread_that_it_is_measured_by(out, submitted):
     first, second, *_ = [run for run in submitted if run.spec.algo == "bc"]
     for peers in ([first], [first, second]):
-        found = compare(first, out, peers)
+        found = compare_run(first, out, peers)
         assert (found.verdict, found.stochastic.seed_band) == ("identical", None)
 
 
@@ -147,7 +147,7 @@ def test_a_run_that_fails_here_does_not_agree(out, submitted):
     failed = next(run for run in submitted if run.failure is not None)
     twin = next(run for run in submitted if run.result is not None)
     claimed = PublishedRun(failed.spec, twin.result, None, twin.episodes)
-    found = compare(claimed, out, submitted)
+    found = compare_run(claimed, out, submitted)
     assert (found.verdict, found.agrees) == ("failed", False)
     assert found.problem == "train: FloatingPointError: the loss is nan"
 
@@ -158,5 +158,5 @@ def test_made_up_episodes_do_not_widen_the_band_that_they_are_judged_by(out, sub
     returns = np.where(np.arange(100) % 2, 1900.0, -2100.0)
     episodes = replace(run.episodes, returns=returns)
     result = run.result.model_copy(update=recompute(episodes))
-    found = compare(PublishedRun(run.spec, result, None, episodes), out, [])
+    found = compare_run(PublishedRun(run.spec, result, None, episodes), out, [])
     assert (found.verdict, found.agrees) == ("different", False)

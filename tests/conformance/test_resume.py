@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 import support
 
-from imitbench.conformance.bitwise import Difference, PartComparison
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings, reference_scores
+from imitbench.bench.spec import SweepSettings, reference_scores
+from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
+from imitbench.conformance.bitwise import Difference, PartDifferences
 from imitbench.conformance.resume import (
     LACKS,
     NOT_REPEATABLE,
     NOT_TRAINING,
     OFFERS_NONE,
-    Interrupted,
-    Verification,
+    InterruptionOutcome,
+    ResumeVerdict,
     as_document,
-    verify_resume,
+    check_resume,
 )
-from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
 from imitbench.records.runs import Protocol
 
 TESTS = Path(support.__file__).parents[1]
@@ -44,14 +44,14 @@ def verify(tmp_path, monkeypatch):
             suite=suite,
             environment=env,
             seeds=[seed],
-            settings=Settings(**CHEAP),
+            settings=SweepSettings(**CHEAP),
         )
         changes = {"protocol": Protocol(episodes=2, environments=1)}
         if algo == "bc":
             changes["budget"] = spec.budget.model_copy(update={"amount": batches})
         if implementation:
             changes["implementation"] = f"support.forgetful:{implementation}"
-        return verify_resume(
+        return check_resume(
             spec.model_copy(update=changes),
             source_root=suite_directory(suite),
             references=reference_scores(load_suite(suite), env, "bundled"),
@@ -138,27 +138,27 @@ def test_other_algorithms_resume_bit_for_bit(verify, algo):
 
 
 def interrupted(unrestored=(), later=()):
-    return Interrupted(3, "killed", 2, list(unrestored), list(later))
+    return InterruptionOutcome(3, "killed", 2, list(unrestored), list(later))
 
 
-UNEQUAL = [PartComparison("policy", "1 arrays", [Difference("weight", "differs")])]
+UNEQUAL = [PartDifferences("policy", "1 arrays", [Difference("weight", "differs")])]
 
 
 @pytest.mark.parametrize(
     ("verification", "hint"),
     [
-        (Verification(parts=UNEQUAL), NOT_TRAINING),
-        (Verification(interruptions=[interrupted(later=[Difference("w", "differs")])],
+        (ResumeVerdict(parts=UNEQUAL), NOT_TRAINING),
+        (ResumeVerdict(interruptions=[interrupted(later=[Difference("w", "differs")])],
                       before=[Difference("x", "differs", in_array=True)], parts=UNEQUAL),
          NOT_REPEATABLE),
         (
-            Verification(interruptions=[interrupted(later=[Difference("w", "differs")])],
+            ResumeVerdict(interruptions=[interrupted(later=[Difference("w", "differs")])],
                          before=[Difference("x", "differs")], parts=UNEQUAL),
             LACKS,
         ),
-        (Verification(interruptions=[interrupted([Difference("w", "differs")])]),
+        (ResumeVerdict(interruptions=[interrupted([Difference("w", "differs")])]),
          "load_state_dict() does not restore `w` differs"),
-        (Verification(problem="it broke"), "it broke"),
+        (ResumeVerdict(problem="it broke"), "it broke"),
     ],
 )  # fmt: skip
 def test_the_hint_names_the_most_likely_fault(verification, hint):
@@ -167,8 +167,8 @@ def test_the_hint_names_the_most_likely_fault(verification, hint):
 
 
 def test_what_differs_in_a_state_but_in_no_number_is_no_fault():
-    found = Verification(
+    found = ResumeVerdict(
         interruptions=[interrupted(later=[Difference("seconds", "is 2 instead of 1")])],
-        parts=[PartComparison("policy", "1 arrays", [])],
+        parts=[PartDifferences("policy", "1 arrays", [])],
     )
     assert (found.exact, found.hint) == (True, None)

@@ -14,7 +14,7 @@ from support.sb3_models import SHORT, SMALL, ppo
 from imitbench.errors import InputError
 from imitbench.experts.catalog import find_environment
 from imitbench.experts.conversion import convert_expert
-from imitbench.policies.expert import load_expert
+from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.storage import load_policy
 
 CARD = "---\nlicense: apache-2.0\ntags: [x]\n---\n# The original\n"
@@ -72,7 +72,7 @@ def test_the_result_has_the_layout_of_bundled_experts(source, tmp_path):
 
 def test_the_result_acts_as_the_original(source, tmp_path):
     convert_expert(source, tmp_path / "out")
-    original, converted = load_expert(source), load_policy(tmp_path / "out")
+    original, converted = load_expert_policy(source), load_policy(tmp_path / "out")
     observations = drift_venv().reset()
     for deterministic in (True, False):
         found = []

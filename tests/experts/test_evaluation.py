@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from imitbench.experts.catalog import find_environment
-from imitbench.experts.evaluation import compare, surroundings_of, with_own_arguments
-from imitbench.hub.reported_results import PublishedResults
+from imitbench.experts.evaluation import compare_with_published, spaces_of, with_own_arguments
+from imitbench.hub.reported_results import ReportedReturn
 from imitbench.policies.expert_folder import ExpertFolder
 
 RETURNS = np.array([9.0, 11.0] * 25)  # mean 10, deviation 1, error 1/7
 
 
 def published(mean, std=2.0, episodes=17, deterministic=False):
-    return PublishedResults(mean, std, episodes, deterministic, "results.json")
+    return ReportedReturn(mean, std, episodes, deterministic, "results.json")
 
 
 def test_both_standard_errors_count():
-    found = compare(RETURNS, False, published(9.5))
+    found = compare_with_published(RETURNS, False, published(9.5))
     assert found.difference == pytest.approx(0.5)
     assert found.standard_error == pytest.approx(math.hypot(1 / 7, 2 / 4))
     assert found.distance == pytest.approx(0.5 / math.hypot(1 / 7, 0.5))
@@ -29,30 +29,36 @@ def test_both_standard_errors_count():
     ("mean", "agrees"), [(11.0, True), (11.1, False), (9.0, True), (8.9, False)]
 )
 def test_more_than_two_standard_errors_disagree(mean, agrees):
-    assert compare(RETURNS, False, published(mean)).agrees is agrees
+    assert compare_with_published(RETURNS, False, published(mean)).agrees is agrees
 
 
 def test_missing_numbers_of_a_card_have_defaults():
-    found = compare(RETURNS, False, published(9.5, std=None, episodes=None, deterministic=None))
+    found = compare_with_published(
+        RETURNS, False, published(9.5, std=None, episodes=None, deterministic=None)
+    )
     assert found.standard_error == pytest.approx(math.hypot(1 / 7, 1 / 3))
     assert found.agrees is True
 
 
 def test_returns_that_never_vary_are_compared_up_to_rounding():
     same = np.full(5, 500.0)
-    assert compare(same, False, published(500.0, std=0.0)).agrees is True
-    assert compare(same, False, published(500.004, std=0.0)).agrees is True
-    other = compare(same, False, published(499.0, std=0.0))
+    assert compare_with_published(same, False, published(500.0, std=0.0)).agrees is True
+    assert compare_with_published(same, False, published(500.004, std=0.0)).agrees is True
+    other = compare_with_published(same, False, published(499.0, std=0.0))
     assert (other.agrees, other.distance) == (False, None)
 
 
 def test_policies_of_different_kinds_are_not_compared():
-    assert compare(RETURNS, True, published(10.0, deterministic=False)).agrees is None
-    assert compare(RETURNS, False, published(10.0, deterministic=True)).agrees is None
+    assert (
+        compare_with_published(RETURNS, True, published(10.0, deterministic=False)).agrees is None
+    )
+    assert (
+        compare_with_published(RETURNS, False, published(10.0, deterministic=True)).agrees is None
+    )
 
 
 def test_spaces_and_time_limit_are_those_of_the_environment():
-    found = surroundings_of(find_environment("Pendulum-v1"))
+    found = spaces_of(find_environment("Pendulum-v1"))
     assert found.observation_space.shape == (3,)
     assert found.action_space.shape == (1,)
     assert found.max_episode_steps == 200

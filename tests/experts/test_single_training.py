@@ -7,13 +7,13 @@ from imitbench.bench.implementation import learner_class
 from imitbench.bench.learners.reinforcement import NAMES, reinforcement_card
 from imitbench.cards.catalog import load_suite, suite_directory
 from imitbench.errors import InputError
-from imitbench.experts.single_training import prepare
+from imitbench.experts.single_training import prepare_training
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.util.hub_client import silent
 
 
 def test_a_suite_s_environment_brings_demonstrations_and_budget():
-    training = prepare(TrainingRequest(algo="bc", env="Pendulum-v1"), silent)
+    training = prepare_training(TrainingRequest(algo="bc", env="Pendulum-v1"), silent)
     card = load_suite("classic").environments["Pendulum-v1"]
     assert len(training.demos) == card.demos.trajectories
     assert training.budget.amount == card.budgets["default"].batches
@@ -24,13 +24,15 @@ def test_epochs_are_passes_over_the_demonstrations():
     asked = TrainingRequest(
         algo="bc", env="Pendulum-v1", n_demos=2, epochs=3, overrides={"batch_size": "64"}
     )
-    training = prepare(asked, silent)
+    training = prepare_training(asked, silent)
     assert training.budget.amount == 3 * -(-2 * 200 // 64)
 
 
 def test_demonstrations_are_drawn_by_the_seed():
     first, same, other = (
-        prepare(TrainingRequest(algo="bc", env="Pendulum-v1", n_demos=2, seed=seed), silent).demos
+        prepare_training(
+            TrainingRequest(algo="bc", env="Pendulum-v1", n_demos=2, seed=seed), silent
+        ).demos
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first[0].obs, same[0].obs)
@@ -40,7 +42,7 @@ def test_demonstrations_are_drawn_by_the_seed():
 def test_demonstrations_are_sampled_from_an_expert_that_is_named():
     folder = suite_directory("classic") / "experts" / "sac-Pendulum-v1"
     asked = TrainingRequest(algo="bc", env="Pendulum-v1", expert=str(folder), n_demos=2)
-    training = prepare(asked, silent)
+    training = prepare_training(asked, silent)
     assert [len(each) for each in training.demos] == [200, 200]
     assert training.origins["demos"] == {"sampled": 2}
     assert training.origins["expert"]["name"] == str(folder)
@@ -54,7 +56,7 @@ def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
         )
         for flag in (False, True)
     ]
-    assert [prepare(each, silent).environment.horizon for each in asked_for] == [
+    assert [prepare_training(each, silent).environment.horizon for each in asked_for] == [
         "fixed",
         "variable",
     ]
@@ -76,7 +78,7 @@ def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
 )
 def test_what_does_not_exist_or_fit_is_told(asked, message):
     with pytest.raises(InputError, match=message):
-        prepare(TrainingRequest(**{"algo": "bc", "env": "Pendulum-v1", **asked}), silent)
+        prepare_training(TrainingRequest(**{"algo": "bc", "env": "Pendulum-v1", **asked}), silent)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,7 @@ from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
 from imitbench.experts.expert_card import write_expert_card
-from imitbench.experts.measurement import measure, write_results
+from imitbench.experts.measurement import measure, write_measurement
 from imitbench.experts.training import train_expert
 from imitbench.policies.storage import load_policy
 
@@ -77,7 +77,7 @@ def test_the_expert_s_card_describes_its_training(given, told, tmp_path):
     directory = train(card, tmp_path)
     spec = environment_spec("Pendulum-v1", card)
     measured = measure(spec, load_policy(directory), episodes=1, deterministic=False, seed=0)
-    write_results(directory, measured)
+    write_measurement(directory, measured)
     write_expert_card("Pendulum-v1", card, directory)
     assert told in (directory / "README.md").read_text()
 

@@ -8,7 +8,7 @@ from support.command import call_imitbench
 from support.outcomes import database_content, finished_runs
 
 from imitbench.store import database
-from imitbench.store.collector import Collected, collect
+from imitbench.store.collector import CollectionSummary, collect
 from imitbench.store.overview import STATES
 from imitbench.store.run_dir import RunDirectory
 
@@ -42,7 +42,7 @@ def check(out, command, expected):
     for path in expected:
         with RunDirectory(out / path).claim(wait=False) as claimed:
             assert claimed
-    assert collect(out) == Collected(added=0, removed=0, quarantined=[])
+    assert collect(out) == CollectionSummary(added=0, removed=0, quarantined=[])
     content = database_content(out)
     assert sorted(row[0] for row in content["runs"]) == sorted(
         path.rpartition("/")[2] for path in expected

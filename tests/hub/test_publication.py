@@ -3,8 +3,8 @@
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.hub.repo_card import Card
 from imitbench.hub.publication import check_for_tokens, choose_files
+from imitbench.hub.repo_card import RepoCard
 
 PATTERNS = ("README.md", "data/train-*.parquet", ".env")
 
@@ -75,24 +75,24 @@ CARD = "---\nlicense: mit\ntags:\n- mine\n---\n# Title\n\nText.\n"
 
 
 def test_a_card_that_is_not_changed_stays_the_same():
-    assert Card.parse(CARD).render() == CARD
+    assert RepoCard.parse(CARD).render() == CARD
 
 
 def test_a_card_without_metadata_gets_some():
-    card = Card.parse("# Title\n")
+    card = RepoCard.parse("# Title\n")
     card.add_tags("imitbench")
     assert card.render() == "---\ntags:\n- imitbench\n---\n# Title\n"
 
 
 def test_tags_are_added_once():
-    card = Card.parse(CARD)
+    card = RepoCard.parse(CARD)
     card.add_tags("imitbench", "mine")
     card.add_tags("imitbench")
     assert card.metadata["tags"] == ["mine", "imitbench"]
 
 
 def test_a_section_replaces_the_older_one():
-    card = Card.parse(CARD + "\n## Use\n\nOld.\n\n### Part\n\nOld.\n\n## More\n\nMore.\n")
+    card = RepoCard.parse(CARD + "\n## Use\n\nOld.\n\n### Part\n\nOld.\n\n## More\n\nMore.\n")
     card.set_section("Use", "New.\n")
     assert card.text == "# Title\n\nText.\n\n## More\n\nMore.\n\n## Use\n\nNew.\n"
     card.set_section("Use", None)
@@ -103,5 +103,5 @@ def test_a_section_replaces_the_older_one():
 def test_malformed_metadata_is_reported(tmp_path, head):
     (tmp_path / "README.md").write_text(f"---\n{head}\n---\n# Title\n")
     with pytest.raises(InputError, match="metadata between ---") as caught:
-        Card.read(tmp_path / "README.md")
+        RepoCard.read(tmp_path / "README.md")
     assert "\n" not in str(caught.value)

@@ -6,9 +6,9 @@ import pytest
 
 from imitbench.errors import InputError
 from imitbench.hub.reported_results import (
-    PublishedResults,
+    ReportedReturn,
     read_card_metadata,
-    read_published_results,
+    read_reported_return,
 )
 
 CARD = """---
@@ -37,20 +37,14 @@ def test_results_are_read_with_all_fields(tmp_path):
         tmp_path, mean_reward=-192.3, std_reward=5, is_deterministic=True, n_eval_episodes=10,
         eval_datetime="2022",
     )  # fmt: skip
-    assert read_published_results(tmp_path) == PublishedResults(
-        -192.3, 5.0, 10, True, "results.json"
-    )
+    assert read_reported_return(tmp_path) == ReportedReturn(-192.3, 5.0, 10, True, "results.json")
     write(tmp_path, mean_reward=500, std_reward=float("nan"), n_eval_episodes="many")
-    assert read_published_results(tmp_path) == PublishedResults(
-        500.0, None, None, None, "results.json"
-    )
+    assert read_reported_return(tmp_path) == ReportedReturn(500.0, None, None, None, "results.json")
 
 
 def test_invalid_numbers_count_as_not_stated(tmp_path):
     write(tmp_path, mean_reward=1, std_reward=10**400, n_eval_episodes=10**400)
-    assert read_published_results(tmp_path) == PublishedResults(
-        1.0, None, None, None, "results.json"
-    )
+    assert read_reported_return(tmp_path) == ReportedReturn(1.0, None, None, None, "results.json")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +58,7 @@ def test_invalid_numbers_count_as_not_stated(tmp_path):
 )
 def test_without_results_the_card_is_read(tmp_path, value, mean, std):
     (tmp_path / "README.md").write_text(CARD.format(value=value))
-    assert read_published_results(tmp_path) == PublishedResults(mean, std, None, None, "README.md")
+    assert read_reported_return(tmp_path) == ReportedReturn(mean, std, None, None, "README.md")
     assert read_card_metadata(tmp_path)["license"] == "mit"
 
 
@@ -84,11 +78,11 @@ def test_without_results_the_card_is_read(tmp_path, value, mean, std):
 )
 def test_a_card_without_a_mean_reward_is_accepted(tmp_path, text):
     (tmp_path / "README.md").write_text(text)
-    assert read_published_results(tmp_path) is None
+    assert read_reported_return(tmp_path) is None
 
 
 def test_without_files_there_are_no_results(tmp_path):
-    assert read_published_results(tmp_path) is None
+    assert read_reported_return(tmp_path) is None
     assert read_card_metadata(tmp_path) == {}
 
 
@@ -107,7 +101,7 @@ def test_without_files_there_are_no_results(tmp_path):
 def test_damaged_results_are_reported_in_one_line(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(InputError, match=r"results\.json: mean_reward cannot be read") as caught:
-        read_published_results(tmp_path)
+        read_reported_return(tmp_path)
     assert "\n" not in str(caught.value)
 
 
@@ -123,7 +117,7 @@ def test_damaged_results_are_reported_in_one_line(tmp_path, text):
 )
 def test_an_unreadable_card_is_not_an_error(tmp_path, card):
     (tmp_path / "README.md").write_text(card)
-    assert read_published_results(tmp_path) is None
+    assert read_reported_return(tmp_path) is None
 
 
 def bomb(last):
@@ -141,7 +135,7 @@ def bomb(last):
 )
 def test_a_card_with_nested_aliases_is_ignored(tmp_path, last):
     (tmp_path / "README.md").write_text(bomb(last))
-    assert read_published_results(tmp_path) is None
+    assert read_reported_return(tmp_path) is None
 
 
 def test_only_the_first_items_of_long_lists_are_read(tmp_path):
@@ -150,12 +144,12 @@ def test_only_the_first_items_of_long_lists_are_read(tmp_path):
     text = CARD.format(value=1).replace("- type: other\n      value: 7\n    ", others)
     (tmp_path / "README.md").write_text(text)
     assert read_card_metadata(tmp_path)["model-index"]
-    assert read_published_results(tmp_path) is None
+    assert read_reported_return(tmp_path) is None
 
 
 def test_oversized_files_are_not_read(tmp_path):
     (tmp_path / "README.md").write_text(CARD.format(value=1) + " " * 2**20)
-    assert read_published_results(tmp_path) is None
+    assert read_reported_return(tmp_path) is None
     (tmp_path / "results.json").write_text('{"mean_reward": 1}' + " " * 2**20)
     with pytest.raises(InputError, match=r"results\.json: has more than"):
-        read_published_results(tmp_path)
+        read_reported_return(tmp_path)

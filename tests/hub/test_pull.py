@@ -27,9 +27,9 @@ def test_what_is_pulled_is_pinned_by_commit_and_content(classic):
 
 
 def test_the_digest_is_that_of_the_same_files_elsewhere(classic):
-    from imitbench.bench.artifacts import Place, pin_expert
+    from imitbench.bench.artifacts import ArtifactLocation, pin_expert
 
-    bundled = pin_expert(Place(ROOT, "experts", "bundled", EXPERT.name))
+    bundled = pin_expert(ArtifactLocation(ROOT, "experts", "bundled", EXPERT.name))
     assert pull("model", REPO).digest == bundled.digest
 
 

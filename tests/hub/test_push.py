@@ -18,13 +18,13 @@ from imitbench.cards.catalog import suite_directory
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.errors import InputError
 from imitbench.experts.catalog import find_environment
-from imitbench.hub.repo_card import Card
 from imitbench.hub.demos_publication import staged_demos
 from imitbench.hub.expert_publication import staged_expert
 from imitbench.hub.publication import push
 from imitbench.hub.pull import copy_out, pull
+from imitbench.hub.repo_card import RepoCard
 from imitbench.hub.results_publication import staged_results
-from imitbench.policies.expert import load_expert
+from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.published.results_folder import PATTERNS, read_runs
 from imitbench.store.results_reader import read_results
@@ -94,7 +94,7 @@ def test_an_expert_acts_the_same_pulled_and_in_stable_baselines(hub, tmp_path, f
     assert pulled.revision == done.commit
     seen, env = observations(env_id)
     wanted = actions(load_policy(folder), seen)
-    np.testing.assert_array_equal(actions(load_expert(pulled.folder), seen), wanted)
+    np.testing.assert_array_equal(actions(load_expert_policy(pulled.folder), seen), wanted)
     model, shown = cls.load(pulled.folder / "thing.zip"), seen
     statistics = pulled.folder / "vec_normalize.pkl"
     if statistics.exists():
@@ -106,12 +106,12 @@ def test_an_expert_acts_the_same_pulled_and_in_stable_baselines(hub, tmp_path, f
     for path in (pulled.folder / "thing.zip", statistics):
         if path.exists():
             shutil.copy(path, alone)
-    np.testing.assert_allclose(actions(load_expert(alone), seen), wanted, atol=1e-5)
+    np.testing.assert_allclose(actions(load_expert_policy(alone), seen), wanted, atol=1e-5)
 
 
 def test_the_code_on_the_card_runs(hub, tmp_path):
     push_expert(CARTPOLE, "me/thing")
-    text = Card.parse(hub.files("model", "me/thing")["README.md"].decode()).text
+    text = RepoCard.parse(hub.files("model", "me/thing")["README.md"].decode()).text
     code = text.partition("```python\n")[2].partition("```")[0]
     _, env = observations("seals/CartPole-v0")
     names = {"venv": DummyVecEnv([lambda: env])}
@@ -124,8 +124,8 @@ def test_the_code_on_the_card_runs(hub, tmp_path):
 
 def test_the_card_keeps_its_text_and_describes_the_zip(hub):
     push_expert(CARTPOLE, "me/thing")
-    card = Card.parse(hub.files("model", "me/thing")["README.md"].decode())
-    own = Card.read(CARTPOLE / "README.md")
+    card = RepoCard.parse(hub.files("model", "me/thing")["README.md"].decode())
+    own = RepoCard.read(CARTPOLE / "README.md")
     assert card.metadata == own.metadata
     assert card.text.startswith(own.text)
     assert "`thing.zip` is the same policy" in card.text
@@ -165,7 +165,7 @@ def test_a_policy_of_a_run_is_pushed(hub, tmp_path):
         "no licence: others may not use it; give --license, such as mit",
     ]
     seen = drift_venv().reset()
-    loaded = load_expert(pull("model", "me/run").folder)
+    loaded = load_expert_policy(pull("model", "me/run").folder)
     np.testing.assert_array_equal(actions(loaded, seen), actions(model.policy, seen))
 
 
@@ -175,7 +175,7 @@ def test_the_mean_reward_and_licence_are_added_to_a_card(hub, tmp_path):
     (tmp_path / "mine" / "results.json").write_text(json.dumps(results))
     (tmp_path / "mine" / "config.yml").write_text("algo: ppo\n")
     publication, _ = push_expert(tmp_path / "mine", "me/x", env_id="Drift-v0", licence="mit")
-    metadata = Card.parse(hub.files("model", "me/x")["README.md"].decode()).metadata
+    metadata = RepoCard.parse(hub.files("model", "me/x")["README.md"].decode()).metadata
     assert metadata["license"] == "mit"
     assert metadata["library_name"] == "imitbench"
     assert {"Drift-v0", "reinforcement-learning", "imitbench"} == set(metadata["tags"])
@@ -195,7 +195,7 @@ def test_an_expert_without_an_exportable_zip_is_pushed_without_it(hub):
     files = hub.files("model", "me/exact")
     assert not any(name.endswith((".zip", ".pkl")) for name in files)
     assert "Stable-Baselines3" not in files["README.md"].decode()
-    assert load_expert(pull("model", "me/exact").folder) is not None
+    assert load_expert_policy(pull("model", "me/exact").folder) is not None
 
 
 def test_statistics_of_an_earlier_policy_are_removed(hub, tmp_path):
@@ -255,7 +255,7 @@ def test_the_card_has_the_schema_of_the_datasets_library(hub, tmp_path, monkeypa
 
     push_demos(DEMOS, "me/demos", licence="cc0-1.0")
     folder = copy_out(pull("dataset", "me/demos"), tmp_path)
-    metadata = Card.read(folder / "README.md").metadata
+    metadata = RepoCard.read(folder / "README.md").metadata
     assert metadata["license"] == "cc0-1.0"
     info = metadata["dataset_info"]
     assert info["splits"][0]["num_examples"] == len(read_demonstrations(DEMOS))
@@ -270,7 +270,7 @@ def test_the_card_has_the_schema_of_the_datasets_library(hub, tmp_path, monkeypa
 def test_demonstrations_without_a_card_get_one(hub, tmp_path):
     shutil.copytree(DEMOS / "data", tmp_path / "demos" / "data")
     publication, _ = push_demos(tmp_path / "demos", "me/demos", env_id="Pendulum-v1")
-    card = Card.parse(hub.files("dataset", "me/demos")["README.md"].decode())
+    card = RepoCard.parse(hub.files("dataset", "me/demos")["README.md"].decode())
     assert card.text.startswith("# Demonstrations on Pendulum-v1\n")
     assert f"| trajectories | {len(read_demonstrations(DEMOS))} |" in card.text
     assert "| observation | float32[3] |" in card.text
@@ -355,7 +355,7 @@ def test_pulled_results_equal_the_pushed_ones(hub, out):
 
 def test_the_card_of_results_holds_the_report_and_explains_the_files(hub, out):
     push_results(out, "me/results", licence="cc-by-4.0")
-    card = Card.parse(hub.files("dataset", "me/results")["README.md"].decode())
+    card = RepoCard.parse(hub.files("dataset", "me/results")["README.md"].decode())
     assert card.metadata["license"] == "cc-by-4.0"
     assert "imitbench" in card.metadata["tags"]
     assert card.text.startswith("# Report\n\n| a | b |\n\n## Files\n")

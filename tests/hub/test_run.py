@@ -8,7 +8,7 @@ from support.observer import Recorder
 
 from imitbench.bench.job import JobWorker
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings, reference_scores
+from imitbench.bench.spec import SweepSettings, reference_scores
 from imitbench.bench.sweep import run_sweep
 from imitbench.executors.inline import InlineExecutor
 from imitbench.hub.pull import pull
@@ -92,7 +92,7 @@ def plan_of(client):
             suite="classic",
             environment=environment,
             seeds=[0],
-            settings=Settings(source="hub", budget="quick"),
+            settings=SweepSettings(source="hub", budget="quick"),
             **options,
         )
 

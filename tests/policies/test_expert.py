@@ -15,7 +15,7 @@ from support.drift import CHOICE, TORQUE, drift_venv
 from support.sb3_models import MODELS, SHORT, SMALL, off, ppo
 
 from imitbench.errors import InputError
-from imitbench.policies.expert import Surroundings, algorithm_name, load_expert
+from imitbench.policies.expert import Spaces, algorithm_name, load_expert_policy
 from imitbench.policies.expert_folder import open_expert_folder
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.sb3_spaces import stored_space
@@ -27,7 +27,7 @@ ZOO = "!!python/object/apply:collections.OrderedDict\n- - - {0}\n    - {1}\n"
 
 
 def surroundings(venv, limit=None):
-    return Surroundings(venv.observation_space, venv.action_space, limit)
+    return Spaces(venv.observation_space, venv.action_space, limit)
 
 
 def actions(policy, observations):
@@ -40,7 +40,7 @@ def test_without_an_environment_the_spaces_come_from_the_zip(tmp_path, make):
     model = make()
     model.learn(24)
     model.save(tmp_path / "model.zip")
-    policy = load_expert(tmp_path)
+    policy = load_expert_policy(tmp_path)
     assert policy.observation_space == model.observation_space
     assert policy.action_space == model.action_space
     observations = model.get_env().reset()
@@ -81,18 +81,18 @@ def test_an_undetermined_space_requires_the_environment(tmp_path):
     ppo().save(tmp_path / "model.zip")
     alter(tmp_path / "model.zip", lambda data: data.pop("observation_space"))
     with pytest.raises(InputError, match=r"observation_space: cannot be determined.*--env"):
-        load_expert(tmp_path)
-    load_expert(tmp_path, surroundings(drift_venv()))
+        load_expert_policy(tmp_path)
+    load_expert_policy(tmp_path, surroundings(drift_venv()))
 
 
 def test_an_environment_that_does_not_fit_is_refused(tmp_path):
     ppo(policy_kwargs=SMALL).save(tmp_path / "model.zip")
-    save_policy(load_expert(tmp_path), tmp_path / "own")
+    save_policy(load_expert_policy(tmp_path), tmp_path / "own")
     for source in (tmp_path / "model.zip", tmp_path / "own"):
         with pytest.raises(InputError, match="made for"):
-            load_expert(source, surroundings(drift_venv(size=4)))
+            load_expert_policy(source, surroundings(drift_venv(size=4)))
         with pytest.raises(InputError, match="made for"):
-            load_expert(source, surroundings(drift_venv(CHOICE)))
+            load_expert_policy(source, surroundings(drift_venv(CHOICE)))
 
 
 class Timed(gym.ObservationWrapper):
@@ -140,7 +140,7 @@ class TestTimeFeature:
             np.testing.assert_array_equal(found, actions(self.model, shown))
 
     def test_bounds_of_zero_and_one_indicate_it(self, folder):
-        self.check(load_expert(folder, surroundings(drift_venv(), 10)), 10)
+        self.check(load_expert_policy(folder, surroundings(drift_venv(), 10)), 10)
 
     def test_settings_indicate_it_and_its_limit(self, folder):
         wrapper = "sb3_contrib.common.wrappers.TimeFeatureWrapper"
@@ -149,17 +149,17 @@ class TestTimeFeature:
             (f"env_wrapper:\n- x.Y\n- {wrapper}:\n    max_steps: 20\n", 20),
         ):
             (folder / "config.yml").write_text(text)
-            self.check(load_expert(folder), limit)
-            self.check(load_expert(folder, surroundings(drift_venv(), 10)), 10)
+            self.check(load_expert_policy(folder), limit)
+            self.check(load_expert_policy(folder, surroundings(drift_venv(), 10)), 10)
 
     def test_it_is_stored_without_pickle(self, folder, tmp_path):
-        save_policy(load_expert(folder, surroundings(drift_venv(), 10)), tmp_path / "own")
-        self.check(load_expert(tmp_path / "own", surroundings(drift_venv())), 10)
+        save_policy(load_expert_policy(folder, surroundings(drift_venv(), 10)), tmp_path / "own")
+        self.check(load_expert_policy(tmp_path / "own", surroundings(drift_venv())), 10)
 
     def test_an_extra_number_without_these_bounds_is_refused(self, tmp_path):
         PPO("MlpPolicy", drift_venv(size=4), **SHORT).save(tmp_path / "model.zip")
         with pytest.raises(InputError, match="was it trained with a time feature"):
-            load_expert(tmp_path, surroundings(drift_venv()))
+            load_expert_policy(tmp_path, surroundings(drift_venv()))
 
 
 class MyPolicy(ActorCriticPolicy):
@@ -177,10 +177,10 @@ def test_trust_unpickles_what_cannot_be_read_otherwise(tmp_path):
     model.learn(16)
     model.save(tmp_path / "model.zip")
     with pytest.raises(InputError, match=r"policy_class: .*MyPolicy.*--trust"):
-        load_expert(tmp_path)
+        load_expert_policy(tmp_path)
     venv.save(str(tmp_path / "vec_normalize.pkl"))
     venv.training = False
-    policy = load_expert(tmp_path, trust=True)
+    policy = load_expert_policy(tmp_path, trust=True)
     raw = drift_venv().reset()
     np.testing.assert_array_equal(actions(policy, raw), actions(model, venv.normalize_obs(raw)))
 

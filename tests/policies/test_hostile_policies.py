@@ -14,7 +14,7 @@ from support.drift import drift_venv
 from support.sb3_models import SMALL, ppo
 
 from imitbench.errors import InputError
-from imitbench.policies.expert import Surroundings, load_expert
+from imitbench.policies.expert import Spaces, load_expert_policy
 from imitbench.policies.storage import save_policy
 from imitbench.util.tensor_storage import digest
 
@@ -37,7 +37,7 @@ def mark(tmp_path):
 def refused(path, message, mark=None):
     venv = drift_venv()
     with pytest.raises(InputError, match=message) as caught:
-        load_expert(path, Surroundings(venv.observation_space, venv.action_space))
+        load_expert_policy(path, Spaces(venv.observation_space, venv.action_space))
     text = str(caught.value)
     assert path.name in text or path.parent.name in text
     assert "\n" not in text
@@ -50,8 +50,8 @@ def test_pickles_in_data_are_not_executed(files, tmp_path, mark):
     path = write_zip(tmp_path / "a.zip", {**files, "data": data})
     # The printed attributes are sufficient, so the policy is loaded nevertheless.
     venv = drift_venv()
-    load_expert(path, Surroundings(venv.observation_space, venv.action_space))
-    load_expert(path)
+    load_expert_policy(path, Spaces(venv.observation_space, venv.action_space))
+    load_expert_policy(path)
     assert not mark.exists()
 
 
@@ -184,13 +184,13 @@ def test_a_space_in_data_that_is_larger_than_the_memory_is_refused(files, tmp_pa
     space["_shape"] = "[1000000, 1000000]"
     path = write_zip(tmp_path / "a.zip", {**files, "data": json.dumps(document)})
     with pytest.raises(InputError, match="observation_space: cannot be determined"):
-        load_expert(path)
+        load_expert_policy(path)
     document["action_space"] = {**document["observation_space"], "n": "9" * 9, "_shape": "[]"}
     document["action_space"][":type:"] = "<class 'gymnasium.spaces.discrete.Discrete'>"
     document["observation_space"] = json.loads(files["data"])["observation_space"]
     write_zip(path, {**files, "data": json.dumps(document)})
     with pytest.raises(InputError, match="2 continuous actions, but the environment has Discrete"):
-        load_expert(path)
+        load_expert_policy(path)
 
 
 class TestOwnForm:

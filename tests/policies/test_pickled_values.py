@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from imitbench.policies.pickled_values import ADMITTED, array_of, dtype_of, space_of
-from imitbench.util.safe_unpickler import Name, RefusedPickleError, read_safely
+from imitbench.util.safe_unpickler import PickledName, RefusedPickleError, read_safely
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
@@ -61,7 +61,7 @@ def test_arrays_of_objects_are_refused():
         with pytest.raises(RefusedPickleError):
             array_of(read_safely(pickle.dumps(value), anything))
     with pytest.raises(RefusedPickleError, match="where a type of numbers belongs"):
-        dtype_of(Name("numpy", "load"))
+        dtype_of(PickledName("numpy", "load"))
 
 
 def test_dictionaries_of_dictionaries_are_refused():

@@ -13,7 +13,7 @@ from support.drift import CHOICE, TORQUE, drift_venv
 from support.sb3_models import MODELS, NORMALIZED, SHORT, SMALL, ppo
 
 from imitbench.policies.base import RandomPolicy
-from imitbench.policies.expert import load_expert
+from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.normalized import NormalizedPolicy
 from imitbench.policies.sb3_export import export_sb3_zip
 from imitbench.policies.time_feature import TimeFeaturePolicy
@@ -29,7 +29,7 @@ def test_an_expert_survives_the_round_trip(tmp_path, make):
     model = make()
     model.learn(24)
     model.save(tmp_path / "model.zip")
-    policy = load_expert(tmp_path)
+    policy = load_expert_policy(tmp_path)
     name = "a2c" if type(model).__name__ == "A2C" else None
     exported = export_sb3_zip(policy, tmp_path / "out" / "model.zip", algorithm=name)
     raw = shown = model.get_env().reset()
@@ -40,7 +40,9 @@ def test_an_expert_survives_the_round_trip(tmp_path, make):
         venv = VecNormalize.load(str(exported.files[1]), drift_venv(model.action_space))
         shown = venv.normalize_obs(raw)
     np.testing.assert_allclose(actions(loaded, shown), wanted, atol=1e-6)
-    np.testing.assert_allclose(actions(load_expert(tmp_path / "out"), raw), wanted, atol=1e-6)
+    np.testing.assert_allclose(
+        actions(load_expert_policy(tmp_path / "out"), raw), wanted, atol=1e-6
+    )
     short = {"n_steps": 8, "batch_size": 8} if cls is PPO else {}
     cls.load(tmp_path / "out" / "model.zip", env=model.get_env(), **short).learn(16)
 
@@ -64,7 +66,7 @@ def test_normalization_is_exported_as_statistics(tmp_path):
     raw = drift_venv().reset()
     loaded = PPO.load(tmp_path / "model.zip")
     np.testing.assert_array_equal(actions(loaded, venv.normalize_obs(raw)), actions(policy, raw))
-    np.testing.assert_array_equal(actions(load_expert(tmp_path), raw), actions(policy, raw))
+    np.testing.assert_array_equal(actions(load_expert_policy(tmp_path), raw), actions(policy, raw))
 
 
 def test_missing_parts_are_listed(tmp_path):

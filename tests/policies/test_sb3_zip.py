@@ -12,7 +12,7 @@ from stable_baselines3 import PPO
 from support.drift import drift_venv
 
 from imitbench.errors import InputError
-from imitbench.policies.sb3_zip import Opaque, read_sb3_zip
+from imitbench.policies.sb3_zip import UnreadObject, read_sb3_zip
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_plain_values_and_tensors_are_read(content, tmp_path):
 
 def test_pickled_values_are_represented_by_their_text(content, tmp_path):
     settings = read_sb3_zip(write(tmp_path / "a.zip", content)).data["policy_kwargs"]
-    assert isinstance(settings, Opaque)
+    assert isinstance(settings, UnreadObject)
     assert settings.shown == {
         "activation_fn": "<class 'torch.nn.modules.activation.ReLU'>",
         "net_arch": [8],

@@ -9,9 +9,9 @@ from support.results import EPISODES, write_failed_run, write_finished_run
 from support.runs import make_spec
 
 from imitbench.errors import InputError
+from imitbench.published.results_folder import PublishedRun, read_runs
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.published.results_folder import PublishedRun, read_runs
 from imitbench.store.results_reader import read_results, restore_runs
 
 

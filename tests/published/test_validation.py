@@ -15,8 +15,8 @@ from support.submissions import write_submitted_runs
 from imitbench.cards.catalog import load_suite
 from imitbench.errors import InputError
 from imitbench.published.findings import CHECKS, MEANINGS
-from imitbench.records.runs import RunSpec
 from imitbench.published.validation import validate
+from imitbench.records.runs import RunSpec
 
 RUNS, FAILURES = "runs/classic.jsonl", "failures/classic.jsonl"
 BC, GAIL = 0, 3  # lines: three runs of bc, two of gail, three of random

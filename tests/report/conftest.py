@@ -8,10 +8,10 @@ import pytest
 from support.browser import browser
 
 from imitbench.cards.algorithm import Role
+from imitbench.records.runs import FailureRow, MeasureRow, ReferenceRow, RunRow, ScoreRow
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
 from imitbench.stats.normalization import normalize
-from imitbench.records.runs import FailureRow, MeasureRow, ReferenceRow, RunRow, ScoreRow
 
 REFERENCES = {"CartPole": (20.0, 500.0), "Pendulum": (-1200.0, -200.0), "Reacher": (-43.2, -3.7)}
 

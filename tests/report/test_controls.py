@@ -8,16 +8,16 @@ import re
 import pytest
 
 from imitbench.cards.catalog import load_suite, suite_names
-from imitbench.report.section_comparison import compare_section
-from imitbench.report.pairwise import Options, contests
-from imitbench.report.csv_table import render_csv
 from imitbench.report.comparison_runs import own_entries, table_entries
+from imitbench.report.csv_table import render_csv
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
 from imitbench.report.model import ANCHORS
 from imitbench.report.notes import GIVEN_AWAY
+from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
 from imitbench.report.palette import color_numbers
+from imitbench.report.section_comparison import compare_section
 from imitbench.report.tables import build_report
 from imitbench.report.terminal import render_short
 from imitbench.store.external_results import ExternalRun
@@ -123,7 +123,7 @@ def test_they_take_part_in_no_comparison(controlled):
     [cost] = [table for table in section.extra if table.title == "Cost"]
     assert {row[0].shown for row in cost.rows} == {"bc", "gail"}
     entries = own_entries(section.runs, [])
-    [contest] = contests("bc", entries, entries, [], Options(replicates=50))
+    [contest] = compare_pairwise("bc", entries, entries, [], PairwiseOptions(replicates=50))
     assert [verdict.second for verdict in contest.verdicts] == ["gail"]
 
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from imitbench.records.runs import FailureRow, ScoreRow
 from imitbench.report.csv_table import COLUMNS, render_csv
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
-from imitbench.records.runs import FailureRow, ScoreRow
 
 GOLDEN = Path(__file__).parent / "golden" / "report.csv"
 

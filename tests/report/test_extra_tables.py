@@ -4,15 +4,15 @@ import math
 
 import pytest
 
-from imitbench.report.section_comparison import compare_section
 from imitbench.report.csv_table import render_csv
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
+from imitbench.report.section_comparison import compare_section
 from imitbench.report.tables import build_report
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.external_results import ExternalScoreRow
-from imitbench.store.run_details import Details
+from imitbench.store.run_details import ReportDetails
 
 EVIL = r"<script>alert(1)</script> a|b $x$ \input{y} % {z}"
 
@@ -158,7 +158,7 @@ def test_failed_runs_count_as_random_when_asked(make_score, make_failure, report
 def test_every_format_shows_them_and_names_stay_text(make_score, report_of, external):
     rows = [make_score(EVIL, "CartPole", 0, 480.0, n_demos=n, run_id=str(n)) for n in (1, 2)]
     report = report_of(rows, imported=[external(name="paper", algo=EVIL, env=EVIL)])
-    page = render_html(report, Details({}, {}))
+    page = render_html(report, ReportDetails({}, {}))
     assert "<script>alert" not in page
     for title in ("Cost", "Further aggregates", "Imported results"):
         assert title in page

@@ -8,7 +8,7 @@ from imitbench.report.html_page import render_html
 from imitbench.report.tables import build_report
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.run_details import Curve, Details, read_details
+from imitbench.store.run_details import MetricCurve, ReportDetails, read_details
 
 pytestmark = pytest.mark.browser
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
@@ -203,8 +203,8 @@ def test_scripts_from_elsewhere_would_not_run(opened):
 
 def test_a_report_without_details_opens_too(opened, report, rows, tmp_path):
     path = tmp_path / "report.html"
-    curves = {rows[0].run_id: {"loss": Curve((5,), (0.5,), 1)}}
-    for details in (None, Details(curves=curves)):
+    curves = {rows[0].run_id: {"loss": MetricCurve((5,), (0.5,), 1)}}
+    for details in (None, ReportDetails(curves=curves)):
         path.write_text(render_html(report, details), encoding="utf-8")
         watched = opened(path)
         environment = drill_into(watched, "CartPole")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from imitbench.report.html_charts import Scale
+from imitbench.report.html_charts import AxisScale
+from imitbench.report.html_markup import Markup, escape, tag
 from imitbench.report.html_page import SCRIPTS, STYLES, render_html
 from imitbench.report.leaderboard import index_page as leaderboard
-from imitbench.report.html_markup import Markup, escape, tag
 from imitbench.report.palette import PALETTE
 from imitbench.report.tables import build_report
-from imitbench.store.run_details import Curve, Details
+from imitbench.store.run_details import MetricCurve, ReportDetails
 
 ASSETS = files("imitbench.report") / "assets"
 FORBIDDEN = re.compile(
@@ -138,7 +138,7 @@ def test_failures_notes_and_references_are_shown(report):
 
 def test_single_runs_and_curves_are_data(report, rows):
     run = rows[0].run_id
-    details = Details(curves={run: {"loss": Curve((1, 2), (0.25, float("nan")), 9)}})
+    details = ReportDetails(curves={run: {"loss": MetricCurve((1, 2), (0.25, float("nan")), 9)}})
     data = data_of(Page(render_html(report, details)))
     (found,) = (each for each in data["runs"] if each["id"] == run)
     assert found["raw"] == rows[0].raw_return
@@ -152,7 +152,7 @@ def test_foreign_text_stays_text(make_failure, make_score, references):
     rows = [make_score(EVIL, "CartPole", seed, 100.0, suite=EVIL) for seed in range(2)]
     rows.append(make_score("__proto__", "CartPole", 0, 50.0, suite=EVIL))
     failure = make_failure(EVIL, EVIL, 0, message=EVIL, error_type=EVIL, run_id=EVIL, suite=EVIL)
-    details = Details(curves={rows[0].run_id: {EVIL: Curve((1,), (1.0,), 1)}})
+    details = ReportDetails(curves={rows[0].run_id: {EVIL: MetricCurve((1,), (1.0,), 1)}})
     text = render_html(build_report(rows, [failure], references, replicates=200), details)
     page = Page(text)
     assert len(page.all("script")) == text.count("<script") == text.count("</script") == 2
@@ -190,9 +190,9 @@ def test_no_results_are_a_sentence(empty_report):
 
 def test_axes_hold_the_anchors_and_every_interval(report):
     (section,) = report.sections
-    scale = Scale.of(section)
+    scale = AxisScale.of(section)
     assert scale.low < -0.009
     assert scale.high > 1.0
     assert scale.ticks() == [0.0, 0.5, 1.0]
-    assert Scale(0.0, 1.0).percent(0.25) == "25.00%"
-    assert Scale(0.0, 1.0).percent(7.0) == "100.00%"
+    assert AxisScale(0.0, 1.0).percent(0.25) == "25.00%"
+    assert AxisScale(0.0, 1.0).percent(7.0) == "100.00%"

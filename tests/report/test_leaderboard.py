@@ -16,6 +16,7 @@ from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
 
 from imitbench.errors import InputError
+from imitbench.published.results_sources import find_results
 from imitbench.report import markdown
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import COLUMNS
@@ -23,8 +24,7 @@ from imitbench.report.leaderboard.names import slug
 from imitbench.report.leaderboard.site import write_site
 from imitbench.report.text import score
 from imitbench.stats.coverage import FailurePolicy
-from imitbench.store.external_results import External, ExternalRun, write_external
-from imitbench.published.results_sources import find_results
+from imitbench.store.external_results import ExternalRun, ImportedResults, write_external
 
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
 EVIL = "<b>evil | co"
@@ -53,7 +53,7 @@ def import_results(out, name="paper", **changes):
         )
         for seed in range(3)
     ]  # fmt: skip
-    write_external(External("csv", "table.csv", {}, runs), out, name, version="0.1.0")
+    write_external(ImportedResults("csv", "table.csv", {}, runs), out, name, version="0.1.0")
 
 
 @pytest.fixture(scope="module")
@@ -459,7 +459,9 @@ def test_imported_means_have_neither_seeds_nor_intervals(tmp_path, runs):
         ExternalRun(place=env, status="completed", algo="paper", env=env, score=0.5)
         for env in ("Pendulum-v1", "seals/CartPole-v0")
     ]
-    write_external(External("csv", "t.csv", {}, rows), tmp_path / "runs", "means", version="0.1.0")
+    write_external(
+        ImportedResults("csv", "t.csv", {}, rows), tmp_path / "runs", "means", version="0.1.0"
+    )
     build(tmp_path / "runs", tmp_path / "site", external=True)
     lines = (tmp_path / "site" / "leaderboard.md").read_text().splitlines()
     [shown, *_] = [line for line in lines if line.startswith(("|  | paper", "| paper"))]

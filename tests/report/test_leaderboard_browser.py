@@ -6,10 +6,10 @@ from support.published import publish
 from support.shown_results import SKILLS, write_results
 from support.submissions import write_submitted_runs
 
+from imitbench.published.results_sources import find_results
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.site import write_site
-from imitbench.store.external_results import External, ExternalRun, write_external
-from imitbench.published.results_sources import find_results
+from imitbench.store.external_results import ExternalRun, ImportedResults, write_external
 
 pytestmark = pytest.mark.browser
 ODD = "<img src=x onerror=boom()>|$_{}\\&amp;"
@@ -32,7 +32,9 @@ def site(tmp_path_factory):
                     raw_return=-150.0, score=1.5, seed=seed)
         for seed in range(3)
     ]  # fmt: skip
-    write_external(External("csv", "t.csv", {}, runs), folder / "results", "paper", version="0")
+    write_external(
+        ImportedResults("csv", "t.csv", {}, runs), folder / "results", "paper", version="0"
+    )
     found = find_results(folder / "results", external=True)
     board = build_board(found, title="Board", replicates=300)
     write_site(board, folder / "site", results=folder / "results")

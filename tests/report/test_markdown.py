@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.report.markdown import escape, render_markdown
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
-from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 
 GOLDEN = Path(__file__).parent / "golden" / "report.md"
 

@@ -7,7 +7,7 @@ import pytest
 
 from imitbench.report.csv_table import render_csv
 from imitbench.report.markdown import render_markdown
-from imitbench.report.measures import summarize
+from imitbench.report.measures import summarize_measures
 from imitbench.report.tables import build_report
 from imitbench.report.terminal import render_short
 
@@ -32,7 +32,7 @@ def report(make_score, make_measure):
 def test_means_are_over_the_runs_of_a_cell(make_measure):
     rows = [make_measure("a", "CartPole", seed, "m", value) for seed, value in ((0, 1.0), (1, 4.0))]
     rows.append(make_measure("a", "Pendulum", 0, "m", 9.0))
-    first, second = summarize(rows[::-1])
+    first, second = summarize_measures(rows[::-1])
     assert (first.environment, first.runs, first.mean) == ("CartPole", 2, 2.5)
     assert first.std == pytest.approx(4.5**0.5)
     assert (second.environment, second.runs, second.mean, second.std) == ("Pendulum", 1, 9.0, None)

@@ -11,7 +11,7 @@ from imitbench.report.plots import write_plots
 from imitbench.report.tables import build_report
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.run_details import Curve, Details, read_details
+from imitbench.store.run_details import MetricCurve, ReportDetails, read_details
 
 pytest.importorskip("matplotlib")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -69,8 +69,8 @@ def test_the_same_results_give_the_same_files(shown, tmp_path):
 def test_foreign_text_stays_text(make_score, make_failure, references, tmp_path):
     evil = "_$\\frac{1}{0}$<script>|&"
     rows = [make_score(evil, "CartPole", seed, 100.0 + seed, suite=evil) for seed in range(3)]
-    curve = Curve((1, 2, 3), (1.0, float("nan"), 2.0), 3)
-    details = Details(curves={row.run_id: {evil: curve} for row in rows})
+    curve = MetricCurve((1, 2, 3), (1.0, float("nan"), 2.0), 3)
+    details = ReportDetails(curves={row.run_id: {evil: curve} for row in rows})
     paths = write_plots(build_report(rows, [], [], replicates=200), details, tmp_path, "svg")
     assert [path.name for path in paths] == [
         "frac-1-0-script-intervals.svg",
@@ -84,14 +84,16 @@ def test_foreign_text_stays_text(make_score, make_failure, references, tmp_path)
 
 def test_sections_of_one_suite_have_files_of_their_own(make_score, tmp_path):
     rows = [make_score("bc", "CartPole", 0, 100.0, budget=name) for name in ("quick", "full")]
-    paths = write_plots(build_report(rows, [], [], replicates=200), Details(), tmp_path, "png")
+    paths = write_plots(
+        build_report(rows, [], [], replicates=200), ReportDetails(), tmp_path, "png"
+    )
     assert len({path.name for path in paths}) == len(paths) == 4
     assert all("budget-" in path.name for path in paths)
 
 
 def test_nothing_to_draw_and_no_matplotlib_are_said(empty_report, report, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="nothing to draw"):
-        write_plots(empty_report, Details(), tmp_path, "png")
+        write_plots(empty_report, ReportDetails(), tmp_path, "png")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'imitbench\[plots\]'"):
-        write_plots(report, Details(), tmp_path, "png")
+        write_plots(report, ReportDetails(), tmp_path, "png")

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.report.model import AlgorithmResult, Report, Section
 from imitbench.report.tables import build_report
 from imitbench.stats.aggregates import interquartile_mean, mean
 from imitbench.stats.bootstrap import stratified_bootstrap
 from imitbench.store.comparability import Conditions
-from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 
 MakeScore = Callable[..., ScoreRow]
 MakeFailure = Callable[..., FailureRow]

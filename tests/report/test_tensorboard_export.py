@@ -7,7 +7,7 @@ import pytest
 from support.synthetic_runs import plan_runs, write_finished
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from imitbench.bench.checkpoint import Checkpoints, Progress
+from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.errors import InputError
 from imitbench.report.tensorboard_export import export_tensorboard
 from imitbench.store.run_dir import RunDirectory
@@ -27,7 +27,7 @@ def out(tmp_path):
     directory = RunDirectory.of(folder, running)
     directory.begin(running)
     curve = [{"step": 5, "bc/loss": 0.5}]
-    Checkpoints(directory.checkpoints, 0.0).save(Learner(), Progress(curve))
+    CheckpointManager(directory.checkpoints, 0.0).save(Learner(), RunProgress(curve))
     RunDirectory.of(folder, waiting).begin(waiting)
     return folder
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from imitbench.records.runs import ScoreRow
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
 from imitbench.report.terminal import render_short
-from imitbench.records.runs import ScoreRow
 
 
 def test_the_table_has_a_line_per_algorithm_best_first(report: Report) -> None:

@@ -7,7 +7,7 @@ import pytest
 from support.synthetic_runs import plan_runs, write_finished
 
 from imitbench.errors import InputError
-from imitbench.report.wandb_upload import RECORD_FILE, upload
+from imitbench.report.wandb_upload import RECORD_FILE, upload_runs
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.hub_client import silent
 
@@ -26,7 +26,7 @@ def test_finished_runs_are_uploaded_once(out, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     folder, spec = out
     options = {"tell": silent, "folder": tmp_path}
-    first = upload(folder, "imitation", **options)
+    first = upload_runs(folder, "imitation", **options)
     assert (first.uploaded, first.present, first.unfinished) == (1, 0, 1)
     assert first.offline
     [run] = (tmp_path / "wandb").glob("offline-run-*")
@@ -34,14 +34,14 @@ def test_finished_runs_are_uploaded_once(out, tmp_path, monkeypatch):
     assert list(run.glob("*.wandb"))
     known = json.loads((folder / RECORD_FILE).read_text())
     assert known == {"/imitation": [spec.run_id]}
-    second = upload(folder, "imitation", **options)
+    second = upload_runs(folder, "imitation", **options)
     assert (second.uploaded, second.present) == (0, 1)
 
 
 def test_the_package_is_asked_for_where_it_is_missing(out, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(InputError, match=r"pip install 'imitbench\[wandb\]'"):
-        upload(out[0], "imitation", tell=silent)
+        upload_runs(out[0], "imitation", tell=silent)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor
 from imitbench.rl.policy_twin import PolicyTwin
-from imitbench.rl.ppo_update import Samples, Updater, UpdateSettings
+from imitbench.rl.ppo_update import PPOUpdater, Samples, UpdateSettings
 
 DISCRETE, BOX = spaces.Discrete(3), spaces.Box(-1.0, 1.0, (2,), np.float32)
 
@@ -85,7 +85,7 @@ def make_samples():
 )
 def test_gradient_is_exact(make_policy, make_samples, evaluate, space, changes, kwargs):
     policy = make_policy(space, th.float64, **kwargs)
-    updater = Updater(PolicyTwin(policy))
+    updater = PPOUpdater(PolicyTwin(policy))
     policy.set_training_mode(False)
     samples, acts = make_samples(updater.twin)
     chosen = settings(**changes)
@@ -99,7 +99,7 @@ def test_gradient_is_exact(make_policy, make_samples, evaluate, space, changes, 
 def test_steps_are_those_of_adam_on_shortened_gradients(make_policy, make_samples, evaluate):
     """A minibatch of all samples has no order, so that two optimizers can be compared."""
     policy, other = (make_policy(BOX, th.float64) for _ in range(2))
-    updater = Updater(PolicyTwin(policy))
+    updater = PPOUpdater(PolicyTwin(policy))
     samples, acts = make_samples(updater.twin)
     chosen = settings(batch_size=50, n_epochs=5, max_grad_norm=0.1)
     updater.update(samples, chosen)
@@ -118,7 +118,7 @@ def test_steps_are_those_of_adam_on_shortened_gradients(make_policy, make_sample
 def test_statistics_of_a_normalizer_follow_each_minibatch(make_policy, make_samples):
     kwargs = {"features_extractor_class": NormalizeFeaturesExtractor}
     policy, other = (make_policy(DISCRETE, th.float64, **kwargs) for _ in range(2))
-    updater = Updater(PolicyTwin(policy))
+    updater = PPOUpdater(PolicyTwin(policy))
     samples, _ = make_samples(updater.twin)
     policy.set_training_mode(True)
     np.random.seed(0)  # noqa: NPY002
@@ -136,7 +136,7 @@ def test_statistics_of_a_normalizer_follow_each_minibatch(make_policy, make_samp
 
 def test_stops_before_the_step_of_the_minibatch_that_went_too_far(make_policy, make_samples):
     policy = make_policy(DISCRETE, th.float64)
-    updater = Updater(PolicyTwin(policy))
+    updater = PPOUpdater(PolicyTwin(policy))
     samples, _ = make_samples(updater.twin)
     before = [each.detach().clone() for each in policy.parameters()]
     result = updater.update(samples, settings(target_kl=1e-6))
@@ -148,7 +148,7 @@ def test_stops_before_the_step_of_the_minibatch_that_went_too_far(make_policy, m
 
 
 def test_a_gradient_that_is_not_finite_is_an_error(make_policy, make_samples):
-    updater = Updater(PolicyTwin(make_policy(DISCRETE, th.float64)))
+    updater = PPOUpdater(PolicyTwin(make_policy(DISCRETE, th.float64)))
     samples, _ = make_samples(updater.twin)
     samples.returns[0] = np.inf
     with pytest.raises(ValueError, match="not finite"):

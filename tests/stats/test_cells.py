@@ -6,10 +6,10 @@ import pytest
 from imitbench.stats.coverage import (
     Cell,
     FailurePolicy,
-    compared,
+    compared_coverage,
     count_failures,
     coverage,
-    require_common,
+    require_common_environments,
 )
 
 TABLE = {
@@ -69,7 +69,7 @@ def test_a_comparison_is_over_the_environments_that_all_have_and_names_what_is_m
 
 
 def test_no_run_is_cut_to_make_numbers_even() -> None:
-    restricted, over = compared(TABLE)
+    restricted, over = compared_coverage(TABLE)
     assert over == coverage(TABLE)
     np.testing.assert_array_equal(restricted["bc"]["ant"], [0.1, 0.2, 0.3])
     np.testing.assert_array_equal(restricted["gail"]["ant"], [0.4, 0.5])
@@ -88,4 +88,4 @@ def test_without_a_common_environment_there_is_nothing_to_compare() -> None:
     assert over.environments == ()
     assert over.runs == ((0, 0), (0, 0))
     with pytest.raises(ValueError, match="no environment has scores of all of bc, gail"):
-        require_common(over)
+        require_common_environments(over)

@@ -9,7 +9,7 @@ from rliable import library, metrics
 from imitbench.stats import bands
 from imitbench.stats.aggregates import interquartile_mean, mean
 from imitbench.stats.bootstrap import stratified_bootstrap
-from imitbench.stats.curves import RunCurve, common_steps, sample_efficiency, shared_range
+from imitbench.stats.curves import ScoreCurve, common_steps, sample_efficiency, shared_range
 from imitbench.stats.strata import FloatArray
 
 
@@ -17,16 +17,16 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def curve(*points: tuple[float, float]) -> RunCurve:
+def curve(*points: tuple[float, float]) -> ScoreCurve:
     steps, scores = np.array(points).T
-    return RunCurve(steps, scores)
+    return ScoreCurve(steps, scores)
 
 
-def by_environment(scores: FloatArray) -> dict[str, list[RunCurve]]:
+def by_environment(scores: FloatArray) -> dict[str, list[ScoreCurve]]:
     """Curves from an array of shape (runs, environments, steps)."""
     steps = np.arange(scores.shape[2], dtype=np.float64)
     return {
-        f"env{i}": [RunCurve(steps, run) for run in runs]
+        f"env{i}": [ScoreCurve(steps, run) for run in runs]
         for i, runs in enumerate(scores.transpose(1, 0, 2))
     }
 
@@ -139,7 +139,7 @@ def test_nothing_is_extrapolated() -> None:
 )
 def test_unusable_curves_are_refused(steps: list[float], scores: list[float], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        RunCurve(np.array(steps), np.array(scores))
+        ScoreCurve(np.array(steps), np.array(scores))
 
 
 def test_impossible_questions_are_refused() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rliable import library
 
 from imitbench.stats import bands
-from imitbench.stats.bands import Band
+from imitbench.stats.bands import ConfidenceBand
 from imitbench.stats.bootstrap import resamples
 from imitbench.stats.profiles import ProfileKind, performance_profile, profile
 from imitbench.stats.strata import Strata
@@ -27,7 +27,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def same(one: Band, other: Band) -> bool:
+def same(one: ConfidenceBand, other: ConfidenceBand) -> bool:
     names = ("at", "values", "low", "high")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imitbench.stats.verdicts import both, verdicts
+from imitbench.stats.verdicts import common_environments, verdicts
 
 FEW = 2_000
 SHAPES = {
@@ -133,11 +133,11 @@ def test_what_differs_between_two_ways_to_count_is_undecided():
     one, other = against(plain, old), against(failing, old)
     assert [found.decision for found in one.environments] == ["better", "better"]
     assert other.environments[0].decision != "better"
-    combined = both(other, one)
+    combined = common_environments(other, one)
     assert combined.environments[0].reason == "failed runs decide"
     assert combined.environments[1] == other.environments[1]
     assert combined.decision == (one.decision if one.decision == other.decision else "undecided")
-    assert both(one, one) == one
+    assert common_environments(one, one) == one
 
 
 @settings(max_examples=25, deadline=None)

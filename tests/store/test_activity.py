@@ -8,7 +8,7 @@ import pytest
 
 from imitbench.errors import InputError
 from imitbench.store import lease
-from imitbench.store.activity import attending, is_attended
+from imitbench.store.activity import active_sweep, is_active
 from imitbench.store.sweep_file import read_sweeps
 
 HOLD = (
@@ -22,11 +22,11 @@ HOLD = (
 
 
 def test_it_is_seen_while_it_lasts_and_leaves_nothing(tmp_path):
-    assert not is_attended(tmp_path)
-    with attending(tmp_path), attending(tmp_path):
-        assert is_attended(tmp_path)
+    assert not is_active(tmp_path)
+    with active_sweep(tmp_path), active_sweep(tmp_path):
+        assert is_active(tmp_path)
         assert read_sweeps(tmp_path) == []
-    assert not is_attended(tmp_path)
+    assert not is_active(tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.name.startswith(".lease")] == []
 
 
@@ -37,10 +37,10 @@ def test_whoever_was_killed_is_not_at_work(tmp_path):
     )  # fmt: skip
     with process:
         assert process.stdout.readline() == "held\n"
-        assert is_attended(tmp_path)
+        assert is_active(tmp_path)
         process.kill()
-    assert not is_attended(tmp_path)
-    with attending(tmp_path):
+    assert not is_active(tmp_path)
+    with active_sweep(tmp_path):
         present = list((tmp_path / ".sweeps" / "at-work").iterdir())
     assert len(present) == 1  # what the other left is gone
 
@@ -55,8 +55,8 @@ def test_a_folder_removed_before_it_had_a_lease_is_made_again(tmp_path, monkeypa
         return acquire(folder, **options)
 
     monkeypatch.setattr(lease, "acquire", disturbed)
-    with attending(tmp_path):
-        assert is_attended(tmp_path)
+    with active_sweep(tmp_path):
+        assert is_active(tmp_path)
     assert len(removed) == 3
     assert list((tmp_path / ".sweeps" / "at-work").iterdir()) == []
 
@@ -67,16 +67,16 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(lease, "_create", refuse)
     message = "cannot be written \\(Permission denied"
-    with pytest.raises(InputError, match=message), attending(tmp_path):
+    with pytest.raises(InputError, match=message), active_sweep(tmp_path):
         pass
 
 
 def test_many_come_and_go_at_once(tmp_path):
     def come_and_go(_):
-        with attending(tmp_path):
-            return is_attended(tmp_path)
+        with active_sweep(tmp_path):
+            return is_active(tmp_path)
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(come_and_go, range(300)))
-    assert not is_attended(tmp_path)
+    assert not is_active(tmp_path)
     assert list((tmp_path / ".sweeps" / "at-work").iterdir()) == []

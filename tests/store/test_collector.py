@@ -12,13 +12,13 @@ import pytest
 from support.runs import make_spec
 
 from imitbench.errors import InputError
+from imitbench.published.results_folder import read_runs
+from imitbench.published.results_sources import ResultsSource
+from imitbench.records.runs import EnvironmentSpec, ReferenceScores
 from imitbench.report.curve_source import read_curves
 from imitbench.report.leaderboard.source_rows import make_rows
 from imitbench.store import collector, database
-from imitbench.store.collector import Collected, collect
-from imitbench.records.runs import EnvironmentSpec, ReferenceScores
-from imitbench.published.results_folder import read_runs
-from imitbench.published.results_sources import ResultsSource
+from imitbench.store.collector import CollectionSummary, collect
 
 TABLES = (
     "runs", "curves", "measures", "episodes", "failures", "quarantine", '"references"', "scores",
@@ -42,7 +42,7 @@ def scores(out):
 def test_finished_runs_become_rows(tmp_path, finished):
     spec = make_spec(seed=4)
     finished(spec, raw_return=50.0)
-    assert collect(tmp_path) == Collected(1, 0)
+    assert collect(tmp_path) == CollectionSummary(1, 0)
     [row] = scores(tmp_path)
     assert (row.run_id, row.algo, row.env, row.seed) == (spec.run_id, "bc", "Pendulum-v1", 4)
     assert row.score == pytest.approx((50 + 100) / 200)
@@ -108,7 +108,7 @@ def test_failures_become_rows_until_the_run_succeeds(tmp_path, finished, failed)
         assert database.read_references(connection)[0].expert == 100.0
     assert (row.phase, row.error_type, row.message) == ("train", "RuntimeError", "it broke")
     finished(spec)
-    assert collect(tmp_path) == Collected(1, 0)
+    assert collect(tmp_path) == CollectionSummary(1, 0)
     content = dump(tmp_path)
     assert content["failures"] == []
     assert len(content["runs"]) == 1
@@ -120,7 +120,7 @@ def test_collecting_again_changes_nothing(tmp_path, finished, failed):
     collect(tmp_path)
     before = dump(tmp_path)
     modified = (tmp_path / database.DATABASE_FILE).stat().st_mtime_ns
-    assert collect(tmp_path) == Collected(0, 0)
+    assert collect(tmp_path) == CollectionSummary(0, 0)
     assert dump(tmp_path) == before
     assert (tmp_path / database.DATABASE_FILE).stat().st_mtime_ns == modified
 
@@ -168,7 +168,7 @@ def test_a_removed_directory_takes_its_rows_along(tmp_path, finished):
     gone = finished(make_spec(seed=1))
     collect(tmp_path)
     shutil.rmtree(gone.path)
-    assert collect(tmp_path) == Collected(0, 1)
+    assert collect(tmp_path) == CollectionSummary(0, 1)
     assert [row.seed for row in scores(tmp_path)] == [0]
 
 
@@ -264,7 +264,7 @@ def test_what_is_left_out_stays_named_but_is_read_again_only_when_it_changes(
     assert (again.added, again.quarantined, read) == (0, first.quarantined, [])
     monkeypatch.undo()
     damaged.write_bytes(whole)
-    assert collect(tmp_path) == Collected(1, 0)
+    assert collect(tmp_path) == CollectionSummary(1, 0)
     assert len(scores(tmp_path)) == 2
 
 

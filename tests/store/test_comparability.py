@@ -7,11 +7,11 @@ import pytest
 from support.command import call_imitbench
 from support.runs import make_spec
 
+from imitbench.published.results_folder import read_runs
+from imitbench.records.runs import DemoSpec, EnvironmentSpec
 from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.comparability import Conditions
-from imitbench.records.runs import DemoSpec, EnvironmentSpec
-from imitbench.published.results_folder import read_runs
 
 OLD, NEW = ({"algo": "mine", "implementation_digest": digit * 64} for digit in "ab")
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from imitbench.conformance import reproduction
-from imitbench.bench.request import PlugIns
+from imitbench.bench.request import PluginSelection
 from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.cards.suite import BudgetAmounts
-from imitbench.records import bundled_cards
+from imitbench.conformance import reproduction
 from imitbench.published.card_checks import check_against_cards
-from imitbench.store.comparability import run_row
 from imitbench.published.findings import Findings
-from imitbench.records.runs import ReferenceScores, RunFailure, RunSpec
 from imitbench.published.results_folder import PublishedRun
 from imitbench.published.submission import LocatedRun
+from imitbench.records import bundled_cards
+from imitbench.records.runs import ReferenceScores, RunFailure, RunSpec
+from imitbench.store.comparability import run_row
 
 RUNS = Path(__file__).resolve().parents[2] / "results/imitbench-seals-adversarial/runs/seals.jsonl"
 OLD, NEW = 500_000, 7_654_321
@@ -85,8 +85,8 @@ def test_the_new_budget_is_called_by_its_name(spec, changed_suite):
 
 
 def test_it_can_be_trained_again_with_that_budget(spec, changed_suite, monkeypatch):
-    monkeypatch.setattr(PlugIns, "suite", lambda *_: changed_suite)
-    draw = reproduction.draw_runs([PublishedRun(spec, object(), None, None)], 1, seed=0)
+    monkeypatch.setattr(PluginSelection, "suite", lambda *_: changed_suite)
+    draw = reproduction.sample_runs([PublishedRun(spec, object(), None, None)], 1, seed=0)
     assert [each.run_id for each in draw.plans[0]] == [spec.run_id]
 
 

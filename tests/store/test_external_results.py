@@ -8,12 +8,11 @@ from support.runs import make_spec
 
 from imitbench.cards.catalog import load_suite
 from imitbench.errors import InputError
-from imitbench.store import (database)
-from imitbench.store import external_results
-from imitbench.store.collector import Collected, collect
+from imitbench.store import database, external_results
+from imitbench.store.collector import CollectionSummary, collect
 from imitbench.store.external_results import (
-    External,
     ExternalRun,
+    ImportedResults,
     check_name,
     default_name,
     external_path,
@@ -35,7 +34,7 @@ KILLED = run("line 3", status="killed", reason="ended without a word", seed=1)
 
 def results(*runs, **values):
     usual = {"tool": "csv", "source": "table.csv", "files": {"table.csv": "0" * 64}}
-    return External(runs=list(runs or (run(), KILLED)), **(usual | values))
+    return ImportedResults(runs=list(runs or (run(), KILLED)), **(usual | values))
 
 
 def query(out, question):
@@ -85,7 +84,7 @@ def test_imported_runs_are_never_among_own_ones(tmp_path, finished, failed):
     own = "SELECT * FROM scores", "SELECT * FROM latest", "SELECT * FROM failures"
     before = [query(tmp_path, question) for question in (*own, 'SELECT * FROM "references"')]
     write_external(results(), tmp_path, "lab", version="1")
-    assert collect(tmp_path) == Collected(0, 0)
+    assert collect(tmp_path) == CollectionSummary(0, 0)
     after = [query(tmp_path, question) for question in (*own, 'SELECT * FROM "references"')]
     assert after == before
     [row] = query(tmp_path, "SELECT name, algo, seed, raw_return, score FROM external_scores")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.errors import InputError
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.run_dir import RunDirectory, RunStatus
@@ -21,7 +21,7 @@ def spec():
                 suite="classic",
                 environment="Pendulum-v1",
                 seeds=[0],
-                settings=Settings(),
+                settings=SweepSettings(),
             )
         )
     )

@@ -13,8 +13,8 @@ from support.synthetic_runs import plan_runs, write_finished, write_results
 
 from imitbench.errors import InputError
 from imitbench.store import database
-from imitbench.store.collector import Collected, collect
-from imitbench.store.overview import survey, total
+from imitbench.store.collector import CollectionSummary, collect
+from imitbench.store.overview import survey_results, total_status
 from imitbench.store.sweep_file import SweepFile
 
 TABLES = ("runs", "curves", "measures", "episodes", "failures", "ingested")
@@ -56,9 +56,9 @@ def start_collecting(out):
 def test_hundreds_of_runs_from_plan_to_report(results, specs):
     ids = {spec.run_id for spec in specs}
     assert len(ids) == 600
-    assert total(survey(results)).counts["done"] == 588
-    assert collect(results) == Collected(600, 0)
-    assert collect(results) == Collected(0, 0)
+    assert total_status(survey_results(results)).counts["done"] == 588
+    assert collect(results) == CollectionSummary(600, 0)
+    assert collect(results) == CollectionSummary(0, 0)
     rows = content(results)
     assert {row[0] for row in rows["runs"]} | {row[0] for row in rows["failures"]} == ids
     assert [len(rows[table]) for table in ("runs", "failures", "episodes", "curves")] == [
@@ -159,4 +159,4 @@ def test_a_foreign_program_that_writes_is_named(tmp_path, specs):
         collect(tmp_path)
     holder.kill()
     holder.wait()
-    assert collect(tmp_path) == Collected(0, 0)
+    assert collect(tmp_path) == CollectionSummary(0, 0)

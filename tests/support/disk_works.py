@@ -9,15 +9,15 @@ import sys
 from imitbench.bench import worker
 from imitbench.bench.job import Job, JobWorker
 from imitbench.bench.plan import Plan, make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.bench.sweep import run_sweep
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 from imitbench.executors.inline import InlineExecutor
 from imitbench.executors.options import RunOptions
+from imitbench.records.runs import Budget, Protocol, ReferenceScores
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.records.runs import Budget, Protocol, ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 from support.observer import Recorder
 from support.outcomes import database_content, finished_runs
@@ -42,7 +42,7 @@ def tiny_plan():
         suite="classic",
         environment="Pendulum-v1",
         seeds=[0, 1],
-        settings=Settings(budget="quick", n_demos=1, overrides={"hidden_size": "4"}),
+        settings=SweepSettings(budget="quick", n_demos=1, overrides={"hidden_size": "4"}),
     )
     return TinyPlan(**{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)})
 

@@ -2,8 +2,8 @@
 
 import json
 
-from imitbench.records.runs import canonical_digest
 from imitbench.published.results_folder import read_runs, text_digest, write_results
+from imitbench.records.runs import canonical_digest
 
 
 def publish(out, folder):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings, reference_scores
+from imitbench.bench.spec import SweepSettings, reference_scores
 from imitbench.records.runs import RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.store.run_scores import recompute
@@ -38,7 +38,7 @@ def write_submitted_runs(
         suite="classic",
         environment=env,
         seeds=range(seeds),
-        settings=Settings(**{"budget": "quick"} | settings),
+        settings=SweepSettings(**{"budget": "quick"} | settings),
     )
     for number, spec in enumerate(plan):
         references = reference_scores(plan.suite, spec.environment.id, "bundled")

@@ -7,7 +7,7 @@ import numpy as np
 
 from imitbench.bench import provenance
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.records.runs import ReferenceScores, RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
 
@@ -68,7 +68,7 @@ def write_finished(
                 started_at=at,
                 finished_at=at,
                 references=references,
-                provenance=provenance.describe("imitbench run", "cpu"),
+                provenance=provenance.describe_provenance("imitbench run", "cpu"),
                 measures=measures or {},
             )
         )
@@ -89,7 +89,7 @@ def write_failed(out, spec, message="it broke", at=STARTED):
                 traceback="Traceback",
                 failed_at=at,
                 references=REFERENCES,
-                provenance=provenance.describe("imitbench run", "cpu"),
+                provenance=provenance.describe_provenance("imitbench run", "cpu"),
             )
         )
     return directory
@@ -109,7 +109,7 @@ def _plan(seeds):
         suite="classic",
         environment=None,
         seeds=range(seeds),
-        settings=Settings(),
+        settings=SweepSettings(),
     )
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.cards.suite import BudgetAmounts
 
 AMOUNTS = BudgetAmounts(env_steps=4096, batches=40)
@@ -11,7 +11,7 @@ AMOUNTS = BudgetAmounts(env_steps=4096, batches=40)
 
 def small_plan(algo="bc", suite="classic", env="Pendulum-v1", **settings):
     """A plan whose budgets are next to nothing."""
-    chosen = Settings(**{"budget": "quick", "n_demos": 2, **settings})
+    chosen = SweepSettings(**{"budget": "quick", "n_demos": 2, **settings})
     plan = make_plan(algorithms=[algo], suite=suite, environment=env, seeds=[0], settings=chosen)
     small = {
         env_id: card.model_copy(update={"budgets": dict.fromkeys(card.budgets, AMOUNTS)})

@@ -6,14 +6,14 @@ from pathlib import Path
 import torch as th
 
 import imitbench.templates.algorithm
-from imitbench.conformance.test_bed import Practice
+from imitbench.conformance.test_bed import MethodTester
 from imitbench.records.runs import Budget
 
 FOLDER = Path(imitbench.templates.algorithm.__file__).parent
 
 
 def test_a_state_stays_what_it_is_while_training_goes_on():
-    learner = Practice(FOLDER, amount=20).trained("box")
+    learner = MethodTester(FOLDER, amount=20).trained("box")
     state = learner.state_dict()
     kept = copy.deepcopy(state)
     learner.load_state_dict(state)

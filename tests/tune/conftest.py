@@ -7,8 +7,8 @@ from support.tuning import small_plan
 
 from imitbench.executors.inline import InlineExecutor
 from imitbench.tune.request import TuneRequest
+from imitbench.tune.runner import check_request, tune
 from imitbench.tune.trial_job import TRIAL_WORKER
-from imitbench.tune.runner import check, tune
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def run_tuning(tmp_path):
 
     def run(request, root=None, executor=None):
         notes, root = Notes(), Path(root or tmp_path / "tuning")
-        check(request, root)
+        check_request(request, root)
         pool = executor or InlineExecutor(TRIAL_WORKER)
         return tune(request, pool, root, notes, at_once=1), notes
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from imitbench.tune.held_out_comparison import Candidate, Standing, candidates, judge
+from imitbench.tune.held_out_comparison import (
+    Candidate,
+    CandidateResult,
+    candidates,
+    compare_candidates,
+)
 from imitbench.tune.study import Trial
 
 
@@ -11,7 +16,7 @@ def trial(number, value, state="complete", **values):
 
 
 def standing(number, scores, failed=0):
-    return Standing(
+    return CandidateResult(
         candidate=Candidate(trial=number, values={"a": number}),
         scores=list(scores),
         returns=list(scores),
@@ -30,7 +35,7 @@ def test_the_best_complete_trials_are_compared_with_the_default():
 
 
 def test_a_clear_difference_is_better():
-    contest = judge(
+    contest = compare_candidates(
         [standing(0, [0.1, 0.2, 0.15, 0.12, 0.18]), standing(1, [0.3, 0.2, 0.1, 0.25, 0.28]),
          standing(2, [0.9, 0.8, 0.85, 0.92, 0.88])],
         trials=9,
@@ -44,28 +49,36 @@ def test_a_clear_difference_is_better():
 
 def test_a_small_difference_is_undecided_and_a_worse_mean_is_not_better():
     default = [0.5, 0.6, 0.55, 0.62, 0.48]
-    undecided = judge([standing(0, default), standing(1, [0.6, 0.5, 0.58, 0.6, 0.55])], trials=9)
+    undecided = compare_candidates(
+        [standing(0, default), standing(1, [0.6, 0.5, 0.58, 0.6, 0.55])], trials=9
+    )
     assert undecided.decision == "undecided"
-    worse = judge([standing(0, default), standing(1, [0.4, 0.5, 0.5, 0.6, 0.4])], trials=9)
+    worse = compare_candidates(
+        [standing(0, default), standing(1, [0.4, 0.5, 0.5, 0.6, 0.4])], trials=9
+    )
     assert worse.decision == "not better"
 
 
 def test_too_few_seeds_are_undecided_and_the_missing_number_is_reported():
-    contest = judge([standing(0, [0.1, 0.2]), standing(1, [0.8, 0.9])], trials=9)
+    contest = compare_candidates([standing(0, [0.1, 0.2]), standing(1, [0.8, 0.9])], trials=9)
     assert contest.decision == "undecided"
     assert contest.winner.more_seeds == 2
 
 
 def test_a_candidate_with_a_failed_run_cannot_win():
-    contest = judge([standing(0, [0.1] * 5), standing(1, [0.9] * 4, failed=1)], trials=9)
+    contest = compare_candidates(
+        [standing(0, [0.1] * 5), standing(1, [0.9] * 4, failed=1)], trials=9
+    )
     assert contest.winner is None
     assert contest.decision == "not better"
-    contest = judge([standing(0, [0.1] * 4, failed=1), standing(1, [0.9] * 5)], trials=9)
+    contest = compare_candidates(
+        [standing(0, [0.1] * 4, failed=1), standing(1, [0.9] * 5)], trials=9
+    )
     assert contest.decision == "undecided"
 
 
 def test_without_candidates_there_is_no_winner():
-    contest = judge([standing(0, [])], trials=9)
+    contest = compare_candidates([standing(0, [])], trials=9)
     assert (contest.winner, contest.decision) == (None, "not better")
 
 
@@ -80,8 +93,8 @@ def test_environments_of_a_suite_have_equal_weight():
 
     default = standing_on_two(0, [0.90, 0.91, 0.92, 0.93], [0.10, 0.11, 0.12, 0.13])
     other = standing_on_two(1, [0.95, 0.96, 0.97, 0.98], [0.15, 0.16, 0.17, 0.18])
-    contest = judge([default, other], trials=9)
+    contest = compare_candidates([default, other], trials=9)
     assert contest.decision == "better"
     assert contest.winner.difference == pytest.approx(0.05)
-    pooled = judge([standing(0, default.scores), standing(1, other.scores)], trials=9)
+    pooled = compare_candidates([standing(0, default.scores), standing(1, other.scores)], trials=9)
     assert pooled.decision == "undecided"

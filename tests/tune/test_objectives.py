@@ -16,7 +16,7 @@ from imitbench.data.types import TrajectoryWithRew
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.records.runs import ReferenceScores
 from imitbench.tune.likelihood import mean_log_likelihood
-from imitbench.tune.objectives import OBJECTIVES, Moment
+from imitbench.tune.objectives import OBJECTIVES, EvaluationPoint
 from imitbench.tune.unsuitable import UnsuitableObjectiveError
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (2,)), spaces.Discrete(3)
@@ -35,7 +35,7 @@ def episode(length, first=0):
 
 
 def moment(curve=(), demos=(), held_out=(), policy=None):
-    return Moment(
+    return EvaluationPoint(
         spec=spec_of(small_plan()),
         references=ReferenceScores(random=0.0, expert=10.0, version="1"),
         policy=policy,

@@ -4,10 +4,10 @@ import pytest
 from support.tuning import small_plan
 
 from imitbench.errors import InputError
-from imitbench.tune.request import Scope, StudySettings, default_name
-from imitbench.tune.runner import check
+from imitbench.tune.request import StudyScope, StudySettings, default_name
+from imitbench.tune.runner import check_request
 
-PENDULUM = Scope("Pendulum-v1", ("Pendulum-v1",))
+PENDULUM = StudyScope("Pendulum-v1", ("Pendulum-v1",))
 
 
 def test_seeds_of_search_and_comparison_must_differ(make_request):
@@ -62,29 +62,29 @@ def test_objectives_without_a_common_scale_are_not_averaged(make_request):
 def test_a_study_continues_only_with_its_settings(make_request, tmp_path, change, said):
     folder = tmp_path / "Pendulum-v1"
     StudySettings.of(make_request(), PENDULUM).write(folder)
-    check(make_request(), tmp_path)
-    check(make_request(trials=9, best=2, held_out_seeds=(300,)), tmp_path)
+    check_request(make_request(), tmp_path)
+    check_request(make_request(trials=9, best=2, held_out_seeds=(300,)), tmp_path)
     with pytest.raises(InputError, match=said):
-        check(make_request(**change), tmp_path)
+        check_request(make_request(**change), tmp_path)
 
 
 def test_a_damaged_study_is_reported(make_request, tmp_path):
     (tmp_path / "Pendulum-v1").mkdir()
     (tmp_path / "Pendulum-v1" / "study.json").write_text("{}")
     with pytest.raises(InputError, match="not the settings of a study"):
-        check(make_request(), tmp_path)
+        check_request(make_request(), tmp_path)
 
 
 def test_an_environment_that_does_not_fit_is_reported(make_request, tmp_path):
     request = make_request(plan=small_plan("sqil", "classic", "Pendulum-v1"))
-    check(request, tmp_path)
+    check_request(request, tmp_path)
     request = make_request(plan=small_plan("mce_irl", "classic", "Pendulum-v1"))
     with pytest.raises(InputError, match="mce_irl on Pendulum-v1"):
-        check(request, tmp_path)
+        check_request(request, tmp_path)
 
 
 def test_a_study_does_not_continue_with_other_demonstrations(make_request, tmp_path):
     settings = StudySettings.of(make_request(), PENDULUM)
     settings.model_copy(update={"first_run": "0" * 12}).write(tmp_path / "Pendulum-v1")
     with pytest.raises(InputError, match="started with other demonstrations, another expert"):
-        check(make_request(), tmp_path)
+        check_request(make_request(), tmp_path)

@@ -15,14 +15,14 @@ from imitbench.executors.inline import InlineExecutor
 from imitbench.store import lease
 from imitbench.store.collector import collect
 from imitbench.store.run_dir import RunDirectory
-from imitbench.tune.study_runner import Cell
 from imitbench.tune.overview import read_studies
-from imitbench.tune.request import Scope
+from imitbench.tune.request import StudyScope
+from imitbench.tune.runner import check_request
 from imitbench.tune.search_space import distributions
-from imitbench.tune.storage import StudyAddress, opened
+from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import TrialStudy
+from imitbench.tune.study_runner import StudyRunner
 from imitbench.tune.trial_job import TRIAL_WORKER
-from imitbench.tune.runner import check
 from imitbench.tune.worker import main as tuning_worker
 
 ENV = "Pendulum-v1"
@@ -89,13 +89,13 @@ def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
         values = [result.measures["tuning/state-match"] for result in results]
         assert trial.value == pytest.approx(np.mean(values))
         assert all(0.0 < value < 1.0 for value in values)
-    with opened(StudyAddress.within(tmp_path / "classic", "sqlite")) as storage:
+    with open_storage(StudyLocation.within(tmp_path / "classic", "sqlite")) as storage:
         for trial in study.trials:  # half-way through each of two runs of two points
             assert [*storage.get_trial(trial.id).intermediate_values] == [1, 3]
     for standing in study.contest.standings:
         assert standing.environments == ["seals/CartPole-v0", ENV]
     with pytest.raises(InputError, match="started with seals/CartPole-v0, Pendulum-v1; give"):
-        check(dataclasses.replace(request, plan=small_plan(env=None)), tmp_path)
+        check_request(dataclasses.replace(request, plan=small_plan(env=None)), tmp_path)
 
 
 @pytest.mark.slow
@@ -113,9 +113,9 @@ def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tunin
 @pytest.mark.slow
 def test_a_bad_trial_is_pruned_without_a_result(make_request, run_tuning, tmp_path):
     request, root = make_request(trials=6, points=4), tmp_path / "tuning"
-    Cell(request, Scope(ENV, (ENV,)), root, None).begin()
-    address = StudyAddress.within(root / ENV, "sqlite")
-    with opened(address) as storage:
+    StudyRunner(request, StudyScope(ENV, (ENV,)), root, None).begin()
+    address = StudyLocation.within(root / ENV, "sqlite")
+    with open_storage(address) as storage:
         space = distributions(request.algorithm, request.space)
         study = TrialStudy(storage, space, request.defaults, request.seed)
         for _ in range(5):
@@ -210,9 +210,9 @@ def test_measurements_do_not_change_the_training(make_request, tmp_path, algo, s
     }  # fmt: skip
     known = overrides if algo == "preference_comparisons" else {}
     plan = small_plan(algo, suite, env, overrides=known)
-    cell = Cell(make_request(plan=plan), Scope(env, (env,)), tmp_path / "tuning", None)
+    cell = StudyRunner(make_request(plan=plan), StudyScope(env, (env,)), tmp_path / "tuning", None)
     cell.begin()
-    with opened(StudyAddress.within(cell.folder, "sqlite")) as storage:
+    with open_storage(StudyLocation.within(cell.folder, "sqlite")) as storage:
         cell.open(storage, [])
         job = cell.take()
         assert tuning_worker([str(job.write())]) == 0

@@ -6,11 +6,11 @@ import optuna
 import pytest
 
 from imitbench.errors import InputError
-from imitbench.tune.reporter import Reporter, TrialPrunedError, reporting
+from imitbench.tune.reporter import TrialPrunedError, TrialReporter, trial_reporter
 from imitbench.tune.search_space import distributions
-from imitbench.tune.storage import StudyAddress, opened
+from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import TrialStudy, read_trials
-from imitbench.tune.trial_job import TrialAddress
+from imitbench.tune.trial_job import TrialLocation
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +36,9 @@ def test_a_resumed_search_equals_an_uninterrupted_one(tmp_path, study_in, kind):
     found = []
     for name, pauses in (("whole", (13,)), ("interrupted", (1, 4, 11, 13))):
         (tmp_path / name).mkdir()
-        address = StudyAddress.within(tmp_path / name, kind)
+        address = StudyLocation.within(tmp_path / name, kind)
         for until in pauses:
-            with opened(address) as storage:
+            with open_storage(address) as storage:
                 go_on(study_in(storage), until)
         found.append([each.values for each in read_trials(address)])
     assert found[0] == found[1]
@@ -49,7 +49,7 @@ def test_the_first_trial_is_the_default_and_seeds_matter(tmp_path, study_in, mak
     proposed = []
     for seed in (0, 1):
         (tmp_path / str(seed)).mkdir()
-        with opened(StudyAddress.within(tmp_path / str(seed), "journal")) as storage:
+        with open_storage(StudyLocation.within(tmp_path / str(seed), "journal")) as storage:
             study = study_in(storage, seed)
             go_on(study, 3)
             proposed.append([each.values for each in study.trials])
@@ -58,13 +58,13 @@ def test_the_first_trial_is_the_default_and_seeds_matter(tmp_path, study_in, mak
 
 
 def test_every_trial_is_completed_once(tmp_path, study_in):
-    address = StudyAddress.within(tmp_path, "journal")
-    with opened(address) as storage:
+    address = StudyLocation.within(tmp_path, "journal")
+    with open_storage(address) as storage:
         study = study_in(storage)
         complete, failed, pruned, running = (study.propose() for _ in range(4))
         study.complete(complete, 0.5)
         study.fail(failed, "ValueError: no")
-        Reporter(storage, TrialAddress(study=address, id=pruned.id)).report(1, 0.25)
+        TrialReporter(storage, TrialLocation(study=address, id=pruned.id)).report(1, 0.25)
         storage.set_trial_user_attr(pruned.id, "pruned", 1)
         study.prune(pruned)
     told = read_trials(address)
@@ -76,7 +76,7 @@ def test_every_trial_is_completed_once(tmp_path, study_in):
 
 
 def test_a_value_that_is_not_finite_is_a_failure(tmp_path, study_in):
-    with opened(StudyAddress.within(tmp_path, "journal")) as storage:
+    with open_storage(StudyLocation.within(tmp_path, "journal")) as storage:
         study = study_in(storage)
         study.complete(study.propose(), float("nan"))
         [trial] = study.trials
@@ -84,33 +84,33 @@ def test_a_value_that_is_not_finite_is_a_failure(tmp_path, study_in):
 
 
 def test_a_trial_below_the_median_is_pruned_after_enough_trials(tmp_path, study_in):
-    address = StudyAddress.within(tmp_path, "journal")
-    with opened(address) as storage:
+    address = StudyLocation.within(tmp_path, "journal")
+    with open_storage(address) as storage:
         study = study_in(storage)
         for number in range(5):
             trial = study.propose()
-            with reporting(TrialAddress(study=address, id=trial.id)) as reporter:
+            with trial_reporter(TrialLocation(study=address, id=trial.id)) as reporter:
                 reporter.report(1, float(number))  # too few to compare with
             study.complete(trial, float(number))
         good, bad, spared = (study.propose() for _ in range(3))
-    with reporting(TrialAddress(study=address, id=good.id)) as reporter:
+    with trial_reporter(TrialLocation(study=address, id=good.id)) as reporter:
         reporter.report(1, 3.0)
         reporter.report(1, -1.0)  # reported before: another attempt changes nothing
-    with reporting(TrialAddress(study=address, id=bad.id)) as reporter:
+    with trial_reporter(TrialLocation(study=address, id=bad.id)) as reporter:
         assert not reporter.is_pruned
         with pytest.raises(TrialPrunedError, match="step 1"):
             reporter.report(1, 1.0)
         assert reporter.is_pruned
-    with reporting(TrialAddress(study=address, id=spared.id, prune=False)) as reporter:
+    with trial_reporter(TrialLocation(study=address, id=spared.id, prune=False)) as reporter:
         reporter.report(1, 1.0)
-    with reporting(None) as reporter:
+    with trial_reporter(None) as reporter:
         assert reporter is None
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 @pytest.mark.parametrize("text", ["garbage\n", '{"op_code": 99}\n', "[1]\n"])
 def test_a_damaged_study_is_reported_in_one_line(tmp_path, kind, text):
-    address = StudyAddress.within(tmp_path, kind)
+    address = StudyLocation.within(tmp_path, kind)
     Path(address.path).write_text(text)
     with pytest.raises(InputError, match=r"study\..*: damaged \(.*\); restore a copy") as told:
         read_trials(address)

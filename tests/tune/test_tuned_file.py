@@ -5,10 +5,10 @@ import yaml
 from support.tuning import small_plan
 
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.cards.tuned import read_tuned, resolve_tuned
 from imitbench.errors import InputError
-from imitbench.tune.held_out_comparison import Candidate, Standing, judge
+from imitbench.tune.held_out_comparison import Candidate, CandidateResult, compare_candidates
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 
 OTHER = """
@@ -25,9 +25,9 @@ BETTER, WORSE = [0.9, 0.8, 0.85, 0.92, 0.88], [0.1, 0.2, 0.15, 0.12, 0.18]
 def contest(values, tuned=BETTER, default=WORSE):
     def standing(number, scores, values):
         candidate = Candidate(trial=number, values=values)
-        return Standing(candidate=candidate, scores=scores, returns=scores)
+        return CandidateResult(candidate=candidate, scores=scores, returns=scores)
 
-    return judge([standing(0, default, {}), standing(3, tuned, values)], trials=9)
+    return compare_candidates([standing(0, default, {}), standing(3, tuned, values)], trials=9)
 
 
 @pytest.fixture
@@ -96,7 +96,10 @@ def test_a_folder_is_refused(make_request, tmp_path):
 
 
 def test_tuned_values_need_a_winner_but_not_a_better_verdict(make_request):
-    assert tuned_values(make_request(), judge(contest({}).standings[:1], trials=9)) is None
+    assert (
+        tuned_values(make_request(), compare_candidates(contest({}).standings[:1], trials=9))
+        is None
+    )
     undecided = tuned_values(make_request(), contest({"batch_size": 32}, BETTER, BETTER))
     assert undecided.tuning.verdict == "not better"
 
@@ -106,7 +109,7 @@ def test_runs_take_their_values_from_a_file(found, make_request, tmp_path):
     add_tuned(path, make_request().algorithm, {"Pendulum-v1": found})
 
     def plan(*algorithms, config="tuned.yaml"):
-        settings = Settings(config=config, folder=tmp_path)
+        settings = SweepSettings(config=config, folder=tmp_path)
         return make_plan(
             algorithms=algorithms, suite="classic", environment=None, seeds=[0], settings=settings
         )

@@ -54,7 +54,7 @@ def upload(files, repo=REPO, **options):
         "owned": ["data/*"],
         "tag": "imitbench",
     } | options
-    return hub_upload.upload(repo, files, **options)
+    return hub_upload.upload_files(repo, files, **options)
 
 
 @pytest.mark.parametrize("kind", ["model", "dataset"])

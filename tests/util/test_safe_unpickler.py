@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 from support.bombs import Bomb
 
-from imitbench.util.safe_unpickler import Record, RefusedPickleError, names_in, read_safely
+from imitbench.util.safe_unpickler import PickledObject, RefusedPickleError, names_in, read_safely
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
@@ -31,7 +31,7 @@ def test_plain_values_come_as_they_are(protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_objects_are_told_by_name_arguments_and_state(protocol):
     found = read_safely(pickle.dumps(collections.OrderedDict(a=1), protocol), anything)
-    assert isinstance(found, Record)
+    assert isinstance(found, PickledObject)
     assert found.kind == "collections.OrderedDict"
     found = read_safely(pickle.dumps(spaces.Discrete(3), protocol), anything)
     assert found.kind == "gymnasium.spaces.discrete.Discrete"

@@ -19,7 +19,7 @@ from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.discriminator import (
     compute_train_stats,
     log_action_probability,
-    update,
+    train_step,
 )
 from imitbench.algorithms.adversarial.expert_batches import (
     FIELDS,
@@ -28,11 +28,14 @@ from imitbench.algorithms.adversarial.expert_batches import (
     as_fields,
     endless_batches,
 )
-from imitbench.algorithms.adversarial.expert_initialization import ExpertStart, StartedPolicy
+from imitbench.algorithms.adversarial.expert_initialization import (
+    ExpertInitialization,
+    PolicyInitializer,
+)
 from imitbench.algorithms.adversarial.generator import (
     experience_buffer,
     make_generator,
-    timesteps_of_a_round,
+    steps_per_round,
     venv_with_rewards,
 )
 from imitbench.algorithms.adversarial.regularization import (
@@ -118,7 +121,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         allow_variable_horizon: bool = False,
         rng: np.random.Generator | None = None,
         regularization: Regularization | None = None,
-        start: ExpertStart | None = None,
+        start: ExpertInitialization | None = None,
     ) -> None:
         if isinstance(venv.observation_space, spaces.Dict):
             raise ValueError("venv: dictionary observations are not supported by reward networks")
@@ -141,7 +144,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             rng if rng is not None else np.random.default_rng(int(th.randint(2**63 - 1, ())))
         )
         self._regularization = regularization or Regularization()
-        self._start = StartedPolicy(start or ExpertStart(), gen_algo)
+        self._start = PolicyInitializer(start or ExpertInitialization(), gen_algo)
         self._expert: Iterator[dict[str, Array]] | None = None
         self._global_step = 0
         self._disc_step = 0
@@ -158,7 +161,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self._disc_opt = disc_opt_cls(
             self._reward_net.parameters(), **with_fused(disc_opt_cls, disc_opt_kwargs or {})
         )
-        self.gen_train_timesteps = gen_train_timesteps or timesteps_of_a_round(gen_algo)
+        self.gen_train_timesteps = gen_train_timesteps or steps_per_round(gen_algo)
         capacity = gen_replay_buffer_capacity or self.gen_train_timesteps
         self._gen_replay_buffer = experience_buffer(capacity, venv)
         self._summaries = (
@@ -319,7 +322,7 @@ class AdversarialTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         """
         expert, generated = self._samples(expert_samples, gen_samples)
         with self.logger.accumulate_means("disc"), training(self.reward_train):
-            logits, labels, loss = update(
+            logits, labels, loss = train_step(
                 self._disc_opt,
                 self._logits_of,
                 expert,

@@ -17,7 +17,7 @@ from imitbench.util.actions import action_rows
 from imitbench.util.networks import evaluating
 
 
-def update(
+def train_step(
     optimizer: th.optim.Optimizer,
     logits_of: Callable[[Mapping[str, Array]], th.Tensor],
     expert: Mapping[str, Array],

@@ -77,7 +77,7 @@ class ExpertBatches:
         self._order = np.array(state["order"])
 
 
-def given_batches(
+def checked_batches(
     batches: Iterable[types.TransitionMapping], batch_size: int
 ) -> Iterator[dict[str, Array]]:
     """Repeats batches that the user made.
@@ -117,7 +117,7 @@ def endless_batches(
     """
     given = base.as_transitions(demonstrations)
     if not isinstance(given, types.TransitionsMinimal):
-        return given_batches(given, batch_size)
+        return checked_batches(given, batch_size)
     if not isinstance(given, types.Transitions):
         raise ValueError("demonstrations: transitions need next_obs and dones")
     for obs in (given.obs, given.next_obs):

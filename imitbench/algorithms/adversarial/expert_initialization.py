@@ -32,7 +32,7 @@ _LEAST_STD = math.exp(-3.0)
 
 
 @dataclass(frozen=True)
-class ExpertStart:
+class ExpertInitialization:
     """How demonstrations initialize the generator's policy; not at all by default.
 
     Attributes:
@@ -63,7 +63,7 @@ class ExpertStart:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
 
 
-class StartedPolicy:
+class PolicyInitializer:
     """Initializes a generator's policy, and updates its normalizer's statistics.
 
     Args:
@@ -74,9 +74,9 @@ class StartedPolicy:
         ValueError: The generator does not support `start`.
     """
 
-    def __init__(self, start: ExpertStart, algorithm: BaseAlgorithm) -> None:
+    def __init__(self, start: ExpertInitialization, algorithm: BaseAlgorithm) -> None:
         self._start = start
-        if start == ExpertStart():
+        if start == ExpertInitialization():
             return
         policy = algorithm.policy
         if not isinstance(algorithm, PPO) or not isinstance(policy, ActorCriticPolicy):
@@ -108,7 +108,7 @@ class StartedPolicy:
             ValueError: Demonstrations are missing or were given as batches.
         """
         start = self._start
-        if start == ExpertStart():
+        if start == ExpertInitialization():
             return
         if not isinstance(expert, ExpertBatches):
             raise ValueError("start: needs demonstrations as trajectories or transitions")
@@ -124,7 +124,7 @@ class StartedPolicy:
 
     def before_round(self) -> None:
         """Sets what is trained in a round."""
-        if self._start == ExpertStart():
+        if self._start == ExpertInitialization():
             return
         self._ppo.critic_only = self._ppo.num_timesteps < self._start.critic_steps
         if self._start.normalizer_source == "both":

@@ -102,7 +102,7 @@ class Generator(ABC):
         """Restores what `_own_state` returned."""
 
 
-class RewardPerStep(Generator):
+class StepRewardGenerator(Generator):
     """Any algorithm of Stable-Baselines3, in a wrapped environment.
 
     Args:
@@ -149,7 +149,7 @@ class RewardPerStep(Generator):
             self.venv_train.load_state_dict(state["rewards"])
 
 
-class RewardPerRollout(Generator):
+class RolloutRewardGenerator(Generator):
     """The lean PPO: one call relabels a whole rollout; the environment is not wrapped.
 
     Args:
@@ -219,7 +219,7 @@ def _flatten(array: Array) -> Array:
 
 def make_generator(
     algorithm: BaseAlgorithm, venv: VecEnv, reward_fn: RewardFn | None
-) -> RewardPerStep | RewardPerRollout:
+) -> StepRewardGenerator | RolloutRewardGenerator:
     """Chooses the fastest way to train `algorithm` on `reward_fn`.
 
     Args:
@@ -228,8 +228,8 @@ def make_generator(
         reward_fn: See `Generator`.
     """
     if isinstance(algorithm, PPO) and algorithm.lean:
-        return RewardPerRollout(algorithm, venv, reward_fn)
-    return RewardPerStep(algorithm, venv, reward_fn)
+        return RolloutRewardGenerator(algorithm, venv, reward_fn)
+    return StepRewardGenerator(algorithm, venv, reward_fn)
 
 
 def venv_with_rewards(
@@ -251,7 +251,7 @@ def venv_with_rewards(
     return RewardVecEnvWrapper(venv, reward_fn)
 
 
-def timesteps_of_a_round(algorithm: BaseAlgorithm) -> int:
+def steps_per_round(algorithm: BaseAlgorithm) -> int:
     """Environment steps of one round: one rollout, or those between two updates."""
     if isinstance(algorithm, OnPolicyAlgorithm):
         return algorithm.n_envs * algorithm.n_steps

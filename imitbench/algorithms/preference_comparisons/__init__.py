@@ -29,7 +29,10 @@ from imitbench.algorithms.preference_comparisons.preference_model import (
     PreferenceModel,
     get_base_model,
 )
-from imitbench.algorithms.preference_comparisons.query_schedule import QUERY_SCHEDULES, Round
+from imitbench.algorithms.preference_comparisons.query_schedule import (
+    QUERY_SCHEDULES,
+    TrainingRound,
+)
 from imitbench.algorithms.preference_comparisons.reward_trainers import (
     BasicRewardTrainer,
     EnsembleTrainer,
@@ -64,9 +67,9 @@ __all__ = [
     "RandomFragmenter",
     "RewardLoss",
     "RewardTrainer",
-    "Round",
     "SynchronousHumanGatherer",
     "SyntheticGatherer",
+    "TrainingRound",
     "TrajectoryDataset",
     "TrajectoryGenerator",
     "TrajectoryMixture",

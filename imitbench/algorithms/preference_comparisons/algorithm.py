@@ -20,8 +20,8 @@ from imitbench.algorithms.preference_comparisons.gatherers import (
 from imitbench.algorithms.preference_comparisons.losses import CrossEntropyRewardLoss
 from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.algorithms.preference_comparisons.query_schedule import (
-    Round,
     Schedule,
+    TrainingRound,
     find_schedule,
     plan_comparisons,
     plan_rounds,
@@ -147,7 +147,7 @@ class PreferenceComparisons(BaseImitationAlgorithm):
         for part in self._parts.values():
             part.logger = self.logger
 
-    def plan(self, total_timesteps: int, total_comparisons: int) -> list[Round]:
+    def plan(self, total_timesteps: int, total_comparisons: int) -> list[TrainingRound]:
         """Plans the rounds of `train`, whose comparisons and timesteps add up to the totals.
 
         Args:
@@ -195,7 +195,7 @@ class PreferenceComparisons(BaseImitationAlgorithm):
                 callback(self._iteration - 1)
         return {key: metrics[key] for key in ("reward_loss", "reward_accuracy")}
 
-    def run_round(self, step: Round) -> dict[str, float]:
+    def run_round(self, step: TrainingRound) -> dict[str, float]:
         """Gathers comparisons, trains the reward on all so far, then trains the agent.
 
         Args:

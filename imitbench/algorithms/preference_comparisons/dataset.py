@@ -12,7 +12,7 @@ import numpy.typing as npt
 from torch.utils.data import Dataset
 
 from imitbench.algorithms.preference_comparisons import dataset_storage
-from imitbench.algorithms.preference_comparisons.dataset_storage import Comparisons
+from imitbench.algorithms.preference_comparisons.dataset_storage import PreferenceArrays
 from imitbench.algorithms.preference_comparisons.fragment_digest import fragment_digest
 from imitbench.data.trusted import unpickle_comparisons
 from imitbench.data.types import (
@@ -152,7 +152,7 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
     def state_dict(self) -> dict[str, Any]:
         """The content as arrays, each fragment once."""
         return dataset_storage.pack(
-            Comparisons(self.fragments1, self.fragments2, self.preferences, self.max_size)
+            PreferenceArrays(self.fragments1, self.fragments2, self.preferences, self.max_size)
         )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -163,7 +163,7 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
         """
         self._replace(dataset_storage.unpack(state))
 
-    def _replace(self, given: Comparisons) -> None:
+    def _replace(self, given: PreferenceArrays) -> None:
         pairs = list(zip(given.fragments1, given.fragments2, strict=True))
         if given.max_size is not None and len(pairs) > given.max_size:
             raise ValueError(f"{len(pairs)} comparisons, more than max_size {given.max_size}")
@@ -230,7 +230,7 @@ def _of_pickle(path: Path) -> PreferenceDataset:
     content = unpickle_comparisons(path)
     dataset = PreferenceDataset()
     try:
-        dataset._replace(Comparisons(*content))
+        dataset._replace(PreferenceArrays(*content))
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: not a valid preference dataset ({one_line(error)})") from error
     return dataset

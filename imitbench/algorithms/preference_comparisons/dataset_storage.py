@@ -52,7 +52,7 @@ class _Header(BaseModel):
     groups: list[_Group]
 
 
-class Comparisons(NamedTuple):
+class PreferenceArrays(NamedTuple):
     """The content of a preference dataset."""
 
     fragments1: list[TrajectoryWithRew]
@@ -61,7 +61,7 @@ class Comparisons(NamedTuple):
     max_size: int | None
 
 
-def pack(comparisons: Comparisons) -> dict[str, Any]:
+def pack(comparisons: PreferenceArrays) -> dict[str, Any]:
     """Converts a dataset to arrays.
 
     Args:
@@ -101,7 +101,7 @@ def pack(comparisons: Comparisons) -> dict[str, Any]:
     return {"header": header.model_dump(), "arrays": arrays}
 
 
-def unpack(packed: Mapping[str, Any]) -> Comparisons:
+def unpack(packed: Mapping[str, Any]) -> PreferenceArrays:
     """Inverse of `pack`.
 
     Args:
@@ -130,7 +130,7 @@ def unpack(packed: Mapping[str, Any]) -> Comparisons:
     if pairs.size and not (pairs.min() >= 0 and pairs.max() < len(fragments)):
         raise ValueError(f"pairs name fragments beyond the {len(fragments)} that are stored")
     first, second = ([fragments[index] for index in side] for side in pairs.T.tolist())
-    return Comparisons(first, second, preferences, header.max_size)
+    return PreferenceArrays(first, second, preferences, header.max_size)
 
 
 def write_file(path: Path, packed: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ QUERY_SCHEDULES: dict[str, Schedule] = {
 
 
 @dataclass(frozen=True)
-class Round:
+class TrainingRound:
     """Budget of one round.
 
     Attributes:
@@ -88,7 +88,7 @@ def plan_comparisons(
 
 def plan_rounds(
     comparisons: list[int], total_timesteps: int, initial_epoch_multiplier: float
-) -> list[Round]:
+) -> list[TrainingRound]:
     """Adds environment steps, divided evenly; the last round gets the remainder.
 
     Args:
@@ -99,7 +99,7 @@ def plan_rounds(
     share, rest = divmod(total_timesteps, len(comparisons))
     last = len(comparisons) - 1
     return [
-        Round(
+        TrainingRound(
             comparisons=number,
             timesteps=share + (rest if index == last else 0),
             epoch_multiplier=initial_epoch_multiplier if index == 0 else 1.0,

@@ -10,7 +10,7 @@ import numpy as np
 
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
-from imitbench.algorithms.adversarial.expert_initialization import ExpertStart
+from imitbench.algorithms.adversarial.expert_initialization import ExpertInitialization
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.algorithms.adversarial.regularization import Regularization
 from imitbench.bench.curve import silent_logger
@@ -145,10 +145,10 @@ def _layers(task: Task) -> dict[str, Any]:
     return {"normalize_input_layer": RunningNorm, "hidden_entries": hidden, **norm}
 
 
-def _start(options: Mapping[str, Any]) -> ExpertStart:
+def _start(options: Mapping[str, Any]) -> ExpertInitialization:
     """Initialization of the policy from demonstrations; ignores options that do not apply."""
     warm = options["warm_start_batches"]
-    return ExpertStart(
+    return ExpertInitialization(
         normalizer_source=options["normalizer_source"]
         if options["normalize_observations"]
         else "agent",

@@ -17,8 +17,8 @@ from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.rollout_report import RolloutReport
 from imitbench.data.resumable_env import episode_states, restore_episodes
-from imitbench.rl.training import algorithm_state, continue_learning, load_algorithm_state
 from imitbench.records.runs import Budget
+from imitbench.rl.training import algorithm_state, continue_learning, load_algorithm_state
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy

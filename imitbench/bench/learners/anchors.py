@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 
 
-class _Untrained(Learner):
+class _UntrainedLearner(Learner):
     """A learner without training."""
 
     @abstractmethod
@@ -53,14 +53,14 @@ class _Untrained(Learner):
         """Nothing to restore."""
 
 
-class RandomLearner(_Untrained):
+class RandomLearner(_UntrainedLearner):
     """Uniformly random actions: score 0."""
 
     def _policy_for(self, task: Task) -> BasePolicy:
         return RandomPolicy(task.observation_space, task.action_space)
 
 
-class ExpertLearner(_Untrained):
+class ExpertLearner(_UntrainedLearner):
     """The suite's expert: score 1."""
 
     def _policy_for(self, task: Task) -> BasePolicy:

@@ -18,7 +18,7 @@ from imitbench.bench.learners.ppo_learner import PPOLearner
 Array = npt.NDArray[Any]
 
 
-class _Control(PPOLearner):
+class _ConstantRewardLearner(PPOLearner):
     """Uses neither demonstrations, nor an expert, nor the environment's reward."""
 
     constant: float
@@ -31,19 +31,19 @@ class _Control(PPOLearner):
         return np.full(len(state), self.constant, dtype=np.float32)
 
 
-class ZeroRewardLearner(_Control):
+class ZeroRewardLearner(_ConstantRewardLearner):
     """Reward 0 for every step."""
 
     constant = 0.0
 
 
-class ConstantPlusLearner(_Control):
+class ConstantPlusLearner(_ConstantRewardLearner):
     """Reward +1 for every step: only survival is rewarded."""
 
     constant = 1.0
 
 
-class ConstantMinusLearner(_Control):
+class ConstantMinusLearner(_ConstantRewardLearner):
     """Reward -1 for every step: only early termination is rewarded."""
 
     constant = -1.0

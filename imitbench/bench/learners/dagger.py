@@ -155,7 +155,7 @@ class _LossMeans(KVWriter):
         return {key: float(np.mean(values)) for key, values in logged.items()}
 
 
-class _Adapted(BasePolicy):
+class _SpaceAdapter(BasePolicy):
     """A policy with spaces that differ only in their bounds."""
 
     def __init__(self, policy: BasePolicy, task: Task) -> None:
@@ -176,7 +176,7 @@ def _with_spaces_of(task: Task, expert: BasePolicy) -> BasePolicy:
         task.observation_space,
         task.action_space,
     )
-    return expert if same else _Adapted(expert, task)
+    return expert if same else _SpaceAdapter(expert, task)
 
 
 def _describe(collected: CollectedRound) -> dict[str, float]:

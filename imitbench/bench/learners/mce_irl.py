@@ -13,9 +13,9 @@ from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.tabular import TabularModel
 from imitbench.policies.tabular import ObservationTabularPolicy
+from imitbench.records.runs import Budget
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
 from imitbench.stats.tabular import policy_value_regret, reward_rank_correlation
-from imitbench.records.runs import Budget
 from imitbench.util.logger import configure
 
 if TYPE_CHECKING:

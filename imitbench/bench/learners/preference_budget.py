@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingCost:
     """Upper bound of the steps of sampling.
 
     Attributes:
@@ -39,8 +39,8 @@ class Sampling:
         return math.ceil(transitions / round_of_episodes) * round_of_episodes
 
 
-def share_of_agent(
-    total: int, transitions: Sequence[int], rollout: int, sampling: Sampling
+def agent_steps(
+    total: int, transitions: Sequence[int], rollout: int, sampling: SamplingCost
 ) -> int | None:
     """Returns the steps of training per round that are possible in any case.
 

@@ -26,15 +26,16 @@ from imitbench.bench.curve import silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.preference_budget import Sampling, share_of_agent
+from imitbench.bench.learners.preference_budget import SamplingCost, agent_steps
 from imitbench.bench.learners.reward_learner import (
     make_ppo,
     scaled_by_running_statistics,
     set_learning_rate,
 )
-from imitbench.bench.reward_quality import agreement, held_out_trajectories
+from imitbench.bench.reward_quality import held_out_trajectories, reward_agreement
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.resumable_env import episode_states, restore_episodes
+from imitbench.records.runs import Budget
 from imitbench.rewards.reward_nets import (
     AddSTDRewardWrapper,
     BasicRewardNet,
@@ -42,7 +43,6 @@ from imitbench.rewards.reward_nets import (
     RewardEnsemble,
     RewardNet,
 )
-from imitbench.records.runs import Budget
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class PreferenceComparisonsLearner(Learner):
             for algorithm.num_iterations in range(self._options["num_iterations"], 0, -1):
                 rounds = algorithm.plan(0, comparisons)
                 transitions = [algorithm.transitions_for(step.comparisons) for step in rounds]
-                share = share_of_agent(total, transitions, self._rollout, self._sampling)
+                share = agent_steps(total, transitions, self._rollout, self._sampling)
                 if share is not None:
                     return [replace(step, timesteps=share) for step in rounds]
         raise ValueError(
@@ -179,13 +179,13 @@ class PreferenceComparisonsLearner(Learner):
         return None if spec is None else spec.max_episode_steps
 
     @property
-    def _sampling(self) -> Sampling:
+    def _sampling(self) -> SamplingCost:
         if self._time_limit is None:
             raise ValueError(
                 f"environment {self._task.environment.id} has no time limit, which planning of the "
                 "sampling needs"
             )
-        return Sampling(
+        return SamplingCost(
             n_envs=self._ppo.n_envs,
             episode_length=self._time_limit,
             exploration_frac=self._options["exploration_frac"],
@@ -204,7 +204,9 @@ class PreferenceComparisonsLearner(Learner):
         seed = derive_seed(self._task.seed, "held-out trajectories")
         trajectories = held_out_trajectories(self.policy(), self._task.environment, seed)
         length = self._options["fragment_length"]
-        return agreement(self._net, [t for t in trajectories if len(t) >= length], length, seed)
+        return reward_agreement(
+            self._net, [t for t in trajectories if len(t) >= length], length, seed
+        )
 
     def transfer_policy(self) -> BasePolicy | None:
         """A new PPO, trained on the learned reward from scratch."""

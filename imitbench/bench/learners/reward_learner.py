@@ -16,9 +16,9 @@ from imitbench.bench.episode_log import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.records.runs import Budget
 from imitbench.rl.ppo import PPO
 from imitbench.rl.return_scaling import ReturnScaling
-from imitbench.records.runs import Budget
 from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from imitbench.executors.slurm.queue import (
     require_slurm,
 )
 from imitbench.executors.slurm.submission import (
-    Submission,
+    SlurmSubmission,
     TaskArray,
     cancel_submissions,
     existing,
@@ -74,7 +74,7 @@ class SlurmExecutor(Executor):
         self._profile = _profile_of(options)
         self.at_once = min(_AT_ONCE, self._profile.array_parallelism * self._profile.workers)
         self.detached = not options.wait
-        self._submissions: list[Submission] = []
+        self._submissions: list[SlurmSubmission] = []
         self._waiting: set[Path] = set()
         self._running: set[Path] = set()
         self._missing: dict[Path, float] = {}
@@ -153,7 +153,7 @@ class SlurmExecutor(Executor):
             InputError: The scheduler refuses; arrays that it took before stay in the queue.
         """
         tasks = _divide(jobs, expected_s, self._options)
-        submission = Submission.of(tasks, max_array_size())
+        submission = SlurmSubmission.of(tasks, max_array_size())
         submission.write(self._out)
         self._submissions.append(submission)
         self._waiting.update(jobs)

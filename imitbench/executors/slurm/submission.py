@@ -44,7 +44,7 @@ class TaskArray(_Document):
     tasks: list[list[str]]
 
 
-class Submission(_Document):
+class SlurmSubmission(_Document):
     """Arrays that were submitted together.
 
     Attributes:
@@ -57,7 +57,7 @@ class Submission(_Document):
     arrays: list[TaskArray]
 
     @classmethod
-    def of(cls, tasks: Sequence[Sequence[Path]], array_size: int) -> Submission:
+    def of(cls, tasks: Sequence[Sequence[Path]], array_size: int) -> SlurmSubmission:
         """Divides tasks into arrays.
 
         Args:
@@ -120,16 +120,16 @@ class OpenTask:
     queued: QueuedTask | None
 
 
-def read_submissions(out: Path) -> Iterator[Submission]:
+def read_submissions(out: Path) -> Iterator[SlurmSubmission]:
     """Reads every submission of a results folder; files that are none are passed over."""
     for path in sorted((out / SLURM_FOLDER).glob(f"*/{_FILE}")):
         try:
-            yield Submission.model_validate_json(path.read_bytes())
+            yield SlurmSubmission.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
             continue
 
 
-def open_tasks(submissions: Iterable[Submission]) -> list[OpenTask]:
+def open_tasks(submissions: Iterable[SlurmSubmission]) -> list[OpenTask]:
     """Tasks that are not done, and what the scheduler says of them.
 
     Raises:
@@ -187,7 +187,7 @@ def queue_states(out: Path) -> Counter[str]:
     return Counter(task.queued.state for task in tasks if task.queued is not None)
 
 
-def cancel_submissions(submissions: Iterable[Submission]) -> int:
+def cancel_submissions(submissions: Iterable[SlurmSubmission]) -> int:
     """Takes submissions out of the queue; their runs keep their checkpoints.
 
     Returns:

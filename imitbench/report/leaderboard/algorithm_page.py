@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from imitbench.records.bundled_cards import bundled_algorithm
+from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
+from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.html_provenance import origin, provenance_table
-from imitbench.report.html_shell import document, fact, theme_picker
-from imitbench.report.html_tables import Column, Entry, finite
+from imitbench.report.html_shell import fact, html_document, theme_picker
+from imitbench.report.html_tables import Column, TableCell, finite
 from imitbench.report.leaderboard import words
 from imitbench.report.leaderboard.index_page import (
     SCRIPTS,
@@ -18,11 +21,8 @@ from imitbench.report.leaderboard.index_page import (
     row_name,
 )
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardRun, BoardSection
-from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.model import Cell, Report
-from imitbench.records.bundled_cards import bundled_algorithm
+from imitbench.report.model import CellResult, Report
 from imitbench.store.external_results import ExternalRun
-from imitbench.records.runs import RunSpec
 
 Shown = tuple[int, BoardSection, BoardRow]
 """A row of the board, its table, and that table's number on the first page."""
@@ -77,7 +77,7 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
         tag(
             "ul",
             tag("li", f"suite {part.section.suite}"),
-            tag("li", words.whose(first)),
+            tag("li", words.submitter_text(first)),
             fact(completed, "completed run"),
             fact(failed, "failed run", bad=bool(failed)),
             class_="facts",
@@ -90,7 +90,7 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
         tag("main", *main, id="results"),
         footer(board),
     )
-    return document(f"{first.name} · {board.title}", body, styles=STYLES, scripts=SCRIPTS)
+    return html_document(f"{first.name} · {board.title}", body, styles=STYLES, scripts=SCRIPTS)
 
 
 def _block(id_: str, title: str, *content: Markup) -> Markup:
@@ -150,7 +150,7 @@ def _cells(row: BoardRow, part: BoardSection, board: Board) -> Markup:
     )
 
 
-def _cell(row: BoardRow, cell: Cell, place: int) -> list[Entry]:
+def _cell(row: BoardRow, cell: CellResult, place: int) -> list[TableCell]:
     href = f"#{row.anchor}-e{place}"
     count: str = tag("span", str(cell.failures), class_="bad") if cell.failures else "0"
     if cell.failures:
@@ -159,18 +159,18 @@ def _cell(row: BoardRow, cell: Cell, place: int) -> list[Entry]:
     def linked(shown: str) -> str:
         return tag("a", shown, href=href) if cell.runs else shown
 
-    def number(value: float | None, shown: str) -> Entry:
+    def number(value: float | None, shown: str) -> TableCell:
         known = finite(value)
-        return Entry(linked(shown) if known is not None else text.NOTHING, known)
+        return TableCell(linked(shown) if known is not None else text.NOTHING, known)
 
     return [
-        Entry(named(cell.environment), cell.environment),
+        TableCell(named(cell.environment), cell.environment),
         number(cell.score, text.score(cell.score)),
         number(cell.raw_mean, text.raw_spread(cell)),
         number(cell.score_deterministic, text.score(cell.score_deterministic)),
         number(cell.mean_length, text.fixed(cell.mean_length, 1)),
-        Entry(linked(str(cell.seeds)), float(cell.seeds)),
-        Entry(count, float(cell.failures)),
+        TableCell(linked(str(cell.seeds)), float(cell.seeds)),
+        TableCell(count, float(cell.failures)),
     ]
 
 
@@ -215,7 +215,7 @@ def _runs(
     )
 
 
-def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> list[Entry]:
+def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> list[TableCell]:
     shown, run = each.row, each.run
     result, spec = run.result, run.spec
     assert result is not None
@@ -223,23 +223,23 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
     came = origins[origin(run.provenance, spec.device)]
     version = run.provenance.imitbench
     return [
-        Entry(code, spec.run_id),
-        Entry(str(shown.seed), float(shown.seed)),
-        Entry(text.raw(shown.raw_return), finite(shown.raw_return)),
-        Entry(f"± {text.raw(result.return_std)}", finite(result.return_std)),
-        Entry(text.score(shown.score), finite(shown.score)),
-        Entry(text.score(shown.score_deterministic), finite(shown.score_deterministic)),
-        Entry(text.fixed(shown.mean_length, 1), finite(shown.mean_length)),
-        Entry(f"{shown.env_steps:,}", float(shown.env_steps)),
-        Entry(text.fixed(shown.wall_s, 1), finite(shown.wall_s)),
-        Entry(
+        TableCell(code, spec.run_id),
+        TableCell(str(shown.seed), float(shown.seed)),
+        TableCell(text.raw(shown.raw_return), finite(shown.raw_return)),
+        TableCell(f"± {text.raw(result.return_std)}", finite(result.return_std)),
+        TableCell(text.score(shown.score), finite(shown.score)),
+        TableCell(text.score(shown.score_deterministic), finite(shown.score_deterministic)),
+        TableCell(text.fixed(shown.mean_length, 1), finite(shown.mean_length)),
+        TableCell(f"{shown.env_steps:,}", float(shown.env_steps)),
+        TableCell(text.fixed(shown.wall_s, 1), finite(shown.wall_s)),
+        TableCell(
             tag("a", f"{2 * spec.protocol.episodes} episodes", href=f"{up}{each.episodes}"),
             spec.run_id,
         ),
-        Entry(tag("a", f"imitbench {version}", href=f"#{came}"), version),
-        Entry(shown.finished_at[:16].replace("T", " "), shown.finished_at),
-        Entry(each.submitter or words.OWN),
-        Entry(tag("code", spec.digest, class_="digest"), spec.digest),
+        TableCell(tag("a", f"imitbench {version}", href=f"#{came}"), version),
+        TableCell(shown.finished_at[:16].replace("T", " "), shown.finished_at),
+        TableCell(each.submitter or words.OWN),
+        TableCell(tag("code", spec.digest, class_="digest"), spec.digest),
     ]
 
 
@@ -255,16 +255,20 @@ def _external_runs(runs: Sequence[ExternalRun], environment: str) -> Markup:
     ]
     rows = [
         [
-            Entry(tag("code", run.place), run.place),
+            TableCell(tag("code", run.place), run.place),
             _number(run.seed, "" if run.seed is None else str(run.seed)),
             _number(run.raw_return, text.raw(run.raw_return)),
             _number(run.any_score, text.score(run.any_score)),
             _number(run.env_steps, f"{run.env_steps or 0:,}"),
-            Entry(run.budget or text.NOTHING),
+            TableCell(run.budget or text.NOTHING),
             _number(run.n_demos, str(run.n_demos)),
-            Entry(run.source or text.NOTHING),
-            Entry(run.reference_version or ("stated" if run.score is not None else text.NOTHING)),
-            Entry(", ".join(f"{key}: {value}" for key, value in sorted(run.provenance.items()))),
+            TableCell(run.source or text.NOTHING),
+            TableCell(
+                run.reference_version or ("stated" if run.score is not None else text.NOTHING)
+            ),
+            TableCell(
+                ", ".join(f"{key}: {value}" for key, value in sorted(run.provenance.items()))
+            ),
         ]
         for run in runs
     ]
@@ -274,8 +278,10 @@ def _external_runs(runs: Sequence[ExternalRun], environment: str) -> Markup:
     )
 
 
-def _number(value: float | None, shown: str) -> Entry:
-    return Entry(text.NOTHING if value is None else shown, None if value is None else float(value))
+def _number(value: float | None, shown: str) -> TableCell:
+    return TableCell(
+        text.NOTHING if value is None else shown, None if value is None else float(value)
+    )
 
 
 def _failures(row: BoardRow) -> Markup:
@@ -290,13 +296,13 @@ def _failures(row: BoardRow) -> Markup:
     ]
     rows = [
         [
-            Entry(tag("code", each.run.spec.run_id), each.run.spec.run_id),
-            Entry(named(each.row.env), each.row.env),
-            Entry(str(each.row.seed), float(each.row.seed)),
-            Entry(each.row.phase),
-            Entry(each.row.error_type),
-            Entry(text.message(each.row.message)),
-            Entry(each.submitter or words.OWN),
+            TableCell(tag("code", each.run.spec.run_id), each.run.spec.run_id),
+            TableCell(named(each.row.env), each.row.env),
+            TableCell(str(each.row.seed), float(each.row.seed)),
+            TableCell(each.row.phase),
+            TableCell(each.row.error_type),
+            TableCell(text.message(each.row.message)),
+            TableCell(each.submitter or words.OWN),
         ]
         for each in row.failures
     ]

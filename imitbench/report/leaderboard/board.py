@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from imitbench.published.results_sources import FoundResults, ResultsSource
+from imitbench.records.runs import FailureRow, ScoreRow
 from imitbench.report.leaderboard.external import external_rows
 from imitbench.report.leaderboard.model import (
     Board,
@@ -14,17 +16,15 @@ from imitbench.report.leaderboard.model import (
     BoardSection,
 )
 from imitbench.report.leaderboard.names import episodes_folder, page_of
-from imitbench.report.leaderboard.source_rows import Rows, make_rows
+from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
 from imitbench.report.model import AlgorithmResult, Report, Section
 from imitbench.report.palette import color_numbers
-from imitbench.report.tables import belongs, build_report
+from imitbench.report.tables import build_report, is_in_group
 from imitbench.stats.coverage import FailurePolicy
-from imitbench.records.runs import FailureRow, ScoreRow
-from imitbench.published.results_sources import ResultsFound, ResultsSource
 
 
 def build_board(
-    found: ResultsFound,
+    found: FoundResults,
     *,
     title: str,
     replicates: int,
@@ -65,7 +65,11 @@ def build_board(
 
 
 def _own_rows(
-    section: Section, anchor: str, rows: Rows, report: Report, sources: Sequence[ResultsSource]
+    section: Section,
+    anchor: str,
+    rows: ReportRows,
+    report: Report,
+    sources: Sequence[ResultsSource],
 ) -> list[BoardRow]:
     runs: dict[str, list[BoardRun]] = defaultdict(list)
     for row in section.runs:
@@ -73,7 +77,7 @@ def _own_rows(
     failures: dict[str, list[BoardFailure]] = defaultdict(list)
     for failure in report.failures:
         here = failure.suite == section.suite and failure.env in section.environments
-        if here and belongs(failure, section.conditions):
+        if here and is_in_group(failure, section.conditions):
             failures[failure.algo].append(_failure(failure, rows, sources))
     colors = color_numbers(report)
     made = []
@@ -116,13 +120,13 @@ def _covers_all(result: AlgorithmResult) -> bool:
     return result.kind == "run" and not result.partial and result.iqm is not None
 
 
-def _run(row: ScoreRow, rows: Rows, sources: Sequence[ResultsSource]) -> BoardRun:
+def _run(row: ScoreRow, rows: ReportRows, sources: Sequence[ResultsSource]) -> BoardRun:
     entry = rows.entries[row.run_id]
     name = sources[entry.source].name
     folder = episodes_folder(name, row.suite)
     return BoardRun(row, entry.run, name, f"{folder}/{entry.run.spec.run_id}.csv")
 
 
-def _failure(row: FailureRow, rows: Rows, sources: Sequence[ResultsSource]) -> BoardFailure:
+def _failure(row: FailureRow, rows: ReportRows, sources: Sequence[ResultsSource]) -> BoardFailure:
     entry = rows.entries[row.run_id]
     return BoardFailure(row, entry.run, sources[entry.source].name)

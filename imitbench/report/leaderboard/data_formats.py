@@ -11,7 +11,7 @@ from typing import Any
 
 from imitbench import __version__
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
-from imitbench.report.model import Cell
+from imitbench.report.model import CellResult
 from imitbench.stats.intervals import Interval
 
 FORMAT = "imitbench-leaderboard"
@@ -127,7 +127,7 @@ def _interval(name: str, value: Interval | None) -> dict[str, float | None]:
     return {name: point, f"{name}_low": low, f"{name}_high": high}
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: CellResult) -> dict[str, Any]:
     return {
         "env": cell.environment,
         "kind": cell.kind,

@@ -7,18 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from imitbench.report.leaderboard.model import BoardRow, Import
+from imitbench.published.results_sources import ExternalResults
+from imitbench.records.runs import ScoreRow
+from imitbench.report.leaderboard.model import BoardRow, ImportSource
 from imitbench.report.leaderboard.names import external_page
-from imitbench.report.model import AlgorithmResult, Cell, Method, Section
+from imitbench.report.model import AlgorithmResult, CellResult, Section, StatisticsSettings
 from imitbench.report.tables import build_report
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun
-from imitbench.records.runs import ScoreRow
-from imitbench.published.results_sources import ExternalResults
 
 
 def external_rows(
-    section: Section, method: Method, imports: Sequence[ExternalResults], *, anchor: str
+    section: Section, method: StatisticsSettings, imports: Sequence[ExternalResults], *, anchor: str
 ) -> list[BoardRow]:
     """Rows of the imported results that fit a section, by label and algorithm.
 
@@ -51,7 +51,7 @@ def external_rows(
                     result=_over(section, result),
                     page=external_page(header.name, section.suite, algo + variant),
                     anchor=anchor,
-                    imported=Import(header.name, header.tool, header.source, tuple(runs)),
+                    imported=ImportSource(header.name, header.tool, header.source, tuple(runs)),
                 )
             )
     return made
@@ -60,7 +60,7 @@ def external_rows(
 def _over(section: Section, result: AlgorithmResult) -> AlgorithmResult:
     """The same with a cell for every environment of the section."""
     cells = {cell.environment: cell for cell in result.cells}
-    everywhere = (cells.get(env, Cell(env, "missing")) for env in section.environments)
+    everywhere = (cells.get(env, CellResult(env, "missing")) for env in section.environments)
     return replace(result, cells=tuple(everywhere))
 
 

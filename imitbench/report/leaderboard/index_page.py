@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import astuple, replace
 
 from imitbench import __version__
+from imitbench.published.results_sources import ResultsSource
 from imitbench.report import html_tables, text
-from imitbench.report.html_charts import Scale, axis, strip
-from imitbench.report.html_shell import document, fact, theme_picker
-from imitbench.report.html_tables import Column, Entry
+from imitbench.report.html_charts import AxisScale, axis, strip
+from imitbench.report.html_markup import Markup, join, named, tag
+from imitbench.report.html_shell import fact, html_document, theme_picker
+from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import words
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
-from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Report
 from imitbench.stats.intervals import Interval
-from imitbench.published.results_sources import ResultsSource
 
 STYLES = ("report.css", "board.css")
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "board.js")
@@ -39,7 +39,7 @@ def render_index(board: Board) -> str:
         tag("main", *main, id="results"),
         footer(board),
     )
-    return document(board.title, body, styles=STYLES, scripts=SCRIPTS)
+    return html_document(board.title, body, styles=STYLES, scripts=SCRIPTS)
 
 
 def footer(board: Board) -> Markup:
@@ -138,7 +138,7 @@ def _filters(board: Board) -> Markup:
 def _table(number: int, part: BoardSection, board: Board) -> Markup:
     section = part.section
     report = Report(board.method, (), ())
-    scale = Scale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
+    scale = AxisScale.of(replace(section, algorithms=tuple(row.result for row in part.rows)))
     columns = [
         Column("Rank", number=True),
         Column("Algorithm"),
@@ -190,7 +190,7 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
     )
 
 
-def _row(row: BoardRow, part: BoardSection, scale: Scale) -> list[Entry]:
+def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]:
     result = row.result
     place = None if row.page is None else f"{row.page}#{row.anchor}"
 
@@ -204,23 +204,25 @@ def _row(row: BoardRow, part: BoardSection, scale: Scale) -> list[Entry]:
     is_run = row.kind in ("run", "external")
     steps, wall, mean = row.env_steps, row.wall_s, _point(result.mean)
     return [
-        Entry("" if row.rank is None else str(row.rank), _key(row.rank)),
-        Entry(row_name(row), row.name),
-        Entry(named(words.whose(row)), words.whose(row)),
-        Entry(strip(result.iqm, result.mean, scale, row.name, row.color)),
-        Entry(linked(interval(result.iqm, row)), _point(result.iqm)),
-        Entry(linked(text.score(mean)), mean),
-        Entry(
+        TableCell("" if row.rank is None else str(row.rank), _key(row.rank)),
+        TableCell(row_name(row), row.name),
+        TableCell(named(words.submitter_text(row)), words.submitter_text(row)),
+        TableCell(strip(result.iqm, result.mean, scale, row.name, row.color)),
+        TableCell(linked(interval(result.iqm, row)), _point(result.iqm)),
+        TableCell(linked(text.score(mean)), mean),
+        TableCell(
             linked(f"{len(result.covered)} of {len(part.section.environments)}", "-cells"),
             float(len(result.covered)),
         ),
-        Entry(
+        TableCell(
             linked(words.seeds(row), "-runs") if is_run else text.NOTHING,
             float(result.seeds[0]) if is_run else None,
         ),
-        Entry(linked(count, "-failures") if failed else count, float(failed)),
-        Entry(linked(text.NOTHING if steps is None else f"{steps:,.0f}", "-runs"), steps),
-        Entry(linked(text.NOTHING if wall is None else text.fixed(wall / 60, 1), "-runs"), wall),
+        TableCell(linked(count, "-failures") if failed else count, float(failed)),
+        TableCell(linked(text.NOTHING if steps is None else f"{steps:,.0f}", "-runs"), steps),
+        TableCell(
+            linked(text.NOTHING if wall is None else text.fixed(wall / 60, 1), "-runs"), wall
+        ),
     ]
 
 
@@ -256,11 +258,13 @@ def _submissions(board: Board) -> Markup:
         failed = len(source.runs) - done
         rows.append(
             [
-                Entry(named(source.name or words.OWN), source.name or words.OWN),
-                Entry(str(done), float(done)),
-                Entry(str(failed), float(failed)),
-                Entry(*_checks(source)),
-                Entry(tag("code", source.digest or text.NOTHING, class_="digest"), source.digest),
+                TableCell(named(source.name or words.OWN), source.name or words.OWN),
+                TableCell(str(done), float(done)),
+                TableCell(str(failed), float(failed)),
+                TableCell(*_checks(source)),
+                TableCell(
+                    tag("code", source.digest or text.NOTHING, class_="digest"), source.digest
+                ),
             ]
         )
     caption = (

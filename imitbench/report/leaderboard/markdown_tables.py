@@ -10,7 +10,7 @@ from imitbench.report import text
 from imitbench.report.leaderboard import words
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.markdown import escape, table
-from imitbench.report.model import Cell, Report
+from imitbench.report.model import CellResult, Report
 
 _OVERALL = (
     "Rank", "Algorithm", "Submitted by", "IQM score", "Mean score", "Environments", "Seeds",
@@ -76,7 +76,7 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
     return (
         "" if row.rank is None else str(row.rank),
         _name(row),
-        escape(words.whose(row)),
+        escape(words.submitter_text(row)),
         words.interval(result.iqm, row),
         text.score(None if result.mean is None else result.mean.point),
         f"{len(result.covered)} of {len(part.section.environments)}",
@@ -96,14 +96,14 @@ def _names(rows: Sequence[BoardRow]) -> list[str]:
     """Names of rows, with who submitted them where that alone tells them apart."""
     shared = Counter((row.name, row.kind) for row in rows)
     return [
-        f"{_name(row)}, {escape(words.whose(row))}"
+        f"{_name(row)}, {escape(words.submitter_text(row))}"
         if shared[row.name, row.kind] > 1
         else _name(row)
         for row in rows
     ]
 
 
-def _cell(cell: Cell, row: BoardRow) -> str:
+def _cell(cell: CellResult, row: BoardRow) -> str:
     if cell.raw_mean is None and cell.score is None:
         return text.NOTHING if row.kind != "missing" else text.raw_spread(cell)
     return f"{text.raw(cell.raw_mean)} ({text.score(cell.score)})"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from imitbench.report.model import AlgorithmResult, Method, Section
-from imitbench.store.external_results import ExternalRun
-from imitbench.records.runs import FailureRow, ScoreRow
 from imitbench.published.results_folder import PublishedRun
 from imitbench.published.results_sources import ResultsSource
+from imitbench.records.runs import FailureRow, ScoreRow
+from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
+from imitbench.store.external_results import ExternalRun
 
 RowKind = Literal["run", "reference", "external", "missing"]
 
@@ -41,7 +41,7 @@ class BoardFailure:
 
 
 @dataclass(frozen=True)
-class Import:
+class ImportSource:
     """Where an external row comes from.
 
     Attributes:
@@ -92,7 +92,7 @@ class BoardRow:
     failures: tuple[BoardFailure, ...] = ()
     page: str | None = None
     anchor: str = ""
-    imported: Import | None = None
+    imported: ImportSource | None = None
     color: int | None = None
     checked: bool = True
 
@@ -132,7 +132,7 @@ class Board:
     """
 
     title: str
-    method: Method
+    method: StatisticsSettings
     sources: tuple[ResultsSource, ...]
     sections: tuple[BoardSection, ...]
 

@@ -9,12 +9,12 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
+from imitbench.published.results_folder import episodes_text
 from imitbench.report.leaderboard.algorithm_page import pages, render_page
 from imitbench.report.leaderboard.data_formats import render_csv, render_json
 from imitbench.report.leaderboard.index_page import render_index
 from imitbench.report.leaderboard.markdown_tables import render_markdown
 from imitbench.report.leaderboard.model import Board
-from imitbench.published.results_folder import episodes_text
 from imitbench.util import files
 
 MARK = "leaderboard.json"
@@ -29,7 +29,7 @@ _OURS = {
 }
 
 
-class _Mark(BaseModel):
+class _FormatMarker(BaseModel):
     format: Literal["imitbench-leaderboard"]
 
 
@@ -96,7 +96,7 @@ def _check_old(site: Path) -> None:
     if not site.is_dir():
         raise InputError(f"{name}: is no folder")
     try:
-        _Mark.model_validate_json((site / MARK).read_bytes())
+        _FormatMarker.model_validate_json((site / MARK).read_bytes())
     except (OSError, ValidationError) as error:
         raise InputError(
             f"{name}: is not empty, and no leaderboard of this program; name a new folder"

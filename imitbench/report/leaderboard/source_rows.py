@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from imitbench.report.model import ANCHORS
-from imitbench.records.bundled_cards import role_of
-from imitbench.store.comparability import current_run_ids, run_row
-from imitbench.records.runs import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
 from imitbench.published.results_folder import PublishedRun
 from imitbench.published.results_sources import ResultsSource
+from imitbench.records.bundled_cards import role_of
+from imitbench.records.runs import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
+from imitbench.report.model import ANCHORS
+from imitbench.store.comparability import current_run_ids, run_row
 
 
 @dataclass(frozen=True)
-class Entry:
+class SubmittedRun:
     """A run, and where it comes from.
 
     Attributes:
@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass
-class Rows:
+class ReportRows:
     """What a report is built from.
 
     Attributes:
@@ -44,7 +44,7 @@ class Rows:
     scores: list[ScoreRow] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
     references: list[ReferenceRow] = field(default_factory=list)
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, SubmittedRun] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -55,7 +55,7 @@ class Rows:
         return counts.pop() if len(counts) == 1 else None
 
 
-def make_rows(sources: Sequence[ResultsSource]) -> Rows:
+def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
     """Makes rows of the runs of all submitters.
 
     An algorithm that several submitters ran on a suite is one contender for each of them. The
@@ -65,7 +65,7 @@ def make_rows(sources: Sequence[ResultsSource]) -> Rows:
     Args:
         sources: Results by submitter.
     """
-    rows = Rows()
+    rows = ReportRows()
     keys = _keys(sources)
     references: set[ReferenceRow] = set()
     for place, source in enumerate(sources):
@@ -84,7 +84,7 @@ def make_rows(sources: Sequence[ResultsSource]) -> Rows:
                 "algo": key,
                 "source": spec.source or _source_of_scale(outcome.references.version),
             }
-            rows.entries[run_id] = Entry(place, run)
+            rows.entries[run_id] = SubmittedRun(place, run)
             rows.names[key] = spec.algo_label
             references.add(_reference(spec, outcome.references))
             failure = run.failure

@@ -10,7 +10,7 @@ OWN = "own runs"
 UNTOLD = "not told"
 
 
-def whose(row: BoardRow) -> str:
+def submitter_text(row: BoardRow) -> str:
     """Who submitted a row, or where else it comes from."""
     if row.imported is not None:
         return row.imported.said

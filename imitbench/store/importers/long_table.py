@@ -18,7 +18,12 @@ from pydantic import ValidationError
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.store.comparability import Conditions
-from imitbench.store.external_results import MAX_RUNS, External, ExternalRun, what_is_wrong
+from imitbench.store.external_results import (
+    MAX_RUNS,
+    ExternalRun,
+    ImportedResults,
+    describe_validation_error,
+)
 from imitbench.store.importers.bounded_files import content_digest, read_bounded, visible
 from imitbench.util.text_line import one_line
 
@@ -46,7 +51,7 @@ COLUMNS = (
 """Columns that are understood."""
 
 
-class WrongLinesError(InputError):
+class InvalidLinesError(InputError):
     """Lines of a table are wrong, and nothing was imported.
 
     Attributes:
@@ -58,7 +63,7 @@ class WrongLinesError(InputError):
         self.problems = problems
 
 
-def import_csv(path: Path) -> External:
+def import_csv(path: Path) -> ImportedResults:
     """Reads a table.
 
     Args:
@@ -68,7 +73,7 @@ def import_csv(path: Path) -> External:
         A run for each row, in the order of the file.
 
     Raises:
-        WrongLinesError: Rows are malformed, or two rows are about the same run; all of them are
+        InvalidLinesError: Rows are malformed, or two rows are about the same run; all of them are
             told.
         InputError: The file as a whole is unfit.
     """
@@ -92,7 +97,7 @@ def import_csv(path: Path) -> External:
             _refuse_second(run, seen)
             runs.append(run)
         except ValidationError as error:
-            problems.append(f"line {line}: {what_is_wrong(error)}")
+            problems.append(f"line {line}: {describe_validation_error(error)}")
         except ValueError as error:
             problems.append(f"line {line}: {one_line(error, 400)}")
         if len(runs) + len(problems) > MAX_RUNS:
@@ -102,7 +107,9 @@ def import_csv(path: Path) -> External:
     if not runs:
         raise InputError(f"{path}: has no rows below its header")
     source = visible(path.name)
-    return External("csv", source, {source: content_digest(content)}, runs, _notes(columns, runs))
+    return ImportedResults(
+        "csv", source, {source: content_digest(content)}, runs, _notes(columns, runs)
+    )
 
 
 def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -207,7 +214,7 @@ def _refuse(path: Path, problems: list[str]) -> None:
     if len(problems) > len(told):
         told.append(f"… and {len(problems) - len(told)} more lines")
     lines = "1 line is" if len(problems) == 1 else f"{len(problems)} lines are"
-    raise WrongLinesError(f"{path}: {lines} wrong, nothing was imported; {problems[0]}", told)
+    raise InvalidLinesError(f"{path}: {lines} wrong, nothing was imported; {problems[0]}", told)
 
 
 def _notes(columns: list[str], runs: list[ExternalRun]) -> list[str]:

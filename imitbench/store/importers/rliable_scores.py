@@ -19,7 +19,12 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
-from imitbench.store.external_results import MAX_RUNS, External, ExternalRun, what_is_wrong
+from imitbench.store.external_results import (
+    MAX_RUNS,
+    ExternalRun,
+    ImportedResults,
+    describe_validation_error,
+)
 from imitbench.store.importers.bounded_files import (
     content_digest,
     parse_json,
@@ -35,7 +40,7 @@ Scores = npt.NDArray[np.float64]
 _ByTask = list[tuple[str, list[Any]]]
 
 
-def import_rliable(path: Path, *, tasks: Sequence[str] = ()) -> External:
+def import_rliable(path: Path, *, tasks: Sequence[str] = ()) -> ImportedResults:
     """Reads scores.
 
     Args:
@@ -82,7 +87,7 @@ def import_rliable(path: Path, *, tasks: Sequence[str] = ()) -> External:
             + ")"
         )
     source = visible(path.name)
-    return External("rliable", source, {source: content_digest(content)}, runs, notes)
+    return ImportedResults("rliable", source, {source: content_digest(content)}, runs, notes)
 
 
 def _by_task(scores: Scores, algo: str, tasks: Sequence[str], path: Path) -> _ByTask:
@@ -102,7 +107,9 @@ def _runs(algo: str, columns: _ByTask, path: Path) -> Iterator[ExternalRun]:
             try:
                 yield _one(place, algo, task, entry)
             except ValidationError as error:
-                raise InputError(f"{path}, {one_line(place)}: {what_is_wrong(error)}") from error
+                raise InputError(
+                    f"{path}, {one_line(place)}: {describe_validation_error(error)}"
+                ) from error
 
 
 def _one(place: str, algo: str, task: str, entry: Any) -> ExternalRun:

@@ -26,8 +26,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
-from imitbench.store.external_results import MAX_RUNS, External, ExternalRun, Status, what_is_wrong
-from imitbench.store.importers.bounded_files import content_digest, parse_json, read_bounded, visible
+from imitbench.store.external_results import (
+    MAX_RUNS,
+    ExternalRun,
+    ImportedResults,
+    Status,
+    describe_validation_error,
+)
+from imitbench.store.importers.bounded_files import (
+    content_digest,
+    parse_json,
+    read_bounded,
+    visible,
+)
 from imitbench.util.text_line import one_line
 
 _FILES = ("run.json", "config.json")
@@ -53,7 +64,7 @@ _NO_SETTINGS = ("seed", "logging", "show_config")
 _OF_OTHERS = ("dagger", "sqil")
 
 
-def import_sacred(folder: Path, *, now: datetime | None = None) -> External:
+def import_sacred(folder: Path, *, now: datetime | None = None) -> ImportedResults:
     """Reads the runs in a folder.
 
     Args:
@@ -71,7 +82,7 @@ def import_sacred(folder: Path, *, now: datetime | None = None) -> External:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     now = now or datetime.now(timezone.utc)
-    walk = _Walk(folder)
+    walk = _FolderWalk(folder)
     places = sorted(walk.runs(), key=_natural)
     if not places:
         raise InputError(f"{folder}: no Sacred runs in it, which are folders with run.json")
@@ -79,7 +90,7 @@ def import_sacred(folder: Path, *, now: datetime | None = None) -> External:
     files: dict[str, str] = {}
     originals: dict[tuple[str, ...], str] = {}
     for place in places:
-        found = _Folder(folder, place)
+        found = _RunFolder(folder, place)
         run = found.run(now)
         digests = tuple(found.digests.values())
         if len(digests) == len(_FILES) and digests in originals:
@@ -89,11 +100,11 @@ def import_sacred(folder: Path, *, now: datetime | None = None) -> External:
         files |= found.digests
         runs.append(run)
     source = visible(folder.resolve().name) or "/"
-    return External("sacred", source, files, runs, [*walk.notes, *_notes(runs)])
+    return ImportedResults("sacred", source, files, runs, [*walk.notes, *_notes(runs)])
 
 
 @dataclass
-class _Walk:
+class _FolderWalk:
     """A walk through folders, which follows no links.
 
     Attributes:
@@ -135,7 +146,7 @@ class _Walk:
         self.notes.append(one_line(f"{visible(prefix) or '.'}: not looked into ({why})"))
 
 
-class _Folder:
+class _RunFolder:
     """The folder of a run.
 
     Args:
@@ -177,7 +188,9 @@ class _Folder:
                 place=self.place, status=status, reason=one_line(reason, 500), **values
             )
         except ValidationError as error:
-            return ExternalRun(place=self.place, status="unusable", reason=what_is_wrong(error))
+            return ExternalRun(
+                place=self.place, status="unusable", reason=describe_validation_error(error)
+            )
 
     def _status(self, now: datetime) -> tuple[Status, str]:
         word = str(self._record.get("status"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from imitbench.cards.suite import SuiteCard
-from imitbench.store.external_results import External, ExternalRun
+from imitbench.store.external_results import ExternalRun, ImportedResults
 
 
-def with_references(results: External, suite: SuiteCard) -> External:
+def with_references(results: ImportedResults, suite: SuiteCard) -> ImportedResults:
     """Gives runs the references of a suite, so that they have scores that compare with own ones.
 
     Args:

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imitbench.conformance.test_bed import Practice
 from imitbench.cards.algorithm import ActionSpace
+from imitbench.conformance.test_bed import MethodTester
 
-PRACTICE = Practice(Path(__file__).parent, amount=100)
+PRACTICE = MethodTester(Path(__file__).parent, amount=100)
 
 
 @pytest.mark.parametrize("space", PRACTICE.card.needs.action_spaces)

@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from imitbench.conformance.test_bed import Practice
 from imitbench.cards.algorithm import ActionSpace
+from imitbench.conformance.test_bed import MethodTester
 
-PRACTICE = Practice(Path(__file__).parent, amount=2048, n_envs="4", n_steps="128", batch_size="64")
+PRACTICE = MethodTester(
+    Path(__file__).parent, amount=2048, n_envs="4", n_steps="128", batch_size="64"
+)
 
 
 @pytest.mark.parametrize("space", PRACTICE.card.needs.action_spaces)

@@ -10,7 +10,7 @@ from support.drift import drift_venv
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import compute_train_stats
 from imitbench.algorithms.adversarial.discriminator import log_action_probability
-from imitbench.algorithms.adversarial.expert_batches import ExpertBatches, given_batches
+from imitbench.algorithms.adversarial.expert_batches import ExpertBatches, checked_batches
 from imitbench.policies.base import NormalizeFeaturesExtractor
 
 from .conftest import make_trainer, make_venv, random_transitions
@@ -65,11 +65,11 @@ def test_too_little_data_is_reported():
 def test_given_batches_are_repeated_and_checked():
     transitions = random_transitions(make_venv(), count=6)
     batch = {name: getattr(transitions, name) for name in ("obs", "acts", "next_obs", "dones")}
-    batches = given_batches([batch], 6)
+    batches = checked_batches([batch], 6)
     np.testing.assert_array_equal(next(batches)["obs"], next(batches)["obs"])
     with pytest.raises(ValueError, match="no 'dones'"):
-        next(given_batches([{k: v for k, v in batch.items() if k != "dones"}], 6))
-    once = given_batches(iter([batch]), 6)
+        next(checked_batches([{k: v for k, v in batch.items() if k != "dones"}], 6))
+    once = checked_batches(iter([batch]), 6)
     next(once)
     with pytest.raises(ValueError, match="single pass"):
         next(once)

@@ -5,7 +5,7 @@ import pytest
 import stable_baselines3
 import torch as th
 
-from imitbench.algorithms.adversarial.expert_initialization import ExpertStart
+from imitbench.algorithms.adversarial.expert_initialization import ExpertInitialization
 from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.data.types import Transitions
 from imitbench.policies.base import NormalizeFeaturesExtractor
@@ -37,7 +37,7 @@ def started(algorithm=GAIL, *, ppo_options=(), **start):
         venv,
         demonstrations=expert_transitions(),
         ppo_options={**NORMALIZED, **dict(ppo_options)},
-        start=ExpertStart(**start),
+        start=ExpertInitialization(**start),
     )
 
 
@@ -86,7 +86,7 @@ def test_the_action_noise_starts_at_the_experts(algorithm):
 
 def test_discrete_actions_have_no_noise_to_initialize():
     venv = make_venv()
-    trainer = make_trainer(GAIL, venv, start=ExpertStart(log_std=True))
+    trainer = make_trainer(GAIL, venv, start=ExpertInitialization(log_std=True))
     trainer.train_gen()
 
 
@@ -139,14 +139,14 @@ def test_a_state_includes_the_warm_start(algorithm):
 )
 def test_an_invalid_start_is_reported(options, message):
     with pytest.raises(ValueError, match=message):
-        ExpertStart(**options)
+        ExpertInitialization(**options)
 
 
 def test_a_generator_without_support_is_reported():
     with pytest.raises(ValueError, match=r"needs a generator of imitbench.rl.ppo.PPO, not PPO"):
-        make_trainer(GAIL, ppo=stable_baselines3.PPO, start=ExpertStart(log_std=True))
+        make_trainer(GAIL, ppo=stable_baselines3.PPO, start=ExpertInitialization(log_std=True))
     with pytest.raises(ValueError, match="make it with features_extractor_class="):
-        make_trainer(GAIL, start=ExpertStart(normalizer_source="expert"))
+        make_trainer(GAIL, start=ExpertInitialization(normalizer_source="expert"))
 
 
 def test_demonstrations_given_as_batches_are_reported():
@@ -154,6 +154,8 @@ def test_demonstrations_given_as_batches_are_reported():
     data = random_transitions(venv, 64)
     batches = [{name: getattr(data[part], name) for name in ("obs", "acts", "next_obs", "dones")}
                for part in (slice(32), slice(32, 64))]  # fmt: skip
-    trainer = make_trainer(GAIL, venv, demonstrations=batches, start=ExpertStart(batches=1))
+    trainer = make_trainer(
+        GAIL, venv, demonstrations=batches, start=ExpertInitialization(batches=1)
+    )
     with pytest.raises(ValueError, match="needs demonstrations as trajectories or transitions"):
         trainer.train_gen()

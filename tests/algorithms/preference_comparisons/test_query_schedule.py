@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from imitbench.algorithms.preference_comparisons.query_schedule import (
     QUERY_SCHEDULES,
-    Round,
+    TrainingRound,
     find_schedule,
     plan_comparisons,
     plan_rounds,
@@ -49,7 +49,11 @@ def test_rounds_add_up_to_the_budget(total, iterations, initial, name):
 
 
 def test_the_remainder_of_the_steps_comes_last():
-    assert plan_rounds([3, 2, 1], 11, 2.0) == [Round(3, 3, 2.0), Round(2, 3), Round(1, 5)]
+    assert plan_rounds([3, 2, 1], 11, 2.0) == [
+        TrainingRound(3, 3, 2.0),
+        TrainingRound(2, 3),
+        TrainingRound(1, 5),
+    ]
 
 
 def test_a_function_is_called_with_the_share_of_rounds_passed():

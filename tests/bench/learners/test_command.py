@@ -13,8 +13,8 @@ import torch as th
 from support.outside_method import write_outside_method
 
 from imitbench.bench.child_process import ChildFailedError
-from imitbench.conformance.test_bed import Subject, practice_arena
 from imitbench.cards.plugins import find_algorithm
+from imitbench.conformance.test_bed import MethodUnderTest, practice_test_bed
 from imitbench.errors import InputError
 from imitbench.policies.foreign import load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
@@ -29,7 +29,7 @@ def subject(tmp_path):
     def make(amount=40, overrides=None, **options):
         folder = write_outside_method(tmp_path / "method", **options)
         card = find_algorithm(str(folder))
-        return Subject(card, card.resolve(overrides or {}), amount)
+        return MethodUnderTest(card, card.resolve(overrides or {}), amount)
 
     return make
 
@@ -54,7 +54,7 @@ def test_a_program_trains_and_its_policy_acts(kind, space, subject, tmp_path):
     if kind == "onnx":
         pytest.importorskip("onnxruntime")
         pytest.importorskip("onnx")
-    arena = practice_arena(space)
+    arena = practice_test_bed(space)
     trained = subject(kind=kind).train(arena)
     assert [point["step"] for point in trained.curve] == [10, 20, 30, 40]
     assert trained.curve[0]["error"] > 0
@@ -79,7 +79,7 @@ def test_a_program_trains_and_its_policy_acts(kind, space, subject, tmp_path):
 @SLOW
 def test_kinds_of_policy_agree(subject):
     pytest.importorskip("onnxruntime")
-    arena = practice_arena("box")
+    arena = practice_test_bed("box")
     actions = [
         subject(kind=kind)
         .train(arena)
@@ -112,7 +112,7 @@ def test_samples_have_the_standard_deviation_of_the_description(tmp_path):
 @SLOW
 @pytest.mark.parametrize("checkpoints", ["false", "true"])
 def test_an_interrupted_program_gives_the_same_result(checkpoints, subject):
-    arena = practice_arena("discrete")
+    arena = practice_test_bed("discrete")
     method = subject(checkpoints=checkpoints)
     whole, resumed = method.train(arena).learner, method.train_interrupted(arena)
     one, other = (dict(each.policy().state_dict()) for each in (whole, resumed))
@@ -121,14 +121,14 @@ def test_an_interrupted_program_gives_the_same_result(checkpoints, subject):
 
 def test_a_program_that_fails_is_quoted(subject):
     with pytest.raises(ChildFailedError, match=r"train.py ended with code 3; .*no such thing"):
-        subject(overrides={"fail": "true"}).train(practice_arena("box"))
+        subject(overrides={"fail": "true"}).train(practice_test_bed("box"))
 
 
 def test_a_program_beyond_its_time_limit_is_killed(subject):
     method = subject(overrides={"sleep": "5"}, further=", timeout_minutes: 0.05")
     started = time.monotonic()
     with pytest.raises(ChildFailedError, match="longer than 3 s"):
-        method.train(practice_arena("box"))
+        method.train(practice_test_bed("box"))
     assert time.monotonic() - started < 60
 
 
@@ -138,15 +138,15 @@ def test_absent_programs_and_commands_are_reported(subject, tmp_path):
     text = path.read_text()
     path.write_text(text.replace("run: [python", "run: [no-such-program"))
     with pytest.raises(InputError, match="no-such-program: cannot be started"):
-        reread(method, path).train(practice_arena("box"))
+        reread(method, path).train(practice_test_bed("box"))
     path.write_text(text.replace("\ncommand:", "\n#"))
     with pytest.raises(InputError, match="command: CommandLearner needs one"):
-        reread(method, path).train(practice_arena("box"))
+        reread(method, path).train(practice_test_bed("box"))
 
 
 def reread(method, path):
     card = find_algorithm(str(path.parent))
-    return Subject(card, method.values, 10)
+    return MethodUnderTest(card, method.values, 10)
 
 
 @pytest.mark.parametrize(

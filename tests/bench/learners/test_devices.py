@@ -10,9 +10,9 @@ from imitbench.bench.implementation import hyperparameters_of, make_learner
 from imitbench.bench.learner import Task
 from imitbench.bench.plan import make_plan
 from imitbench.bench.protocol import Evaluator
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.cards.catalog import algorithm_names, load_algorithm, suite_directory
-from imitbench.policies.expert import Surroundings
+from imitbench.policies.expert import Spaces
 
 # Small enough for a round within the budget.
 SETTINGS = {
@@ -43,18 +43,18 @@ def set_up(name, device):
         suite=suite,
         environment=env,
         seeds=[0],
-        settings=Settings(budget="quick", n_demos=4, overrides=overrides),
+        settings=SweepSettings(budget="quick", n_demos=4, overrides=overrides),
     )
     spec = next(iter(plan))
     root = suite_directory(suite)
     learner, demos, expert = make_learner(spec), [], None
     if spec.demos is not None:
-        place = artifacts.Place.of_spec(root, "demos", spec.demos, suite)
+        place = artifacts.ArtifactLocation.of_spec(root, "demos", spec.demos, suite)
         demos = list(artifacts.load_demos(place, spec.demos))
     with Evaluator(spec.environment, 1) as evaluator:
         if spec.expert is not None:
-            surroundings = Surroundings(evaluator.observation_space, evaluator.action_space)
-            place = artifacts.Place.of_spec(root, "experts", spec.expert, suite)
+            surroundings = Spaces(evaluator.observation_space, evaluator.action_space)
+            place = artifacts.ArtifactLocation.of_spec(root, "experts", spec.expert, suite)
             expert = artifacts.load_expert(place, spec.expert, surroundings, "cpu")
         task = Task(
             environment=spec.environment,
@@ -100,13 +100,15 @@ def test_experts_are_put_on_the_device():
                 suite="classic",
                 environment="Pendulum-v1",
                 seeds=[0],
-                settings=Settings(),
+                settings=SweepSettings(),
             )
         )
     )
-    place = artifacts.Place.of_spec(suite_directory("classic"), "experts", spec.expert, "classic")
+    place = artifacts.ArtifactLocation.of_spec(
+        suite_directory("classic"), "experts", spec.expert, "classic"
+    )
     with Evaluator(spec.environment, 1) as evaluator:
-        surroundings = Surroundings(evaluator.observation_space, evaluator.action_space)
+        surroundings = Spaces(evaluator.observation_space, evaluator.action_space)
         with pytest.raises(AssertionError, match="not compiled with CUDA"):
             artifacts.load_expert(place, spec.expert, surroundings, "cuda")
 

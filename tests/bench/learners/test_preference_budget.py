@@ -3,39 +3,39 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imitbench.bench.learners.preference_budget import Sampling, share_of_agent
+from imitbench.bench.learners.preference_budget import SamplingCost, agent_steps
 
 
 def test_sampling_takes_whole_episodes_in_every_environment():
-    sampling = Sampling(n_envs=8, episode_length=100, exploration_frac=0.0)
+    sampling = SamplingCost(n_envs=8, episode_length=100, exploration_frac=0.0)
     assert sampling.most_steps(0, 0) == 0
     assert sampling.most_steps(1, 0) == 800
     assert sampling.most_steps(801, 0) == 1600
 
 
 def test_finished_episodes_of_training_are_used_first():
-    sampling = Sampling(n_envs=2, episode_length=100, exploration_frac=0.0)
+    sampling = SamplingCost(n_envs=2, episode_length=100, exploration_frac=0.0)
     assert sampling.most_steps(400, 600) == 0
     assert sampling.most_steps(401, 600) == 200
 
 
 def test_exploration_is_always_sampled():
-    sampling = Sampling(n_envs=2, episode_length=100, exploration_frac=0.25)
+    sampling = SamplingCost(n_envs=2, episode_length=100, exploration_frac=0.25)
     assert sampling.most_steps(400, 10_000) == 200
     assert sampling.most_steps(400, 0) == 200 + 400
 
 
 def test_a_share_is_the_largest_that_fits():
-    sampling = Sampling(n_envs=2, episode_length=100, exploration_frac=0.0)
+    sampling = SamplingCost(n_envs=2, episode_length=100, exploration_frac=0.0)
     # 400 for the first sample; the others come from training.
-    assert share_of_agent(2200, [400, 200, 200], 100, sampling) == 600
-    assert share_of_agent(2199, [400, 200, 200], 100, sampling) == 500
+    assert agent_steps(2200, [400, 200, 200], 100, sampling) == 600
+    assert agent_steps(2199, [400, 200, 200], 100, sampling) == 500
 
 
 def test_a_budget_that_is_too_small_has_no_plan():
-    sampling = Sampling(n_envs=2, episode_length=100, exploration_frac=0.0)
-    assert share_of_agent(599, [400], 200, sampling) is None
-    assert share_of_agent(600, [400], 200, sampling) == 200
+    sampling = SamplingCost(n_envs=2, episode_length=100, exploration_frac=0.0)
+    assert agent_steps(599, [400], 200, sampling) is None
+    assert agent_steps(600, [400], 200, sampling) == 200
 
 
 @given(
@@ -45,8 +45,8 @@ def test_a_budget_that_is_too_small_has_no_plan():
     exploration=st.floats(0, 1),
 )
 def test_no_plan_exceeds_the_budget(total, transitions, rollout, exploration):
-    sampling = Sampling(n_envs=2, episode_length=50, exploration_frac=exploration)
-    share = share_of_agent(total, transitions, rollout, sampling)
+    sampling = SamplingCost(n_envs=2, episode_length=50, exploration_frac=exploration)
+    share = agent_steps(total, transitions, rollout, sampling)
     if share is None:
         return
     spent, trained = 0, 0

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from imitbench.conformance.test_bed import Subject, practice_arena
 from imitbench.bench.learners.sb3_learner import SB3Learner, find_rl_algorithm
 from imitbench.cards.plugins import find_algorithm
+from imitbench.conformance.test_bed import MethodUnderTest, practice_test_bed
 from imitbench.errors import InputError
 from imitbench.policies.storage import load_policy, save_policy
 
@@ -55,7 +55,7 @@ def subject(tmp_path):
         card = CARD.format(algorithm=algorithm, space=space, further="\n".join(lines))
         (tmp_path / "card.yaml").write_text(card)
         found = find_algorithm(str(tmp_path))
-        return Subject(found, found.resolve({}), amount), practice_arena(space)
+        return MethodUnderTest(found, found.resolve({}), amount), practice_test_bed(space)
 
     return make
 

@@ -6,7 +6,7 @@ import pytest
 
 from imitbench.errors import InputError
 from imitbench.store.importers import long_table
-from imitbench.store.importers.long_table import COLUMNS, WrongLinesError, import_csv
+from imitbench.store.importers.long_table import COLUMNS, InvalidLinesError, import_csv
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_all_wrong_lines_are_told_with_their_numbers(table):
         "bc,A,7,2,finished",
         "bc,A,99999999999999999999,2,",
     )
-    with pytest.raises(WrongLinesError) as caught:
+    with pytest.raises(InvalidLinesError) as caught:
         import_csv(path)
     told = caught.value.problems
     assert "\n" not in str(caught.value)
@@ -130,7 +130,7 @@ def test_all_wrong_lines_are_told_with_their_numbers(table):
 
 def test_many_wrong_lines_are_counted(table):
     path = table("algo,env,score", *["bc,A,x"] * 50)
-    with pytest.raises(WrongLinesError) as caught:
+    with pytest.raises(InvalidLinesError) as caught:
         import_csv(path)
     assert len(caught.value.problems) == 21
     assert caught.value.problems[-1] == "… and 30 more lines"
