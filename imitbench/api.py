@@ -335,7 +335,7 @@ def compare(
     Raises:
         InputError: A name has no runs, nothing is shared, or a value is not accepted.
     """
-    from imitbench.report.entry_sources import read_entries
+    from imitbench.report.build import read_entries
     from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
     from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.text_line import note

@@ -23,7 +23,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms.bc import reconstruct_policy
-from imitbench.algorithms.dagger_checkpoint import CHECKPOINT, rebuild_bc, rebuild_schedule
+from imitbench.algorithms.dagger_trainer import CHECKPOINT, rebuild_bc, rebuild_schedule
 from imitbench.algorithms.dagger_collect import (
     ActionMixer,
     BetaSchedule,

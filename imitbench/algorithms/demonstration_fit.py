@@ -1,5 +1,6 @@
 """Checks that demonstrations fit the spaces of an algorithm."""
 
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,6 +13,13 @@ from gymnasium import spaces
 
 from imitbench.data.observations import maybe_unwrap_dictobs
 from imitbench.util.util import safe_to_numpy
+from collections.abc import Iterable
+from typing import Any, cast
+
+from imitbench.algorithms import base
+from imitbench.data import types
+from imitbench.util.util import get_first_iter_element
+
 
 Array = npt.NDArray[Any]
 
@@ -109,3 +117,35 @@ def _check_start(name: str, space: gym.Space[Any], what: str) -> None:
             f"{name}: {space} does not start at 0, as policies need; shift the {what} of "
             "demonstrations and environment"
         )
+
+
+def split_kinds(
+    demonstrations: base.AnyTransitions,
+) -> tuple[
+    list[types.Trajectory] | None, types.TransitionsMinimal | Iterable[types.TransitionMapping]
+]:
+    """Separates trajectories from transitions.
+
+    Args:
+        demonstrations: Trajectories, transitions, or an iterable of batches of transitions.
+
+    Returns:
+        The trajectories, or `None`; and all transitions or batches, with trajectories flattened.
+
+    Raises:
+        TypeError: Demonstrations of another type.
+        ValueError: `demonstrations` is empty.
+    """
+    if isinstance(demonstrations, types.TransitionsMinimal) or not isinstance(
+        demonstrations, Iterable
+    ):
+        return None, base.as_transitions(demonstrations)
+    entries: Any = demonstrations
+    try:
+        first, entries = get_first_iter_element(cast(Iterable[Any], demonstrations))
+    except ValueError:
+        raise ValueError("demonstrations are empty") from None
+    if isinstance(first, types.Trajectory):
+        trajectories = cast(list[types.Trajectory], list(entries))
+        return trajectories, base.as_transitions(trajectories)
+    return None, base.as_transitions(entries)

@@ -1,5 +1,6 @@
 """The seam between the harness and an algorithm: one class per method."""
 
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -19,6 +20,19 @@ if TYPE_CHECKING:
 
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.rewards.base import RewardNet
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from imitbench.records.runs import Budget
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.base import RewardNet
+
 
 Callback = Callable[[int, Mapping[str, float]], None]
 """Called with (budget units spent so far, named metrics) to record a point of the curve."""
@@ -136,3 +150,57 @@ class Learner(ABC):
         Training on must lead to the same numbers, bit for bit on the CPU, as if it had never
         been interrupted.
         """
+
+
+class LearnerWrapper(Learner):
+    """Passes everything on.
+
+    Args:
+        learner: The learner itself.
+
+    Attributes:
+        learner: The learner itself.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Sets the learner up."""
+        self.learner.setup(task, demos, rng, device)
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains the learner."""
+        return self.learner.train(budget, callback, checkpoint)
+
+    def policy(self) -> BasePolicy:
+        """The learner's policy."""
+        return self.learner.policy()
+
+    def reward(self) -> RewardNet | None:
+        """The learner's reward."""
+        return self.learner.reward()
+
+    def measures(self) -> dict[str, float]:
+        """The learner's measures."""
+        return self.learner.measures()
+
+    def transfer_policy(self) -> BasePolicy | None:
+        """The learner's policy trained on its reward."""
+        return self.learner.transfer_policy()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The learner's state."""
+        return self.learner.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores the learner."""
+        self.learner.load_state_dict(state)

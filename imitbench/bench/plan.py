@@ -1,5 +1,6 @@
 """Expands algorithms x environments x seeds into runs."""
 
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from imitbench.bench.job import SourceRecord
 from imitbench.bench.spec import SweepSettings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm, select_environments
-from imitbench.cards.fit import mismatch
+from imitbench.cards.suite import mismatch
 from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
@@ -30,6 +31,14 @@ from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
 from imitbench.util.text_line import one_line
+from collections.abc import Mapping
+from pathlib import Path
+
+from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.suite import EnvironmentCard
+from imitbench.errors import InputError
+from imitbench.records.runs import RunSpec
+
 
 _MOST_SEEDS, _SEEDS_END = 1_000_000, 2**32
 
@@ -359,3 +368,56 @@ def _source_mismatch(
         if algorithm.needs.expert and environment.expert.hub is None:
             return "the suite card names no hub repository of an expert"
     return None
+
+
+_SETUP_S = 1.0  # building environments, reading demonstrations, writing results
+
+History = Mapping[tuple[str, str, str, int], float]
+"""Median seconds of finished runs by (algorithm, environment, budget unit, amount)."""
+
+
+def expected_seconds(
+    run: RunSpec, algorithm: AlgorithmCard, environment: EnvironmentCard, history: History
+) -> float:
+    """Expected seconds of one run on one core.
+
+    Finished runs of the same cell and budget tell best; without any, the rates on the cards do.
+    """
+    budget = run.budget
+    known = history.get((run.algo_label, run.environment.id, budget.unit, budget.amount))
+    if known is not None:
+        return known
+    training = budget.amount / 1000 * algorithm.seconds_per_1000
+    if budget.unit == "env_steps":
+        training += budget.amount / environment.steps_per_second
+    steps = 2 * run.protocol.episodes * environment.max_episode_steps
+    return _SETUP_S + training + steps / environment.steps_per_second
+
+
+class DurationEstimates:
+    """Expected seconds of a plan's runs.
+
+    Args:
+        plan: The plan.
+        out: Results folder, whose finished runs tell best.
+    """
+
+    def __init__(self, plan: Plan, out: Path) -> None:
+        self._cards = {card.name: card for card, _ in plan.algorithms}
+        self._environments = plan.environments
+        self._history = _history(out)
+
+    def seconds(self, run: RunSpec) -> float:
+        """Expected seconds of one run on one core."""
+        environment = self._environments[run.environment.id]
+        return expected_seconds(run, self._cards[run.algo], environment, self._history)
+
+
+def _history(out: Path) -> History:
+    from imitbench.store import database
+
+    try:
+        with database.reader(out) as connection:
+            return database.read_durations(connection)
+    except InputError:
+        return {}

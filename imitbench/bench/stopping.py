@@ -5,6 +5,7 @@ harness sends SIGTERM when its user presses Ctrl-C. Some schedulers send SIGUSR2
 of a task.
 """
 
+
 from __future__ import annotations
 
 import signal
@@ -13,6 +14,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+import faulthandler
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from imitbench.util.quantities import show_duration
+
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 GRACE_S = 20.0
@@ -136,3 +146,73 @@ def catch_interrupts(*, wanted: bool = True) -> Iterator[InterruptFlag]:
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     with signal_handlers(heard, interruption._note):
         yield interruption
+
+
+HANG_S = 60.0
+"""After the time is up, what has not answered for so long, and a tenth of the time, is ended."""
+
+
+class TimedOut(Exception):  # noqa: N818 (its name is what users read in the table of failures)
+    """An attempt took longer than it may."""
+
+
+class TimeLimit:
+    """The time that an attempt may take, from now on.
+
+    Args:
+        seconds: How long; `None` for as long as it likes.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._end = math.inf if seconds is None else time.monotonic() + seconds
+
+    def check(self, phase: str, grace_s: float = 0.0) -> None:
+        """To be called where ending loses nothing that can be kept.
+
+        Args:
+            phase: What the run is doing, for the message.
+            grace_s: How much longer it may take.
+
+        Raises:
+            TimedOut: It takes longer.
+        """
+        if self._seconds is not None and time.monotonic() >= self._end + grace_s:
+            raise TimedOut(
+                f"took longer than --timeout {show_duration(self._seconds)}, in phase {phase}; "
+                "raise --timeout: the same command resumes from the last checkpoint"
+            )
+
+    @contextmanager
+    def enforced(self) -> Iterator[None]:
+        """Within it, the process is killed by SIGALRM when that takes much longer.
+
+        For a process of its own, whose death is looked after, and in its main thread.
+        """
+        if self._seconds is None:
+            yield
+            return
+        faulthandler.register(signal.SIGALRM, file=2, all_threads=True, chain=True)
+        late = self._end + _patience_s(self._seconds)
+        signal.setitimer(signal.ITIMER_REAL, max(late - time.monotonic(), 1.0))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            faulthandler.unregister(signal.SIGALRM)
+
+
+def explain_alarm(seconds: float) -> str:
+    """What to say of a worker that died by the alarm.
+
+    Args:
+        seconds: How long its attempt might have taken.
+    """
+    return (
+        f"took longer than --timeout {show_duration(seconds)}, did not answer for "
+        f"{_patience_s(seconds):.0f} s, and was killed; raise --timeout, or see where it hung"
+    )
+
+
+def _patience_s(seconds: float) -> float:
+    return HANG_S + seconds / 10

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
-from imitbench.bench.cost import DurationEstimates
+from imitbench.bench.plan import DurationEstimates
 from imitbench.bench.job import Job, JobWorker, pack_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.plugin_check import check_plugins

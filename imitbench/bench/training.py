@@ -24,7 +24,7 @@ from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError
-from imitbench.bench.time_limit import TimedOut
+from imitbench.bench.stopping import TimedOut
 from imitbench.cards.algorithm import Scalar
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from imitbench.bench import provenance
 from imitbench.bench.job import Job
-from imitbench.bench.time_limit import explain_alarm
+from imitbench.bench.stopping import explain_alarm
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
 

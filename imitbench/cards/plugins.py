@@ -19,7 +19,7 @@ from pathlib import Path
 
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
-from imitbench.cards.origin import Origin
+from imitbench.cards.algorithm import Origin
 from imitbench.cards.suite import SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean

@@ -1,5 +1,6 @@
 """The suite card: environments, experts, demonstrations, references and budgets."""
 
+
 from __future__ import annotations
 
 from typing import Literal
@@ -7,8 +8,10 @@ from typing import Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from imitbench.cards.algorithm import ActionSpace, BudgetUnit, Card, Scalar
-from imitbench.cards.origin import Origin
+from imitbench.cards.algorithm import Origin
 from imitbench.util.numbers import Count
+from imitbench.cards.algorithm import AlgorithmCard
+
 
 BudgetName = Literal["quick", "default", "full"]
 BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")
@@ -247,3 +250,15 @@ class SuiteCard(Card):
         card = self.model_copy()
         card._origin = origin
         return card
+
+
+def mismatch(algorithm: AlgorithmCard, environment: EnvironmentCard) -> str | None:
+    """Returns why an algorithm cannot learn in an environment; `None` if it can."""
+    spaces = algorithm.needs.action_spaces
+    if algorithm.needs.tabular and not environment.tabular:
+        return "plans with the model of a tabular environment; this one has none"
+    if algorithm.needs.fixed_horizon and environment.horizon != "fixed":
+        return "needs episodes of one length; those of this environment differ"
+    if environment.action_space in spaces:
+        return None
+    return f"acts in {' and '.join(spaces)} spaces only; this one is {environment.action_space}"

@@ -9,7 +9,7 @@ import typer
 from imitbench.cli import options, run_options
 
 if TYPE_CHECKING:
-    from imitbench.conformance.report import ConformanceReport
+    from imitbench.conformance.checks import ConformanceReport
 
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped", "told": "-"}
 
@@ -40,7 +40,7 @@ def check_algo(
     """
     from imitbench.bench.plan import parse_overrides
     from imitbench.cli.output import note, print_json
-    from imitbench.conformance.run import check_method
+    from imitbench.conformance.checks import check_method
 
     report = check_method(
         algo,

@@ -91,7 +91,7 @@ def compare(
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """
     from imitbench.cli.output import note, print_json
-    from imitbench.report.entry_sources import read_entries
+    from imitbench.report.build import read_entries
     from imitbench.report.pairwise import PairwiseOptions as Method
     from imitbench.report.pairwise import compare_pairwise
     from imitbench.report.pairwise_text import pairwise_document

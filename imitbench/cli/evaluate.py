@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
-from imitbench.cli.expert_files import Revision, Trust
+from imitbench.cli.experts import Revision, Trust
 
 if TYPE_CHECKING:
     from imitbench.bench.protocol import Episodes
@@ -70,7 +70,7 @@ def evaluate(
 
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
     """
-    from imitbench.cli.hub_progress import make_notifier
+    from imitbench.cli.output import make_notifier
     from imitbench.cli.output import note, print_json
     from imitbench.experts.lookup import find_named_policy
     from imitbench.util.torch_startup import use_one_thread
@@ -116,7 +116,8 @@ def _measure(subject: NamedPolicy, wish: _EvaluationRequest) -> dict[str, Any]:
     """Evaluates, and records where that is asked for."""
     from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
-    from imitbench.experts import catalog, evaluation, measurement
+    from imitbench.experts import (evaluation, measurement)
+    from imitbench.experts import lookup
     from imitbench.experts.lookup import find_references
     from imitbench.experts.video import check_video, record_video
     from imitbench.policies.expert import load_expert_policy
@@ -127,7 +128,7 @@ def _measure(subject: NamedPolicy, wish: _EvaluationRequest) -> dict[str, Any]:
     own = subject.environment
     spec = own
     if wish.env is not None:
-        spec = catalog.find_environment(wish.env, wish.suite).evaluated
+        spec = lookup.find_environment(wish.env, wish.suite).evaluated
     if spec is None:
         raise InputError(f"{subject.label}: {subject.lacks}; name it by --env")
     found = open_expert_folder(subject.path)

@@ -1,5 +1,6 @@
 """`imitbench experts`: list and train experts, convert and evaluate those of others."""
 
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,15 +8,27 @@ from typing import Annotated
 
 import typer
 
-from imitbench.cli import expert_files, options
+from imitbench.cli import (options)
+from imitbench.cli import experts
 from imitbench.cli.pull import pull_experts
 from imitbench.cli.push import push_experts
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import completion, options
+
+if TYPE_CHECKING:
+    from imitbench.experts.evaluation import MeasurementComparison
+    from imitbench.hub.reported_results import ReportedReturn
+
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="List, train, convert and evaluate experts."
 )
-app.command("convert")(expert_files.convert)
-app.command("eval")(expert_files.evaluate)
+app.command("convert")(experts.convert)
+app.command("eval")(experts.evaluate)
 app.command("pull")(pull_experts)
 app.command("push")(push_experts)
 
@@ -78,7 +91,7 @@ def train(
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import note, print_json
-    from imitbench.cli.provenance import typed_command
+    from imitbench.cli.output import typed_command
 
     suite_card = find_suite(suite)
     environments = select_environments(suite_card, env)
@@ -86,7 +99,7 @@ def train(
     # Training libraries take seconds to load: only once the request is known to be good.
     from imitbench.bench.spec import environment_spec
     from imitbench.experts import measurement
-    from imitbench.experts.expert_card import write_expert_card
+    from imitbench.experts.training import write_expert_card
     from imitbench.experts.training import train_expert
     from imitbench.policies.storage import load_policy
     from imitbench.util.torch_startup import use_one_thread
@@ -133,3 +146,188 @@ def train(
         )
     if json:
         print_json(rows)
+
+
+Expert = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR_OR_REPO",
+        help="Folder, zip, bundled expert, or repository owner/name.",
+        autocompletion=completion.experts,
+    ),
+]
+EnvId = Annotated[
+    str,
+    typer.Option(
+        "--env", metavar="ID", help="Environment id.", autocompletion=completion.environments
+    ),
+]
+Revision = Annotated[
+    str | None,
+    typer.Option("--revision", metavar="REV", help="Commit, branch or tag of a repository."),
+]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Unpickle what cannot be read otherwise: executes what the file says."
+    ),
+]
+
+
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="Zip, folder, or repository owner/name.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    env: Annotated[
+        str | None,
+        typer.Option("--env", metavar="ID", help="Environment that it must fit [as in the zip]."),
+    ] = None,
+    suite: options.SuiteOfEnv = None,
+    revision: Revision = None,
+    trust: Trust = False,
+    json: options.Json = False,
+) -> None:
+    """Write an expert's policy without pickle, in the layout of bundled experts.
+
+    Statistics of VecNormalize and a time feature become part of the policy.
+
+    Example: imitbench experts convert downloads/ppo-Pendulum-v1 experts/ppo-Pendulum-v1
+    """
+    from imitbench.cli.output import make_notifier
+    from imitbench.cli.output import note, print_json
+    from imitbench.experts import lookup
+    from imitbench.experts.conversion import convert_expert
+    from imitbench.experts.lookup import locate_expert
+    from imitbench.util.torch_startup import use_one_thread
+
+    located = locate_expert(source, revision, make_notifier())
+    use_one_thread()
+    converted = convert_expert(
+        located.path,
+        target,
+        environment=lookup.find_environment_if_named(env, suite),
+        origin=located.origin,
+        trust=trust,
+    )
+    published = converted.published
+    if json:
+        print_json(
+            {
+                "directory": str(converted.directory),
+                "policy_class": converted.policy_class,
+                "includes": converted.folded,
+                "published_mean_return": published.mean if published else None,
+            }
+        )
+        return
+    folded = "".join(f", with {what}" for what in converted.folded)
+    typer.echo(f"{converted.directory}: {converted.policy_class}{folded}")
+    if published is not None:
+        note(
+            f"published mean return {published.mean:.2f}; check it with "
+            f"`imitbench experts eval {converted.directory} --env {env or 'ID'}`"
+        )
+
+
+def evaluate(
+    expert: Expert,
+    env: EnvId,
+    suite: options.SuiteOfEnv = None,
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
+    deterministic: Annotated[
+        bool | None,
+        typer.Option(
+            "--deterministic/--stochastic",
+            help="Take the most likely action, or sample [as published, else sample].",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the evaluation.")] = 0,
+    revision: Revision = None,
+    trust: Trust = False,
+    json: options.Json = False,
+) -> None:
+    """Measure an expert's return, and compare it with the one on its card.
+
+    Warns where the two are more than 2 standard errors apart.
+
+    Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
+    """
+    from imitbench.cli.output import make_notifier
+    from imitbench.cli.output import note, print_json
+    from imitbench.experts import (evaluation, measurement)
+    from imitbench.experts import lookup
+    from imitbench.experts.lookup import locate_expert
+    from imitbench.hub.reported_results import read_reported_return
+    from imitbench.policies.expert import load_expert_policy
+    from imitbench.policies.expert_folder import open_expert_folder
+    from imitbench.util.torch_startup import use_one_thread
+
+    located = locate_expert(expert, revision, make_notifier())
+    use_one_thread()
+    found = open_expert_folder(located.path)
+    spec = evaluation.with_own_arguments(lookup.find_environment(env, suite), found)
+    policy = load_expert_policy(found, evaluation.spaces_of(spec), trust=trust)
+    published = read_reported_return(found.folder)
+    if deterministic is None:
+        deterministic = bool(published and published.deterministic)
+    with evaluation.check_arguments_accepted(spec):
+        measured = measurement.measure(
+            spec, policy, episodes=episodes, deterministic=deterministic, seed=seed
+        )
+    returns = measured.episodes.returns
+    compared = (
+        evaluation.compare_with_published(returns, deterministic, published) if published else None
+    )
+    if json:
+        print_json(
+            {
+                "mean_return": float(returns.mean()),
+                "std_return": float(returns.std()),
+                "episodes": len(returns),
+                "deterministic": deterministic,
+                "published": _as_json(published, compared),
+            }
+        )
+    else:
+        acting = "deterministic" if deterministic else "stochastic"
+        typer.echo(
+            f"return {returns.mean():.2f} ± {returns.std():.2f} "
+            f"({len(returns)} episodes, {acting} policy)"
+        )
+    if published is not None and compared is not None:
+        message = _verdict(published, compared)
+        if compared.agrees is False:
+            note(f"warning: {message}")
+        elif not json:
+            note(message)
+
+
+def _verdict(published: ReportedReturn, compared: MeasurementComparison) -> str:
+    spread = "" if published.std is None else f" ± {published.std:.2f}"
+    stated = f"published {published.mean:.2f}{spread} ({published.source})"
+    if compared.agrees is None:
+        option = "--deterministic" if published.deterministic else "--stochastic"
+        return f"{stated} is of the other kind of policy; give {option} to compare"
+    if compared.distance is None:
+        return f"{stated}: {'the same' if compared.agrees else 'differs'}"
+    apart = f"{abs(compared.distance):.1f} standard errors apart"
+    return f"{stated}: {'agrees' if compared.agrees else 'does not agree'}, {apart}"
+
+
+def _as_json(
+    published: ReportedReturn | None, compared: MeasurementComparison | None
+) -> dict[str, Any] | None:
+    if published is None or compared is None:
+        return None
+    return {
+        "mean_return": published.mean,
+        "std_return": published.std,
+        "episodes": published.episodes,
+        "deterministic": published.deterministic,
+        "file": published.source,
+        "difference": compared.difference,
+        "standard_error": compared.standard_error,
+        "standard_errors_apart": None if compared.distance is None else abs(compared.distance),
+        "agrees": compared.agrees,
+    }

@@ -136,7 +136,7 @@ def _record(
     label = default_name(source) if name is None else check_name(name)
     if suite is not None:
         from imitbench.cards.plugins import find_suite
-        from imitbench.store.importers.suite_references import with_references
+        from imitbench.store.external_results import with_references
 
         results = with_references(results, find_suite(suite))
     written = not dry_run and write_external(results, out, label, version=__version__, force=force)

@@ -32,7 +32,7 @@ def launch(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool, qui
     from imitbench.bench.progress import make_observer
     from imitbench.bench.summary import summarize_sweep
     from imitbench.bench.sweep import carry_out
-    from imitbench.cli.provenance import typed_command
+    from imitbench.cli.output import typed_command
 
     with make_observer(quiet=quiet) as observer:
         outcome = carry_out(plans, how, out=out, command=typed_command(), observer=observer)
@@ -47,7 +47,7 @@ def _print(summary: SweepSummary, how: RunOptions, *, json: bool, quiet: bool) -
     """Says what happened: counts and failures to stderr, scores to stdout."""
     from imitbench.cli.output import command_for, count, note, print_json
     from imitbench.report.tables import build_report
-    from imitbench.report.terminal import render_short
+    from imitbench.report.text import render_short
 
     outcome, out = summary.outcome, summary.out
     for left_out in summary.left_out:
@@ -136,7 +136,7 @@ def _cells(
     plans: Sequence[Plan], out: Path
 ) -> tuple[dict[tuple[str, str, str, str], dict[str, Any]], list[float]]:
     """Runs by suite, algorithm, environment and budget, and the seconds of each run to do."""
-    from imitbench.bench.cost import DurationEstimates
+    from imitbench.bench.plan import DurationEstimates
     from imitbench.store.run_dir import RunDirectory
 
     cells: dict[tuple[str, str, str, str], dict[str, Any]] = defaultdict(

@@ -1,12 +1,345 @@
 """`imitbench leaderboard`: a site of published results, and checks of what others submit."""
 
+
+
+
 from __future__ import annotations
 
 import typer
 
-from imitbench.cli.leaderboard_build import build_site
-from imitbench.cli.leaderboard_validate import validate_submission
-from imitbench.cli.leaderboard_verify import verify_submission
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from imitbench.cli import options
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.published.findings import Finding
+    from imitbench.published.validation import Validation
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from imitbench.cli import options
+
+if TYPE_CHECKING:
+    from imitbench.bench.plan import Plan
+    from imitbench.conformance.reproduction import (
+        Reproduction,
+        ReproductionSample,
+        ReturnComparison,
+    )
+
+
+_WORDS = {
+    "identical": "identical",
+    "within noise": "agrees, within the noise of evaluation",
+    "within seeds": "agrees, within the spread of seeds",
+    "different": "DIFFERENT",
+    "failed": "FAILED here",
+}
+
+
+def verify_submission(
+    submission: Submission,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs to train again.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw of these.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = 1,
+    algo: Annotated[
+        list[str],
+        typer.Option("--algo", metavar="PLUGIN", help="Plug-in of yours to verify; repeatable."),
+    ] = [],  # noqa: B006 (typer copies it)
+    suite: Annotated[
+        list[str],
+        typer.Option("--suite", metavar="DIR", help="Folder of a suite that you have."),
+    ] = [],  # noqa: B006
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Results folder to keep.", file_okay=False),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Train some runs of a submission again, drawn at random, and compare.
+
+    Only methods, experts and demonstrations of this package are used, and plug-ins that you name:
+    never what a submission names. On a machine like the
+    submitter's the numbers are identical. Elsewhere they must agree within the noise of the
+    evaluations, or within the spread of the submission's own seeds. Exits with 1 if a run differs,
+    or none can be trained here.
+
+    Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
+    """
+    from imitbench.cli.output import make_notifier
+    from imitbench.cli.output import note, print_json
+    from imitbench.errors import InputError
+    from imitbench.published.submission import read_results
+    from imitbench.util.files import is_empty
+
+    if keep is not None and not is_empty(keep):
+        raise InputError(f"--keep {keep}: is not empty; name a new folder")
+    submitted = read_results(submission)
+
+    from imitbench.bench.request import PluginSelection
+    from imitbench.conformance.reproduction import compare_run, sample_runs
+
+    drawn = sample_runs(
+        submitted,
+        runs,
+        seed=seed,
+        tell=make_notifier(quiet=quiet),
+        plugins=PluginSelection.named(algo, suite),
+    )
+    if not quiet:
+        for refused in drawn.refused:
+            note(f"not drawn: {refused.spec.label}: {refused.why}")
+        for run in drawn.runs:
+            note(f"drawn with seed {seed}: {run.spec.label} ({run.spec.run_id})")
+    with contextlib.ExitStack() as stack:
+        scratch = keep or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="imitbench-"))
+        )
+        for plan in drawn.plans:
+            _train(plan, scratch, jobs, quiet=quiet)
+        found = [compare_run(run, scratch, submitted) for run in drawn.runs]
+    if json:
+        print_json(_document(submission, seed, drawn, found))
+    else:
+        _print(submission, found, wanted=runs)
+    if not found or not all(each.agrees for each in found):
+        raise typer.Exit(1)
+
+
+def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
+    from imitbench.bench.progress import make_observer
+    from imitbench.bench.sweep import carry_out
+    from imitbench.cli.output import typed_command
+    from imitbench.executors.options import RunOptions
+
+    options = RunOptions(jobs=jobs)
+    with make_observer(quiet=quiet) as observer:
+        outcome = carry_out([plan], options, out=out, command=typed_command(), observer=observer)
+    if outcome.left:
+        raise typer.Exit(130)
+
+
+def _document(
+    submission: Path, seed: int, drawn: ReproductionSample, found: list[Reproduction]
+) -> dict[str, Any]:
+    def numbers(each: ReturnComparison | None) -> dict[str, float | None] | None:
+        return None if each is None else {**vars(each), "difference": each.difference}
+
+    return {
+        "submission": str(submission),
+        "seed": seed,
+        "agrees": bool(found) and all(each.agrees for each in found),
+        "runs": [
+            {
+                "run_id": each.spec.run_id,
+                "label": each.spec.label,
+                "verdict": each.verdict,
+                "raw_return": numbers(each.stochastic),
+                "deterministic_return": numbers(each.deterministic),
+                "same_setting": each.same_setting,
+                "problem": each.problem or None,
+            }
+            for each in found
+        ],
+        "refused": [
+            {"run_id": each.spec.run_id, "label": each.spec.label, "why": each.why}
+            for each in drawn.refused
+        ],
+    }
+
+
+def _print(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
+    from imitbench.cli.output import count, note, print_table
+
+    rows = []
+    for each in found:
+        headline = each.stochastic
+        numbers: list[object] = [None, None, None, None]
+        if headline is not None:
+            numbers = [headline.stated, headline.found, headline.noise_band, headline.seed_band]
+        rows.append([each.spec.label, *numbers, _WORDS[each.verdict]])
+    if rows:
+        header = ["run", "stated", "found", "noise band", "seed band", "verdict"]
+        print_table(header, rows)
+        typer.echo("")
+    for each in found:
+        if each.problem:
+            note(f"{each.spec.label}: {each.problem}")
+        elif each.same_setting and each.verdict != "identical":
+            note(
+                f"{each.spec.label}: versions and processor are the submitter's, so the numbers "
+                "should be identical"
+            )
+    if len(found) < wanted:
+        note(f"only {count(len(found), 'run')} of {wanted} can be trained here")
+    differing = sum(not each.agrees for each in found)
+    if not found:
+        typer.echo(f"{submission}: NOT verified, no run of it can be trained here")
+    elif differing:
+        typer.echo(f"{submission}: NOT verified, {differing} of {count(len(found), 'run')} differ")
+    else:
+        identical = sum(each.verdict == "identical" for each in found)
+        typer.echo(
+            f"{submission}: verified, {count(len(found), 'run')} trained again: {identical} "
+            f"identical, {len(found) - identical} within the bands"
+        )
+
+
+Submission = Annotated[
+    Path, typer.Argument(metavar="SUBMISSION", help="Folder of published results.")
+]
+_MAX_TOLD = 20
+
+
+def validate_submission(
+    submission: Submission, json: options.Json = False, quiet: options.Quiet = False
+) -> None:
+    """Check a submission: digests, specifications, scores, seeds.
+
+    Makes all checks and tells all that they find. Exits with 1 if one fails, and with 2 if the
+    folder holds no published results. What cannot be known from the files, `imitbench leaderboard
+    verify` tries.
+
+    Example: imitbench leaderboard validate results/theirs
+    """
+    from imitbench.cli.output import print_json
+    from imitbench.published.validation import validate
+
+    validation = validate(submission)
+    if json:
+        print_json(_document(submission, validation))
+    else:
+        _print(submission, validation, quiet=quiet)
+    if not validation.valid:
+        raise typer.Exit(1)
+
+
+def _document(submission: Path, validation: Validation) -> dict[str, Any]:
+    from imitbench.published.findings import CHECKS, MEANINGS
+
+    manifest = validation.submission.manifest
+    return {
+        "submission": str(submission),
+        "valid": validation.valid,
+        "digest": manifest.own_digest if manifest else None,
+        "runs": len(validation.submission.runs),
+        "checks": [
+            {"check": check, "ok": not validation.of_check(check), "meaning": MEANINGS[check]}
+            for check in CHECKS
+        ],
+        "problems": [vars(each) for each in validation.problems],
+        "told": [vars(each) for each in validation.told],
+    }
+
+
+def _print(submission: Path, validation: Validation, *, quiet: bool) -> None:
+    from imitbench.cli.output import count, note, print_table
+    from imitbench.published.findings import CHECKS, MEANINGS
+
+    def verdict(problems: list[Finding]) -> str:
+        return f"FAILED ({len(problems)})" if problems else "ok"
+
+    print_table(
+        ["check", "verdict", "makes sure that"],
+        [[check, verdict(validation.of_check(check)), MEANINGS[check]] for check in CHECKS],
+    )
+    for check in validation.failed:
+        typer.echo("")
+        problems = validation.of_check(check)
+        for each in problems[:_MAX_TOLD]:
+            typer.echo(f"{check}: {each}")
+        if len(problems) > _MAX_TOLD:
+            typer.echo(f"{check}: … and {len(problems) - _MAX_TOLD} more; --json names all")
+    told = () if quiet else validation.told
+    for each in told[:_MAX_TOLD]:
+        note(f"note: {each}")
+    if len(told) > _MAX_TOLD:
+        note(f"… and {len(told) - _MAX_TOLD} more notes; --json names all")
+    runs = count(len(validation.submission.runs), "run")
+    if validation.valid:
+        typer.echo(f"\n{submission}: valid, {runs}")
+    else:
+        number = count(len(validation.problems), "problem")
+        typer.echo(f"\n{submission}: NOT valid, {number} in {runs}")
+
+
+def build_site(
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="SITE", help="Folder of the site.", file_okay=False),
+    ],
+    results: Annotated[
+        Path,
+        typer.Option(
+            "--results", metavar="DIR", help="Published results, a folder of these, or own runs."
+        ),
+    ] = options.DEFAULT_OUT,
+    title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
+    external: Annotated[
+        bool, typer.Option("--external", help="Show imported results, too, unranked.")
+    ] = False,
+    failed_runs: options.FailedRuns = "count-as-random",
+    replicates: options.Replicates = options.DEFAULT_REPLICATES,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Make a leaderboard: static pages, and the same as JSON, CSV and Markdown.
+
+    The pages need no server and no network. The same results give the same files, byte by byte.
+    An earlier site in the folder is replaced.
+
+    Example: imitbench leaderboard build --results results --out site
+    """
+    from imitbench.cli.output import count, note, print_json
+    from imitbench.errors import InputError
+    from imitbench.published.results_sources import find_results
+    from imitbench.report.leaderboard.board import build_board
+    from imitbench.report.leaderboard.site import check_place, write_site
+    from imitbench.stats.coverage import FailurePolicy
+
+    if not title.strip():
+        raise InputError("--title: is empty")
+    check_place(out, results)
+    found = find_results(results, external=external)
+    board = build_board(
+        found,
+        title=title.strip(),
+        replicates=replicates,
+        failed_runs=FailurePolicy(failed_runs),
+    )
+    files = write_site(board, out, results=results)
+    for text in found.notes:
+        note(text)
+    if json:
+        print_json(
+            {
+                "site": str(out),
+                "taken": found.taken,
+                "submissions": [source.name for source in found.sources],
+                "tables": len(board.sections),
+                "files": files,
+                "notes": list(found.notes),
+            }
+        )
+    elif not quiet:
+        runs = sum(len(source.runs) for source in found.sources)
+        note(f"{results}: taken as {found.taken}, {count(runs, 'run')}")
+        note(f"{out / 'index.html'}: {count(len(board.sections), 'table')}, {count(files, 'file')}")
+
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -65,7 +65,7 @@ def logs(
 def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
     from imitbench.cli.output import note, print_json
     from imitbench.errors import InputError
-    from imitbench.store.run_finder import find_run
+    from imitbench.store.overview import find_run
 
     directory = find_run(out, start)
     failure = directory.read_failure() if directory.has_failed else None

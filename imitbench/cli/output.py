@@ -1,5 +1,7 @@
 """Printing: data to stdout, everything else to stderr."""
 
+
+
 from __future__ import annotations
 
 import json
@@ -13,6 +15,14 @@ import typer
 
 from imitbench.cli import options
 from imitbench.util.text_line import note, on_terminal
+import shlex
+import sys
+import os
+
+from imitbench.util.hub_client import silent
+from imitbench.util.hub_errors import Tell
+
+
 
 __all__ = [
     "command_for",
@@ -82,3 +92,25 @@ def _cell(value: object) -> str:
 
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def typed_command() -> str:
+    """The command line as it can be typed again."""
+    return shlex.join(["imitbench", *sys.argv[1:]])
+
+
+def make_notifier(*, quiet: bool = False) -> Tell:
+    """Where messages about downloads go: to stderr, bars to terminals only.
+
+    Args:
+        quiet: Whether they go nowhere.
+    """
+    if quiet or not on_terminal():
+        # Read by the hub's client when it is first imported.
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    return silent if quiet else note
+
+
+def size_text(count: int) -> str:
+    """Bytes as people say them."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

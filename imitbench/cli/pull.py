@@ -1,5 +1,6 @@
 """`imitbench experts pull` and `imitbench demos pull`: from the hub to this machine."""
 
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from imitbench.hub.pull import PulledArtifact
     from imitbench.util.hub_client import RepoKind
     from imitbench.util.hub_errors import Tell
+from imitbench.cli import options
+
 
 Repo = Annotated[
     str | None, typer.Argument(metavar="[REPO]", help="owner/name, or a name on a suite card.")
@@ -73,7 +76,7 @@ def _pull(
     to: Path | None,
     json: bool,
 ) -> None:
-    from imitbench.cli.hub_progress import make_notifier, size_text
+    from imitbench.cli.output import make_notifier, size_text
     from imitbench.cli.output import print_json, print_table
     from imitbench.errors import InputError
     from imitbench.hub.pull import copy_out
@@ -142,3 +145,42 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, tell: Tell) -> Pu
             raise InputError(f"{repo}: not owner/name; {did_you_mean(repo, known)}")
         [repo] = full[:1]
     return pull(kind, repo, revision=revision or known.get(repo), tell=tell)
+
+
+def prefetch(
+    suite: options.Suite,
+    env: options.Env = None,
+    lock: options.Lock = options.DEFAULT_LOCK,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fetch a suite's experts and demonstrations, for runs without a network.
+
+    Writes commits and digests to a lock file, by which `run --source hub` finds and checks them.
+
+    Example: imitbench prefetch --suite classic
+    """
+    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.plugins import find_suite
+    from imitbench.cli.output import make_notifier, size_text
+    from imitbench.cli.output import note, print_json, print_table
+    from imitbench.errors import InputError
+    from imitbench.hub.lock_file import read_lock, write_lock
+    from imitbench.hub.suite_sources import pull_sources, suite_sources
+
+    sources = suite_sources(select_environments(find_suite(suite), env))
+    if not sources:
+        raise InputError(f"suite {suite}: its card names no hub repository; nothing to fetch")
+    before = read_lock(lock)
+    pulled = pull_sources(suite, sources, tell=make_notifier(quiet=quiet))
+    items = [found.as_locked() for _, found in pulled]
+    write_lock(lock, before.with_items(items))
+    if json:
+        print_json([item.model_dump(mode="json") for item in items])
+        return
+    print_table(
+        ["kind", "repository", "commit", "size"],
+        [[item.kind, item.repo, item.revision[:12], size_text(item.size)] for item in items],
+    )
+    if not quiet:
+        note(f"wrote {lock}")

@@ -138,7 +138,7 @@ def push_results(
     wish.check()
 
     from imitbench.cli.output import note
-    from imitbench.cli.provenance import typed_command
+    from imitbench.cli.output import typed_command
     from imitbench.hub.results_publication import staged_results
     from imitbench.published.results_folder import read_runs
     from imitbench.report.build import build
@@ -159,7 +159,7 @@ def push_results(
 
 
 def _push(staged: AbstractContextManager[Publication], wish: _PushRequest) -> None:
-    from imitbench.cli.hub_progress import make_notifier
+    from imitbench.cli.output import make_notifier
     from imitbench.cli.output import note
     from imitbench.errors import InputError
     from imitbench.hub.publication import check_for_tokens, push
@@ -185,7 +185,7 @@ def _push(staged: AbstractContextManager[Publication], wish: _PushRequest) -> No
 
 
 def _show(publication: Publication) -> None:
-    from imitbench.cli.hub_progress import size_text
+    from imitbench.cli.output import size_text
     from imitbench.cli.output import print_table
 
     rows = [[path, size_text(file.stat().st_size)] for path, file in _listed(publication)]

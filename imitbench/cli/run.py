@@ -39,7 +39,7 @@ def run(
     """
     from imitbench.bench.plan import parse_demo_counts, parse_overrides, parse_seeds
     from imitbench.bench.request import lock_in_use, plan_requests
-    from imitbench.cli.hub_progress import make_notifier
+    from imitbench.cli.output import make_notifier
     from imitbench.executors.registry import resolve
     from imitbench.store.sweep_file import SweepRequest
 

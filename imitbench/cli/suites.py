@@ -92,11 +92,11 @@ def measure(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cards.suite_file import read_card_of_suite
+    from imitbench.cards.catalog import read_card_of_suite
     from imitbench.cli.output import note, print_json, print_table
-    from imitbench.cli.provenance import typed_command
+    from imitbench.cli.output import typed_command
     from imitbench.experts.measurement import measure_references
-    from imitbench.experts.suite_file import update_references
+    from imitbench.experts.measurement import update_references
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
@@ -143,8 +143,8 @@ def pin(
     Example: imitbench suites pin classic --card suites/classic/suite.yaml
     """
     from imitbench.cards.catalog import suite_directory, suite_names
-    from imitbench.cards.suite_file import read_card_of_suite
-    from imitbench.cli.hub_progress import make_notifier
+    from imitbench.cards.catalog import read_card_of_suite
+    from imitbench.cli.output import make_notifier
     from imitbench.cli.output import note, print_json, print_table
     from imitbench.hub.suite_sources import resolve_commits, suite_sources, write_commits
 

@@ -68,7 +68,7 @@ def train_one(
 ) -> None:
     """Carries out a command of `imitbench train`."""
     from imitbench.bench.plan import parse_overrides
-    from imitbench.cli.hub_progress import make_notifier
+    from imitbench.cli.output import make_notifier
     from imitbench.cli.output import note
 
     formats = _formats(log_format, json=json)
@@ -78,7 +78,7 @@ def train_one(
     # Training libraries take seconds to load: only once the options are known to be good.
     from imitbench.bench.single_run import train_single
     from imitbench.bench.stopping import RunStoppedError
-    from imitbench.cli.provenance import typed_command
+    from imitbench.cli.output import typed_command
     from imitbench.experts.single_training import prepare_training
     from imitbench.util.torch_startup import use_one_thread
 

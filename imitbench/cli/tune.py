@@ -106,11 +106,11 @@ def tune(
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """
-    from imitbench.cli.hub_progress import make_notifier
+    from imitbench.cli.output import make_notifier
     from imitbench.cli.tune_launch import TuningTarget, make_plan, make_request, run_tuning
     from imitbench.cli.tune_table import print_tuning
     from imitbench.executors.registry import executor_class, resolve
-    from imitbench.tune.dependency import require_optuna
+    from imitbench.tune.storage import require_optuna
 
     require_optuna()
     target = TuningTarget(out, algo, suite, per, objective, budget, name, to, keep_anyway)

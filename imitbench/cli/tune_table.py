@@ -1,5 +1,6 @@
 """What a tuning found, as tables or as a document."""
 
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,40 @@ if TYPE_CHECKING:
     from imitbench.tune.held_out_comparison import HeldOutComparison
     from imitbench.tune.request import StudySettings, TuneRequest
     from imitbench.tune.study import Trial
+from imitbench.cli.output import count
+from imitbench.tune.held_out_comparison import HeldOutComparison
+
+
+
+def describe_verdict(contest: HeldOutComparison) -> str:
+    """Says what came of a contest."""
+    if len(contest.standings) == 1:
+        return "no trial with other values than the default ones was completed"
+    winner, default = contest.winner, contest.default
+    if winner is None:
+        return (
+            "every candidate had a run that failed on held-out seeds; see `imitbench tune --show`"
+        )
+    if not default.scores or default.failed:
+        return (
+            f"undecided: {count(default.failed, 'run')} of the default values failed on held-out "
+            "seeds"
+        )
+    means = f"{winner.mean:.4g} against {default.mean:.4g}"
+    p = "" if winner.p_value is None else f", p = {winner.p_value:.3g}"
+    who = winner.candidate.label
+    if winner.decision == "better":
+        return f"{who} beats the default values on held-out seeds ({means}{p})"
+    if winner.decision == "not better":
+        return f"tuning does not beat the default values on held-out seeds ({who}: {means}{p})"
+    more = ""
+    if winner.more_seeds:
+        seeds = count(winner.more_seeds, "more held-out seed")
+        more = f"; at least {seeds} would be needed to decide anything"
+    return (
+        f"undecided: {who} does not beat the default values for certain on held-out seeds "
+        f"({means}{p}{more})"
+    )
 
 
 def print_tuning(
@@ -32,7 +67,7 @@ def print_tuning(
         written: Files that tuned values were written to just now, by environment.
         only: Environments to print; `None` for all.
     """
-    from imitbench.tune.overview import read_studies
+    from imitbench.tune.runner import read_studies
 
     studies = [
         study
@@ -154,7 +189,6 @@ def print_outcome(
     keep_anyway: bool,
 ) -> None:
     """Says in words whether tuning helped, and what was written."""
-    from imitbench.cli.tune_verdict import describe_verdict
 
     for env_id, contest in contests.items():
         note(f"{env_id}: {describe_verdict(contest)}")

@@ -1,5 +1,7 @@
 """The checks of a method, one by one."""
 
+
+
 from __future__ import annotations
 
 import tempfile
@@ -12,7 +14,6 @@ import numpy as np
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.conformance.bitwise import Difference, find_differences
-from imitbench.conformance.report import CheckResult, ConformanceReport
 from imitbench.conformance.resume import ResumeVerdict
 from imitbench.conformance.test_bed import (
     MethodUnderTest,
@@ -25,6 +26,75 @@ from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.util.quantities import show_size
 from imitbench.util.state_file import load_state, save_state
+from dataclasses import dataclass, field
+from typing import Any, Literal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from imitbench.bench import artifacts
+from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.plugin_check import check_plugins
+from imitbench.bench.spec import SweepSettings, reference_scores
+from imitbench.cards.plugins import find_algorithm
+from imitbench.conformance.resume import ResumeVerdict, check_resume
+from imitbench.conformance.test_bed import MethodUnderTest, suite_test_bed
+from imitbench.errors import InputError
+from imitbench.records.runs import Protocol, RunSpec
+from imitbench.util.torch_startup import repeat_exactly, use_one_thread
+
+
+
+Verdict = Literal["passed", "failed", "skipped", "told"]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The outcome of one check.
+
+    Attributes:
+        check: Name of the check.
+        verdict: `failed` alone counts against the method. `skipped` where it could not be judged
+            or does not apply; `told` for what is no matter of right or wrong.
+        what: What was seen, in a sentence.
+    """
+
+    check: str
+    verdict: Verdict
+    what: str
+
+
+@dataclass(frozen=True)
+class ConformanceReport:
+    """Every check of a method.
+
+    Attributes:
+        algo: Name of the method.
+        env: Environment of the checks that are not on made-up ones.
+        amount: Training of each trial, with its unit.
+        findings: One for each check, in the order in which they were made.
+    """
+
+    algo: str
+    env: str
+    amount: str
+    findings: list[CheckResult] = field(default_factory=list)
+
+    @property
+    def conforms(self) -> bool:
+        """Whether no check failed."""
+        return not any(each.verdict == "failed" for each in self.findings)
+
+    def as_document(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {
+            "algo": self.algo,
+            "env": self.env,
+            "amount": self.amount,
+            "conforms": self.conforms,
+            "checks": [vars(each) for each in self.findings],
+        }
+
 
 LARGEST_STATE = 1 << 30
 """Bytes that a checkpoint may take by the end of a default budget."""
@@ -319,3 +389,82 @@ def _actions(policy: Any, observations: Any, *, deterministic: bool) -> Any:
     with th.random.fork_rng(devices=[]), seeded_sampling(policy, np.random.default_rng(0)):
         th.manual_seed(0)
         return policy.predict(observations, deterministic=deterministic)[0]
+
+
+_PROTOCOL = Protocol(episodes=4, environments=4)
+_SHARE = 4  # of a quick budget
+
+
+def check_method(
+    reference: str,
+    *,
+    suite: str | None = None,
+    environment: str | None = None,
+    amount: int | None = None,
+    overrides: dict[str, str] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> ConformanceReport:
+    """Makes every check of a method.
+
+    Args:
+        reference: The method, as the user names it.
+        suite: Where to try it; `None` for the classic or the tabular suite.
+        environment: Glob; the first environment that the method can learn on is taken.
+        amount: Training of each trial, in the unit of its budget.
+        overrides: Hyper-parameters as text.
+        tell: Told about progress.
+
+    Raises:
+        InputError: There is no such method, or nothing there that it can learn on.
+    """
+    card = find_algorithm(reference)
+    plan = make_plan(
+        algorithms=[card],
+        suite=suite or ("tabular" if card.needs.tabular else "classic"),
+        environment=environment,
+        seeds=[0],
+        settings=SweepSettings(budget="quick", overrides=overrides or {}),
+    )
+    spec = _first(plan)
+    check_plugins(plan)
+    use_one_thread()
+    repeat_exactly("cpu")
+    if card.budget_unit != "none":
+        share = max(1, spec.budget.amount // _SHARE) if amount is None else amount
+        spec = _with_amount(spec, share)
+    root = artifacts.source_root("bundled", plan.suite.origin.folder)
+    references = reference_scores(plan.suite, spec.environment.id, "bundled")
+
+    def verify() -> ResumeVerdict:
+        with tempfile.TemporaryDirectory(prefix="imitbench-") as folder:
+            return check_resume(
+                spec,
+                source_root=root,
+                sources=plan.sources,
+                references=references,
+                folder=Path(folder),
+                kills=1,
+            )
+
+    env_card = plan.environments[spec.environment.id]
+    return MethodChecker(
+        MethodUnderTest(card, card.completed(spec.hyperparameters), spec.budget.amount),
+        suite_test_bed(spec, root),
+        default_amount=env_card.amount("default", card.budget_unit),
+        verify=verify,
+        tell=tell,
+    ).check()
+
+
+def _first(plan: Plan) -> RunSpec:
+    for spec in plan:
+        return spec
+    pair = plan.not_applicable[0]
+    raise InputError(
+        f"{pair.algo} on {pair.env}: {pair.why}; name where it can learn by --suite and --env"
+    )
+
+
+def _with_amount(spec: RunSpec, amount: int) -> RunSpec:
+    budget = spec.budget.model_copy(update={"amount": amount})
+    return spec.model_copy(update={"budget": budget, "protocol": _PROTOCOL})

@@ -21,7 +21,7 @@ from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_genera
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Scalar
 from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.practice_environments import practice_environment
-from imitbench.conformance.watched import Poison, instrumented_spec, poisoned_demos
+from imitbench.conformance.practice_environments import Poison, instrumented_spec, poisoned_demos
 from imitbench.records.runs import Budget, EnvironmentSpec, RunSpec
 from imitbench.util.torch_startup import use_one_thread
 

@@ -1,5 +1,6 @@
 """Measures returns of random actions and of experts: the references of a suite."""
 
+
 from __future__ import annotations
 
 import json
@@ -20,6 +21,13 @@ from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec, Protocol
 from imitbench.util.files import atomic_write_text
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from imitbench.cards.suite import References
+from imitbench.cards.catalog import rewrite_suite_card
+
 
 REFERENCE_SEED = 20_000
 """Far from usual seeds of runs, so that references share no episodes with them."""
@@ -136,3 +144,29 @@ def expert_directory(root: Path, repo: str) -> Path:
     if not directory.is_dir():
         raise InputError(f"{directory}: no such expert; train it with `imitbench experts train`")
     return directory
+
+
+_DIGITS = 3  # significant digits of speeds, which differ between machines
+
+
+def update_references(
+    path: Path, references: Mapping[str, References], speeds: Mapping[str, float]
+) -> None:
+    """Replaces references and speeds of environments on a suite card.
+
+    Args:
+        path: File of the suite card.
+        references: New references by environment id.
+        speeds: Steps per second with random actions, by environment id.
+
+    Raises:
+        InputError: The card is malformed, or cannot be written.
+    """
+
+    def change(document: dict[str, Any]) -> None:
+        for env_id, measured in references.items():
+            environment = document["environments"][env_id]
+            environment["steps_per_second"] = float(f"{speeds[env_id]:.{_DIGITS}g}")
+            environment["references"] = measured.model_dump(mode="json")
+
+    rewrite_suite_card(path, change)

@@ -18,7 +18,7 @@ from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device
-from imitbench.experts.catalog import ListedEnvironment, find_environment, find_listed_environment
+from imitbench.experts.lookup import ListedEnvironment, find_environment, find_listed_environment
 from imitbench.experts.demonstrations import sample_demonstrations
 from imitbench.experts.evaluation import spaces_of
 from imitbench.experts.lookup import LocatedArtifact, locate_demos, locate_expert

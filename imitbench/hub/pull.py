@@ -1,5 +1,6 @@
 """Pulls experts and demonstrations from a hub into its cache, and copies them from there."""
 
+
 from __future__ import annotations
 
 import shutil
@@ -9,13 +10,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.errors import InputError
-from imitbench.hub.content import files_to_fetch
 from imitbench.hub.lock_file import HubLock, LockedItem
 from imitbench.store.artifact_files import content_bytes, content_files
 from imitbench.util import hub_client
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.hub_errors import Tell
+from imitbench.hub.repo_card import CARD_FILE
+from imitbench.hub.reported_results import RESULTS_FILE
+from imitbench.policies.hub_policy import policy_file_names
+from imitbench.store.artifact_files import SETTINGS_FILE
+from imitbench.util.hub_client import RepoKind
+
+
+_FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
+
+
+def files_to_fetch(kind: RepoKind, repo: str) -> list[str]:
+    """Patterns of the files to fetch, without videos and training logs.
+
+    Args:
+        kind: `model` for an expert, `dataset` for demonstrations.
+        repo: Name of the repository, `owner/name`.
+    """
+    if kind == "dataset":
+        return ["data/train-*.parquet", CARD_FILE]
+    return [*policy_file_names(repo), SETTINGS_FILE, *_FURTHER_FILES]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ is stored of a hyper-parameter that is not a plain value, such as a custom sched
 passed again on loading.
 """
 
+
 from __future__ import annotations
 
 import json
@@ -16,17 +17,321 @@ from pydantic import BaseModel, ConfigDict
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from imitbench.errors import InputError
-from imitbench.policies.algorithm_state import (
-    AlgorithmState,
-    describe_optimizer,
-    encode_value,
-    hyperparameter_attributes,
-    read_counters,
-)
 from imitbench.policies.storage import DESCRIPTION_FILE, WEIGHTS_FILE
 from imitbench.util.files import atomic_write_text
 from imitbench.util.state_file import load_state, save_state
 from imitbench.util.tensor_storage import digest, read_description
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch as th
+from stable_baselines3.common import buffers
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import TrainFreq
+from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
+from stable_baselines3.common.vec_env import VecEnv
+
+from imitbench.errors import InputError, did_you_mean
+from imitbench.policies.sb3_names import OPTIMIZERS, class_in_text, class_of_object
+from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject
+from imitbench.util.tensor_storage import ArgumentCodec
+
+
+Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
+
+# Constructor arguments that are not hyper-parameters, or are stored separately.
+_OTHER_ARGUMENTS = {"self", "policy", "env", "device", "policy_kwargs", "_init_setup_model"}
+_COUNTERS = (
+    "num_timesteps",
+    "_total_timesteps",
+    "_num_timesteps_at_start",
+    "_current_progress_remaining",
+    "_n_updates",
+    "_episode_num",
+    "_n_calls",
+    "exploration_rate",
+)
+# The algorithms choose one of these when given `None`.
+_DEFAULT_BUFFERS: dict[str, type[buffers.BaseBuffer]] = {
+    cls.__name__: cls
+    for cls in (
+        buffers.RolloutBuffer,
+        buffers.DictRolloutBuffer,
+        buffers.ReplayBuffer,
+        buffers.DictReplayBuffer,
+        buffers.NStepReplayBuffer,
+    )
+}
+_CONSTANT_TEXT = re.compile(r"ConstantSchedule\(val=(\S+)\)")
+_LINEAR_TEXT = re.compile(r"LinearSchedule\(start=(\S+), end=(\S+), end_fraction=(\S+)\)")
+_LINEAR = "linear"
+_CODEC = ArgumentCodec("hyper-parameter", {})
+
+
+@dataclass(frozen=True)
+class AlgorithmState:
+    """State needed to resume training, except for the policy.
+
+    Attributes:
+        where: Name of the source in messages.
+        algorithm: Class name of the algorithm; `None` if the source does not state it.
+        hyperparameters: JSON values, by the names of the constructor's arguments.
+        unknown: Descriptions of hyper-parameters whose values were not stored, by name.
+        optimizer: `class` and `kwargs` of the policy's optimizers.
+        counters: Attributes of the algorithm that measure progress, such as `num_timesteps`.
+        optimizers: State dictionaries of the optimizers, by name.
+        variables: Other tensors of the algorithm, by name.
+    """
+
+    where: str
+    algorithm: str | None
+    hyperparameters: Mapping[str, Any]
+    unknown: Mapping[str, str]
+    optimizer: Mapping[str, Any]
+    counters: Mapping[str, int | float]
+    optimizers: Mapping[str, Mapping[str, Any]]
+    variables: Mapping[str, th.Tensor]
+
+
+def hyperparameter_attributes(cls: type[BaseAlgorithm]) -> dict[str, str]:
+    """The hyper-parameters of an algorithm, each with its attribute."""
+    names = [n for n in inspect.signature(cls.__init__).parameters if n not in _OTHER_ARGUMENTS]
+    return {name: "_" * (name == "stats_window_size") + name for name in names}
+
+
+def encode_value(value: Any) -> Any:
+    """Encodes the value of a hyper-parameter as JSON.
+
+    Args:
+        value: JSON value, NumPy scalar, schedule, training frequency or default buffer class.
+
+    Raises:
+        ValueError: `value` is of another type.
+    """
+    if isinstance(value, FloatSchedule):
+        value = value.value_schedule
+    if isinstance(value, ConstantSchedule):
+        return float(value.val)
+    if isinstance(value, LinearSchedule):
+        return {"schedule": _LINEAR, **{k: float(v) for k, v in vars(value).items()}}
+    if isinstance(value, TrainFreq):
+        return [int(value.frequency), value.unit.value]
+    if isinstance(value, type) and value in _DEFAULT_BUFFERS.values():
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    return _CODEC.encode(value)
+
+
+def read_counters(attributes: Mapping[str, Any]) -> dict[str, int | float]:
+    """The counters among an algorithm's attributes."""
+    found = {name: attributes.get(name) for name in _COUNTERS}
+    return {k: v for k, v in found.items() if type(v) in (int, float) and v is not None}
+
+
+def describe_optimizer(policy: BasePolicy) -> dict[str, Any]:
+    """Class and arguments of a policy's optimizer as JSON.
+
+    Raises:
+        ValueError: The class is not supported.
+    """
+    cls: type[th.optim.Optimizer] = policy.optimizer_class
+    if OPTIMIZERS.get(cls.__name__) is not cls:
+        raise ValueError(
+            f"model: optimizer {cls.__module__}.{cls.__name__} cannot be stored without pickle; "
+            f"storable: {', '.join(OPTIMIZERS)}"
+        )
+    return {"class": cls.__name__, "kwargs": _CODEC.encode(policy.optimizer_kwargs)}
+
+
+def state_from_zip(archive: Sb3Zip, cls: type[BaseAlgorithm]) -> AlgorithmState:
+    """Reads the training state from a zip of Stable-Baselines3.
+
+    Args:
+        archive: Content of the zip.
+        cls: Class of the algorithm that was saved.
+
+    Raises:
+        InputError: The optimizer cannot be determined.
+    """
+    hyperparameters: dict[str, Any] = {}
+    unknown: dict[str, str] = {}
+    for name, attribute in hyperparameter_attributes(cls).items():
+        if attribute not in archive.data:
+            continue
+        value = archive.data[attribute]
+        if isinstance(value, UnreadObject):
+            try:
+                hyperparameters[name] = _from_text(name, value)
+            except ValueError:
+                unknown[name] = str(value)
+        else:
+            hyperparameters[name] = value
+    return AlgorithmState(
+        where=str(archive.path),
+        algorithm=None,
+        hyperparameters=hyperparameters,
+        unknown=unknown,
+        optimizer=_optimizer_from_zip(archive),
+        counters=read_counters(archive.data),
+        optimizers=archive.optimizers,
+        variables=archive.variables,
+    )
+
+
+def build_algorithm(
+    cls: type[Algorithm],
+    policy: BasePolicy,
+    state: AlgorithmState,
+    venv: VecEnv,
+    overrides: Mapping[str, Any],
+    device: th.device | str = "auto",
+) -> Algorithm:
+    """Builds an algorithm that resumes training.
+
+    Args:
+        cls: Class of the algorithm.
+        policy: Policy with the current weights.
+        state: All other state.
+        venv: Environment to train on.
+        overrides: Hyper-parameters that replace stored ones.
+        device: Device to train on.
+
+    Raises:
+        InputError: The state is another algorithm's, a hyper-parameter is missing or unknown, or
+            the optimizers' state does not fit the policy.
+    """
+    if state.algorithm not in (None, cls.__name__):
+        raise InputError(
+            f"{state.where}: holds the algorithm {state.algorithm}, not {cls.__name__}; "
+            f"load it as {state.algorithm}"
+        )
+    accepted = hyperparameter_attributes(cls)
+    for name in [*overrides, *state.hyperparameters]:
+        if name not in accepted:
+            raise InputError(
+                f"{name}: not an argument of {cls.__name__}; {did_you_mean(name, accepted)}"
+            )
+    missing = {name: what for name, what in state.unknown.items() if name not in overrides}
+    if missing:
+        listed = ", ".join(f"{name} ({what})" for name, what in missing.items())
+        raise InputError(
+            f"{state.where}: not stored as plain values: {listed}; pass "
+            f"{', '.join(f'{name}=…' for name in missing)}, or {TRUST_HINT}"
+        )
+    values = {name: _decode_value(value) for name, value in state.hyperparameters.items()}
+    values |= overrides
+    if values.get("replay_buffer_class") is None and values.get("replay_buffer_kwargs"):
+        # The algorithm adds these itself to the buffer that it chooses.
+        kept = values["replay_buffer_kwargs"].items()
+        values["replay_buffer_kwargs"] = {k: v for k, v in kept if k not in ("n_steps", "gamma")}
+    optimizer = OPTIMIZERS[state.optimizer["class"]]
+    kwargs = {**policy_arguments(policy), "optimizer_class": optimizer}
+    if state.optimizer["kwargs"] is not None:
+        kwargs["optimizer_kwargs"] = dict(state.optimizer["kwargs"])
+    model = cls(type(policy), venv, policy_kwargs=kwargs, device=device, **values)
+    _set_state(model, policy, state)
+    return model
+
+
+def policy_arguments(policy: BasePolicy) -> dict[str, Any]:
+    """Arguments of a policy's constructor that its algorithm does not pass itself."""
+    given = {
+        "observation_space",
+        "action_space",
+        "lr_schedule",
+        "use_sde",
+        "optimizer_class",
+        "optimizer_kwargs",
+    }
+    arguments = policy._get_constructor_parameters()
+    if hasattr(policy, "share_features_extractor"):
+        arguments["share_features_extractor"] = policy.share_features_extractor
+    # Those of gSDE are listed as `None` by policies that do not use it.
+    return {k: v for k, v in arguments.items() if k not in given and v is not None}
+
+
+def _set_state(model: BaseAlgorithm, policy: BasePolicy, state: AlgorithmState) -> None:
+    parameters: dict[str, Any] = {"policy": policy.state_dict(), **state.optimizers}
+    if "policy.optimizer" in parameters:
+        parameters["policy.optimizer"] = _without_target(model, parameters["policy.optimizer"])
+    try:
+        model.set_parameters(parameters, exact_match=True)
+        for name, tensor in state.variables.items():
+            getattr(model, name).data = tensor.data.to(model.device)
+    except (ValueError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+        problem = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"{state.where}: optimizers: their state does not fit {type(model).__name__} "
+            f"({problem}); {TRUST_HINT}"
+        ) from error
+    for name, number in state.counters.items():
+        if hasattr(model, name):
+            setattr(model, name, number)
+    if model.use_sde:
+        model.policy.reset_noise()  # type: ignore[operator]
+
+
+def _without_target(model: BaseAlgorithm, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Drops the target network's parameters, which DQN's optimizer listed before version 2.4."""
+    wanted = len(model.policy.optimizer.param_groups[0]["params"])
+    groups = state.get("param_groups")
+    if not groups or len(groups) > 1 or len(groups[0]["params"]) != 2 * wanted:
+        return state
+    return {**state, "param_groups": [{**groups[0], "params": groups[0]["params"][:wanted]}]}
+
+
+def _optimizer_from_zip(archive: Sb3Zip) -> dict[str, Any]:
+    stored = archive.data.get("policy_kwargs") or {}
+    settings = stored.shown if isinstance(stored, UnreadObject) else stored
+    name, at_home = class_in_text(settings.get("optimizer_class", "<class 'torch.Adam'>"))
+    kwargs = settings.get("optimizer_kwargs")
+    if not at_home or name not in OPTIMIZERS or not (kwargs is None or isinstance(kwargs, dict)):
+        raise InputError(
+            f"{archive.path}: policy_kwargs.optimizer_class: {name} with {kwargs} is not known; "
+            f"{TRUST_HINT}"
+        )
+    return {"class": name, "kwargs": kwargs}
+
+
+def _from_text(name: str, value: UnreadObject) -> Any:
+    """A hyper-parameter from its printed attributes, in the form of `encode_value`."""
+    kind, at_home = class_in_text(value.type_name)
+    shown = value.shown
+    if at_home and kind == "FloatSchedule":
+        text = str(shown.get("value_schedule"))
+        if constant := _CONSTANT_TEXT.fullmatch(text):
+            return float(constant[1])
+        if linear := _LINEAR_TEXT.fullmatch(text):
+            start, end, end_fraction = (float(part) for part in linear.groups())
+            return {
+                "schedule": _LINEAR,
+                "start": start,
+                "end": end,
+                "end_fraction": end_fraction,
+            }
+    if at_home and kind == "ConstantSchedule":
+        return float(shown["val"])
+    if at_home and kind == "LinearSchedule":
+        return {"schedule": _LINEAR, **{k: float(v) for k, v in shown.items()}}
+    if name.endswith("_buffer_class"):
+        class_name, known = class_of_object(value)
+        if known and class_name in _DEFAULT_BUFFERS:
+            return None
+    raise ValueError(name)
+
+
+def _decode_value(value: Any) -> Any:
+    if isinstance(value, Mapping) and value.get("schedule") == _LINEAR:
+        return LinearSchedule(value["start"], value["end"], value["end_fraction"])
+    # Only the frequency of training is a sequence, and it must be a tuple.
+    return tuple(value) if isinstance(value, list) else value
+
 
 ALGORITHM_FILE = "algorithm.json"
 STATE_FILE = "algorithm.state"

@@ -29,7 +29,7 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
 
-from imitbench.policies.algorithm_state import policy_arguments
+from imitbench.policies.algorithm_storage import policy_arguments
 from imitbench.policies.base import FeedForward32Policy, NormalizeFeaturesExtractor, SAC1024Policy
 from imitbench.policies.hub_policy import STATISTICS_FILE
 from imitbench.policies.normalized import NormalizedPolicy

@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.policies import storage
-from imitbench.policies.algorithm_state import build_algorithm, state_from_zip
+from imitbench.policies.algorithm_storage import build_algorithm, state_from_zip
 from imitbench.policies.algorithm_storage import (
     holds_policy,
     read_algorithm_state,

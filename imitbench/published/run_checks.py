@@ -1,5 +1,6 @@
 """Checks that what a run is said to have taken is possible."""
 
+
 from __future__ import annotations
 
 import math
@@ -10,6 +11,14 @@ from imitbench.published.findings import Findings
 from imitbench.published.results_folder import PublishedRun
 from imitbench.store.run_dir import EpisodeTable
 from imitbench.util.text_line import one_line
+import math
+
+import numpy as np
+
+from imitbench.published.findings import Findings
+from imitbench.published.results_folder import PublishedRun
+from imitbench.store.run_dir import EpisodeTable
+
 
 _LEAST, _MOST = 0.5, 2.0
 _ROUND = 10_000
@@ -91,3 +100,60 @@ def _time(text: str) -> datetime | None:
     except ValueError:
         return None
     return when if when.tzinfo is not None else None
+
+
+TOLERANCE = 1e-9
+"""Relative, and for numbers near zero absolute: what rounding may do, and no edit does."""
+
+_NUMBERS = {
+    "raw_return": "the mean of its episodes",
+    "return_std": "the spread of its episodes",
+    "deterministic_return": "the mean of its deterministic episodes",
+    "mean_length": "the mean length of its episodes",
+    "termination_rate": "the share of its episodes that ended by termination",
+}
+
+
+def recompute(episodes: EpisodeTable) -> dict[str, float]:
+    """The numbers of a result that follow from its episodes, by the name of the field.
+
+    Args:
+        episodes: Of both policies, at least one episode each.
+    """
+    stochastic = ~episodes.deterministic
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {
+            "raw_return": float(episodes.returns[stochastic].mean()),
+            "return_std": float(episodes.returns[stochastic].std()),
+            "deterministic_return": float(episodes.returns[episodes.deterministic].mean()),
+            "mean_length": float(episodes.lengths[stochastic].mean()),
+            "termination_rate": float(episodes.terminated[stochastic].mean()),
+        }
+
+
+def check_scores(run: PublishedRun, where: str, findings: Findings) -> None:
+    """Checks a completed run's numbers against its episodes.
+
+    Args:
+        run: The run.
+        where: What to call its place.
+        findings: Told about problems.
+    """
+    assert run.result is not None and run.episodes is not None
+    wanted = run.spec.protocol.episodes
+    for stated in (False, True):
+        count = int((run.episodes.deterministic == stated).sum())
+        if count != wanted:
+            findings.fail(
+                "episodes", where, f"{count} episodes, and the specification says {wanted}"
+            )
+            return
+    for name, found in recompute(run.episodes).items():
+        claimed = getattr(run.result, name)
+        if not math.isclose(claimed, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            findings.fail(
+                "scores",
+                where,
+                f"{name} {claimed:.10g} is not {_NUMBERS[name]}, {found:.10g}",
+                "publish what the runs gave",
+            )

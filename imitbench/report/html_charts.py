@@ -11,7 +11,7 @@ import numpy as np
 from imitbench.report import text
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.model import Section
-from imitbench.stats.bands import ConfidenceBand
+from imitbench.stats.bootstrap import ConfidenceBand
 from imitbench.stats.intervals import Interval
 
 _MARGIN = 0.04

@@ -1,5 +1,6 @@
 """What a report says, before it is written in any format."""
 
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.comparability import Conditions
+
+
 
 RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)
@@ -268,3 +271,32 @@ class Report:
     sections: tuple[Section, ...]
     failures: tuple[FailureRow, ...]
     extra: tuple[ExtraTable, ...] = ()
+
+
+PALETTE = (
+    "#0072b2",
+    "#d55e00",
+    "#00875f",
+    "#b1478a",
+    "#a67c00",
+    "#5b4bb7",
+    "#2b8a9d",
+    "#8c4a2f",
+    "#4d7c0f",
+    "#be123c",
+)
+"""After Okabe and Ito, whose colors most people tell apart; `report.css` has them, too."""
+
+
+def color_numbers(report: Report) -> dict[str, int]:
+    """A place in the palette for each method; controls and anchors have none.
+
+    Algorithms beyond the palette share colors.
+    """
+    names = {
+        result.algorithm
+        for section in report.sections
+        for result in section.algorithms
+        if result.role == "method"
+    }
+    return {name: place % len(PALETTE) for place, name in enumerate(sorted(names))}

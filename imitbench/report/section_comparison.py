@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from imitbench.report.model import Section, StatisticsSettings
-from imitbench.stats.bands import ConfidenceBand
+from imitbench.stats.bootstrap import ConfidenceBand
 from imitbench.stats.coverage import compared_coverage, count_failures
 from imitbench.stats.improvement import ImprovementMatrix, improvement_matrix
 from imitbench.stats.profiles import performance_profile

@@ -17,7 +17,7 @@ from torch import nn
 
 from imitbench.errors import InputError
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.discriminator_reward import RewardNetFromDiscriminatorLogit
+from imitbench.rewards.wrappers import RewardNetFromDiscriminatorLogit
 from imitbench.rewards.ensemble import RewardEnsemble
 from imitbench.rewards.networks import BasicRewardNet, CnnRewardNet
 from imitbench.rewards.shaping import (

@@ -1,5 +1,6 @@
 """Storage of studies: SQLite on one machine, a journal for machines with a shared file system."""
 
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -10,11 +11,23 @@ from typing import TYPE_CHECKING, Literal
 
 from imitbench.errors import InputError
 from imitbench.records.runs import Record
-from imitbench.tune.dependency import require_optuna
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
+from imitbench.util.extras import import_extra
+
+
+
+def require_optuna() -> None:
+    """Checks that Optuna can be imported, and limits its log to errors.
+
+    Raises:
+        InputError: Optuna is not installed.
+    """
+    optuna = import_extra("optuna", "tune", "tuning")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
 
 StorageKind = Literal["sqlite", "journal"]
 FILES: dict[StorageKind, str] = {"sqlite": "study.db", "journal": "study.journal"}

@@ -24,10 +24,10 @@ from imitbench.tune.held_out_comparison import (
     compare_candidates,
 )
 from imitbench.tune.request import StudyScope, StudySettings, TuneRequest
-from imitbench.tune.search_space import distributions
+from imitbench.tune.request import distributions
 from imitbench.tune.storage import StudyLocation
 from imitbench.tune.trial_job import TrackingSettings, TrialJob, TrialLocation
-from imitbench.tune.unsuitable import UnsuitableObjectiveError
+from imitbench.tune.objectives import UnsuitableObjectiveError
 from imitbench.util.files import atomic_write_text
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ imitbench.tune.worker -           job files from standard input, one per line
 It is `imitbench.bench.worker`, with the same exit codes, but the learner is measured.
 """
 
+
 from __future__ import annotations
 
 import sys
@@ -23,7 +24,126 @@ from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.objectives import OBJECTIVES
 from imitbench.tune.reporter import TrialPrunedError, TrialReporter, trial_reporter
 from imitbench.tune.trial_job import TrackingSettings, TrialJob
-from imitbench.tune.watched_learner import ObjectiveTrackingLearner
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from imitbench.bench.checkpoint import generator_states, restore_generators
+from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.learner import LearnerWrapper
+from imitbench.records.runs import Budget, ReferenceScores, RunSpec
+from imitbench.tune.objectives import OBJECTIVES, EvaluationPoint
+from imitbench.tune.trial_job import TrackingSettings
+
+if TYPE_CHECKING:
+    from imitbench.data.types import TrajectoryWithRew
+
+
+Report = Callable[[int, float], None]
+"""Called with a point, from 1, and the objective there; may raise to end the training."""
+
+
+class ObjectiveTrackingLearner(LearnerWrapper):
+    """Measures the objective after each part of the budget.
+
+    Args:
+        learner: The learner to measure.
+        spec: Specification of the run.
+        references: References of its environment.
+        watch: What to measure, and when.
+        report: Called with each measurement except the last.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        spec: RunSpec,
+        references: ReferenceScores,
+        watch: TrackingSettings,
+        report: Report,
+    ) -> None:
+        super().__init__(learner)
+        self._spec = spec
+        self._references = references
+        self._watch = watch
+        self._objective = OBJECTIVES[watch.objective]
+        self._report = report
+        self._point = 0
+        self._curve: list[Mapping[str, float]] = []
+
+    def setup(
+        self,
+        task: Task,
+        demos: Sequence[TrajectoryWithRew],
+        rng: np.random.Generator,
+        device: str,
+    ) -> None:
+        """Sets up the learner, without the held-out demonstrations."""
+        self._demos, self._held_out = self._objective.hold_out(demos, self._spec)
+        self.learner.setup(task, self._demos, rng, device)
+
+    def train(
+        self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
+    ) -> int:
+        """Trains, and measures where the learner offers a checkpoint."""
+        spent = 0
+
+        def record(step: int, metrics: Mapping[str, float]) -> None:
+            nonlocal spent
+            spent = step
+            self._curve.append(dict(metrics))
+            callback(step, metrics)
+
+        def offer() -> None:
+            self._measure_if_due(spent / max(1, budget.amount))
+            checkpoint()
+
+        return self.learner.train(budget, record, offer)
+
+    def measures(self) -> dict[str, float]:
+        """The learner's measures, and those of the objective."""
+        return {**self.learner.measures(), **self._undisturbed(self._objective.measures)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The learner's state, and that of the measurements."""
+        return {
+            "learner": self.learner.state_dict(),
+            "point": self._point,
+            "curve": [dict(point) for point in self._curve],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        self.learner.load_state_dict(state["learner"])
+        self._point = state["point"]
+        self._curve = list(state["curve"])
+
+    def _measure_if_due(self, share: float) -> None:
+        point = int(share * self._watch.points + 1e-9)
+        # The evaluation of the run measures the end.
+        if self._point < point < self._watch.points:
+            self._point = point
+            self._report(point, self._undisturbed(self._objective.at))
+
+    def _undisturbed(self, measure: Callable[[EvaluationPoint], Any]) -> Any:
+        """Measures without changing the policy or the global random generators."""
+        states = generator_states()
+        try:
+            return measure(
+                EvaluationPoint(
+                    spec=self._spec,
+                    references=self._references,
+                    policy=copy.deepcopy(self.learner.policy()),
+                    demos=self._demos,
+                    held_out=self._held_out,
+                    curve=self._curve,
+                    episodes=self._watch.episodes,
+                )
+            )
+        finally:
+            restore_generators(states)
 
 
 def run_trial_file(path: Path, stop: StopRequest, supervised: bool) -> None:

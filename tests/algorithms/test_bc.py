@@ -16,7 +16,7 @@ from imitbench.algorithms import bc
 from imitbench.algorithms.bc_loss import has_short_cut, log_prob_and_entropy
 from imitbench.data import rollout, serialize, types
 from imitbench.data.wrappers import RolloutInfoWrapper
-from imitbench.experts.catalog import find_expert
+from imitbench.experts.lookup import find_expert
 from imitbench.policies.base import (
     FeedForward32Policy,
     NormalizeFeaturesExtractor,

@@ -35,7 +35,7 @@ from imitbench.data import rollout, serialize
 from imitbench.data.demonstrations import write_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
-from imitbench.experts.catalog import find_expert
+from imitbench.experts.lookup import find_expert
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.interactive import DiscreteInteractivePolicy
 from imitbench.policies.storage import load_policy

@@ -5,7 +5,7 @@ import pytest
 from seals.diagnostics.cliff_world import CliffWorldEnv
 from support.tabular import small_model
 
-from imitbench.algorithms.optimal_planning import optimal_policy
+from imitbench.algorithms.mce_planning import optimal_policy
 from imitbench.data.tabular import TabularModel
 from imitbench.stats.tabular import policy_value
 

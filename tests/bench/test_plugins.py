@@ -24,7 +24,7 @@ from imitbench.records.runs import RunSpec
 from imitbench.report.leaderboard.source_rows import make_rows
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.results_reader import read_results
+from imitbench.published.submission import read_results
 from imitbench.store.sweep_file import SweepFile, SweepRequest
 from imitbench.util import source_import
 

@@ -5,9 +5,9 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.bench.reward_quality import RANDOM_RATES, held_out_trajectories, reward_agreement
+from imitbench.bench.learners.preference_comparisons import RANDOM_RATES, held_out_trajectories, reward_agreement
 from imitbench.data.types import TrajectoryWithRew
-from imitbench.experts.catalog import find_environment, find_expert
+from imitbench.experts.lookup import find_environment, find_expert
 from imitbench.policies.storage import load_policy
 from imitbench.rewards.base import RewardNet
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from gymnasium import spaces
 
-from imitbench.algorithms.optimal_planning import optimal_policy
+from imitbench.algorithms.mce_planning import optimal_policy
 from imitbench.bench import artifacts
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Learner

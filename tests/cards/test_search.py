@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from imitbench.cards.algorithm import Hyperparameter
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.cards.search import SearchSpace
+from imitbench.cards.algorithm import SearchSpace
 
 TUNABLE = (
     "airl", "bc", "dagger", "density", "gail", "mce_irl", "ppo_true_reward",

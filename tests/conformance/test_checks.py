@@ -4,9 +4,9 @@ import pytest
 from support.plugins import write_plugin
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.conformance import run
+from imitbench.conformance import checks
 from imitbench.conformance.resume import ResumeVerdict
-from imitbench.conformance.run import check_method
+from imitbench.conformance.checks import check_method
 from imitbench.conformance.test_bed import sizes_in
 from imitbench.errors import InputError
 
@@ -204,8 +204,8 @@ def write(folder, source, unit="batches"):
 @pytest.fixture
 def in_this_process(monkeypatch):
     """Leaves out what starts processes: that resuming is judged, see the tests that are slow."""
-    monkeypatch.setattr(run, "check_plugins", lambda _: None)
-    monkeypatch.setattr(run, "verify_resume", lambda *_, **__: ResumeVerdict())
+    monkeypatch.setattr(checks, "check_plugins", lambda _: None)
+    monkeypatch.setattr(checks, "verify_resume", lambda *_, **__: ResumeVerdict())
 
 
 SLOW = {"none", "forgets its optimizer"}

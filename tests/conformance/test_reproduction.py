@@ -11,7 +11,7 @@ from imitbench.conformance.reproduction import compare_run, sample_runs
 from imitbench.published.results_folder import PublishedRun, read_runs
 from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
-from imitbench.store.run_scores import recompute
+from imitbench.published.run_checks import recompute
 
 
 @pytest.fixture(scope="module")

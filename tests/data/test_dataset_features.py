@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from imitbench.data.dataset_features import dataset_info, feature
+from imitbench.data.dataset_card import dataset_info, feature
 from imitbench.errors import InputError
 
 TYPES = {

@@ -12,7 +12,7 @@ from support.drift import drift_venv
 from support.sb3_models import SHORT, SMALL, ppo
 
 from imitbench.errors import InputError
-from imitbench.experts.catalog import find_environment
+from imitbench.experts.lookup import find_environment
 from imitbench.experts.conversion import convert_expert
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.storage import load_policy

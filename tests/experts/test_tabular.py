@@ -7,7 +7,7 @@ import seals  # noqa: F401 (registers environments)
 from support.tabular import small_model
 
 from imitbench.algorithms.mce_planning import mce_partition_fh
-from imitbench.experts.tabular import compute_expert
+from imitbench.experts.training import compute_expert
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.stats.tabular import policy_value, policy_value_regret
 

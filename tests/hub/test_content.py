@@ -1,6 +1,6 @@
 """Which files of a repository are fetched."""
 
-from imitbench.hub.content import files_to_fetch
+from imitbench.hub.pull import files_to_fetch
 
 
 def test_videos_and_logs_are_not_fetched():

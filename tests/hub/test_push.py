@@ -17,7 +17,7 @@ from imitbench.bench.environments import make_environment
 from imitbench.cards.catalog import suite_directory
 from imitbench.data.demonstrations import read_demonstrations
 from imitbench.errors import InputError
-from imitbench.experts.catalog import find_environment
+from imitbench.experts.lookup import find_environment
 from imitbench.hub.demos_publication import staged_demos
 from imitbench.hub.expert_publication import staged_expert
 from imitbench.hub.publication import push
@@ -27,7 +27,7 @@ from imitbench.hub.results_publication import staged_results
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.storage import load_policy, save_policy
 from imitbench.published.results_folder import PATTERNS, read_runs
-from imitbench.store.results_reader import read_results
+from imitbench.published.submission import read_results
 from imitbench.util import hub_client
 from imitbench.util.hub_errors import UnreachableError
 

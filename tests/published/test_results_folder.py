@@ -12,7 +12,7 @@ from imitbench.errors import InputError
 from imitbench.published.results_folder import PublishedRun, read_runs
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.store.results_reader import read_results, restore_runs
+from imitbench.published.submission import read_results, restore_runs
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from imitbench.published.results_sources import find_results
 from imitbench.report import markdown
 from imitbench.report.leaderboard.board import build_board
 from imitbench.report.leaderboard.data_formats import COLUMNS
-from imitbench.report.leaderboard.names import slug
+from imitbench.report.leaderboard.model import slug
 from imitbench.report.leaderboard.site import write_site
 from imitbench.report.text import score
 from imitbench.stats.coverage import FailurePolicy

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from imitbench.records.runs import ScoreRow
 from imitbench.report.model import Report
 from imitbench.report.tables import build_report
-from imitbench.report.terminal import render_short
+from imitbench.report.text import render_short
 
 
 def test_the_table_has_a_line_per_algorithm_best_first(report: Report) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from imitbench.errors import InputError
-from imitbench.rewards.discriminator_reward import RewardNetFromDiscriminatorLogit
+from imitbench.rewards.wrappers import RewardNetFromDiscriminatorLogit
 from imitbench.rewards.reward_nets import (
     AddSTDRewardWrapper,
     BasicPotentialCNN,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rliable import library, metrics
 
-from imitbench.stats import bands
+from imitbench.stats import bootstrap
 from imitbench.stats.aggregates import interquartile_mean, mean
 from imitbench.stats.bootstrap import stratified_bootstrap
 from imitbench.stats.curves import ScoreCurve, common_steps, sample_efficiency, shared_range
@@ -95,7 +95,7 @@ def test_the_order_of_runs_and_environments_does_not_matter() -> None:
 def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = by_environment(rng(1).normal(size=(5, 3, 7)))
     whole = sample_efficiency(curves, np.arange(7), replicates=100, rng=rng())
-    monkeypatch.setattr(bands, "MAX_HELD", 250)
+    monkeypatch.setattr(bootstrap, "MAX_HELD", 250)
     parts = sample_efficiency(curves, np.arange(7), replicates=100, rng=rng())
     np.testing.assert_array_equal(whole.low, parts.low)
     np.testing.assert_array_equal(whole.high, parts.high)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import library
 
-from imitbench.stats import bands
-from imitbench.stats.bands import ConfidenceBand
+from imitbench.stats import bootstrap
+from imitbench.stats.bootstrap import ConfidenceBand
 from imitbench.stats.bootstrap import resamples
 from imitbench.stats.profiles import ProfileKind, performance_profile, profile
 from imitbench.stats.strata import Strata
@@ -117,7 +117,7 @@ def test_working_in_parts_changes_nothing(
 ) -> None:
     scores = {"a": rng(1).normal(size=8), "b": rng(2).normal(size=5)}
     whole = performance_profile(scores, AT, kind=kind, replicates=100, rng=rng())
-    monkeypatch.setattr(bands, "MAX_HELD", 250)
+    monkeypatch.setattr(bootstrap, "MAX_HELD", 250)
     parts = performance_profile(scores, AT, kind=kind, replicates=100, rng=rng())
     assert same(whole, parts)
 

@@ -19,7 +19,7 @@ from imitbench.store.external_results import (
     read_external,
     write_external,
 )
-from imitbench.store.importers.suite_references import with_references
+from imitbench.store.external_results import with_references
 
 
 def run(place="line 2", **values):

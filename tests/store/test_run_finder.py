@@ -6,7 +6,7 @@ import pytest
 from support.runs import make_spec
 
 from imitbench.errors import InputError
-from imitbench.store.run_finder import find_run
+from imitbench.store.overview import find_run
 from imitbench.store.sweep_file import SweepFile
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from imitbench.records.runs import Protocol, Provenance, ReferenceScores, RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
-from imitbench.store.run_scores import recompute
+from imitbench.published.run_checks import recompute
 from support.runs import make_spec
 
 EPISODES = 4

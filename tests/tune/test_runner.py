@@ -15,10 +15,10 @@ from imitbench.executors.inline import InlineExecutor
 from imitbench.store import lease
 from imitbench.store.collector import collect
 from imitbench.store.run_dir import RunDirectory
-from imitbench.tune.overview import read_studies
+from imitbench.tune.runner import read_studies
 from imitbench.tune.request import StudyScope
 from imitbench.tune.runner import check_request
-from imitbench.tune.search_space import distributions
+from imitbench.tune.request import distributions
 from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import TrialStudy
 from imitbench.tune.study_runner import StudyRunner

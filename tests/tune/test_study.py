@@ -7,7 +7,7 @@ import pytest
 
 from imitbench.errors import InputError
 from imitbench.tune.reporter import TrialPrunedError, TrialReporter, trial_reporter
-from imitbench.tune.search_space import distributions
+from imitbench.tune.request import distributions
 from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import TrialStudy, read_trials
 from imitbench.tune.trial_job import TrialLocation

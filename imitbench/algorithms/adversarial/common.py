@@ -38,12 +38,12 @@ from imitbench.algorithms.adversarial.generator import (
     steps_per_round,
     venv_with_rewards,
 )
-from imitbench.algorithms.adversarial.regularization import (
+from imitbench.algorithms.adversarial.discriminator import (
     Regularization,
     gradient_penalty,
     with_noise,
 )
-from imitbench.algorithms.adversarial.summaries import Summaries
+from imitbench.algorithms.adversarial.discriminator import Summaries
 from imitbench.algorithms.demonstration_fit import check_action_space
 from imitbench.data import types
 from imitbench.rewards.reward_nets import RewardNet

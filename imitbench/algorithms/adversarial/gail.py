@@ -15,7 +15,7 @@ from torch import nn
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
-from imitbench.rewards.discriminator_reward import RewardForm, RewardNetFromDiscriminatorLogit
+from imitbench.rewards.wrappers import RewardForm, RewardNetFromDiscriminatorLogit
 from imitbench.rewards.reward_nets import NormalizedRewardNet, RewardNet
 
 __all__ = ["GAIL", "RewardNetFromDiscriminatorLogit"]

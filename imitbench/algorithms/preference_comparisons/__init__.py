@@ -7,7 +7,7 @@ the modules in this order: `trajectory_generators` and `agent_trainer` act, `fra
 `losses`, and the agent is trained on it.
 """
 
-from imitbench.algorithms.preference_comparisons.active_selection import ActiveSelectionFragmenter
+from imitbench.algorithms.preference_comparisons.fragmenters import ActiveSelectionFragmenter
 from imitbench.algorithms.preference_comparisons.agent_trainer import AgentTrainer
 from imitbench.algorithms.preference_comparisons.algorithm import PreferenceComparisons
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
@@ -20,7 +20,7 @@ from imitbench.algorithms.preference_comparisons.human_gatherer import (
     GatheringStoppedError,
     SynchronousHumanGatherer,
 )
-from imitbench.algorithms.preference_comparisons.losses import (
+from imitbench.algorithms.preference_comparisons.preference_model import (
     CrossEntropyRewardLoss,
     LossAndMetrics,
     RewardLoss,
@@ -29,7 +29,7 @@ from imitbench.algorithms.preference_comparisons.preference_model import (
     PreferenceModel,
     get_base_model,
 )
-from imitbench.algorithms.preference_comparisons.query_schedule import (
+from imitbench.algorithms.preference_comparisons.algorithm import (
     QUERY_SCHEDULES,
     TrainingRound,
 )

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from imitbench.algorithms.preference_comparisons import dataset_storage
 from imitbench.algorithms.preference_comparisons.dataset_storage import PreferenceArrays
-from imitbench.algorithms.preference_comparisons.fragment_digest import fragment_digest
+from imitbench.algorithms.preference_comparisons.dataset_storage import fragment_digest
 from imitbench.data.trusted import unpickle_comparisons
 from imitbench.data.types import (
     AnyPath,

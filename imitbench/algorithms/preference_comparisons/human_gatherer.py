@@ -1,5 +1,7 @@
 """Asks a human at the terminal which of two videos shows the better behavior."""
 
+
+
 from __future__ import annotations
 
 import os
@@ -10,15 +12,180 @@ from typing import Literal, TextIO, get_args
 
 import numpy as np
 
-from imitbench.algorithms.preference_comparisons.answer_file import Answer, AnswerFile, Choice
-from imitbench.algorithms.preference_comparisons.fragment_digest import pair_digest
-from imitbench.algorithms.preference_comparisons.fragment_video import (
-    has_frames,
-    write_fragment_video,
-)
+from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
 from imitbench.algorithms.preference_comparisons.gatherers import PreferenceGatherer, Preferences
 from imitbench.data.types import AnyPath, TrajectoryWithRewPair
 from imitbench.util.logger import HierarchicalLogger
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from imitbench.errors import InputError
+from imitbench.util.files import fsync_directory
+from imitbench.util.text_line import one_line
+from pathlib import Path
+
+from imitbench.data.render_wrapper import RENDERED_KEY, load_frame
+from imitbench.data.types import Trajectory
+from imitbench.util.video_wrapper import import_encoder
+
+
+# The encoder halves the resolution of colours, so both sides must be even.
+_EVEN_SIDES = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]
+
+
+def has_frames(fragment: Trajectory) -> bool:
+    """Whether each step has a frame, see `imitbench.data.render_wrapper`."""
+    return fragment.infos is not None and all(RENDERED_KEY in info for info in fragment.infos)
+
+
+def write_fragment_video(fragment: Trajectory, path: Path, fps: float) -> None:
+    """Writes the outcome of each step as one frame of an H.264 file.
+
+    Frames are read and encoded one at a time. The file is renamed to `path` when complete.
+
+    Args:
+        fragment: Fragment whose infos have frames of equal size.
+        path: File to write, ending in `.mp4`; its folder exists. A black line is added to a side of
+            odd length.
+        fps: Frame rate, in frames per second.
+
+    Raises:
+        ValueError: Frames are missing or differ in size.
+        InputError: The encoder is not installed, or the file of a frame is missing.
+    """
+    if not has_frames(fragment):
+        raise ValueError(
+            f"fragment: an info has no '{RENDERED_KEY}'; wrap the environment in "
+            "imitbench.data.render_wrapper.RenderImageInfoWrapper and keep the infos"
+        )
+    assert fragment.infos is not None, "checked by has_frames"
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    writer = import_encoder("writing videos").get_writer(
+        partial, fps=fps, codec="libx264", macro_block_size=1, output_params=_EVEN_SIDES
+    )
+    try:
+        with writer:
+            for info in fragment.infos:
+                writer.append_data(load_frame(info[RENDERED_KEY]))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+_START = b'{"pair":'
+
+Choice = Literal["left", "right", "tie", "skip"]
+
+
+class Answer(BaseModel):
+    """The answer to one pair."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    choice: Choice
+    swapped: bool
+    """Whether the second fragment was shown on the left."""
+
+    def preference(self) -> float:
+        """Probability that the first fragment is preferred; NaN for a skipped pair."""
+        if self.choice == "tie":
+            return 0.5
+        if self.choice == "skip":
+            return float("nan")
+        return float((self.choice == "left") != self.swapped)
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    pair: str = Field(min_length=1)
+    answer: Answer | None
+    """`None` removes an earlier answer."""
+
+
+class AnswerFile:
+    """Answers by the digest of their pair, in an append-only file of JSON lines.
+
+    Each line is `{"pair": digest, "answer": {"choice": …, "swapped": …}}`; an answer `null` removes
+    an earlier one. `record` returns after the line is on disk. An incomplete last line, from a
+    crash during a write, is removed.
+
+    Args:
+        path: The file, which may be missing. Only one process at a time may use it.
+
+    Raises:
+        InputError: The file has another format.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._answers: dict[str, Answer] = {}
+        content = path.read_bytes() if path.exists() else b""
+        complete, newline, torn = content.rpartition(b"\n")
+        for number, line in enumerate(complete.split(b"\n") if newline else [], start=1):
+            self._read(line, number)
+        if torn:
+            self._cut_off(torn, len(content) - len(torn))
+
+    def get(self, pair: str) -> Answer | None:
+        """The current answer to a pair, if any."""
+        return self._answers.get(pair)
+
+    def latest(self, among: set[str]) -> str | None:
+        """The pair in `among` that was answered last, if any."""
+        return next((pair for pair in reversed(self._answers) if pair in among), None)
+
+    def record(self, pair: str, answer: Answer | None) -> None:
+        """Adds or removes an answer, and waits until it is on disk.
+
+        Args:
+            pair: Digest of the pair.
+            answer: `None` removes the earlier answer.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        created = not self.path.exists()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as stream:
+            stream.write(_Line(pair=pair, answer=answer).model_dump_json().encode() + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        if created:
+            fsync_directory(self.path.parent)
+        self._apply(pair, answer)
+
+    def _read(self, line: bytes, number: int) -> None:
+        try:
+            entry = _Line.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(
+                f"{self.path}, line {number}: not an answer to a comparison "
+                f"({one_line(where + ' ' + first['msg'].lower())}); choose another file or remove "
+                "the line"
+            ) from None
+        self._apply(entry.pair, entry.answer)
+
+    def _cut_off(self, torn: bytes, size: int) -> None:
+        """Removes an incomplete last line, which a power failure may have padded with zeros."""
+        written = torn.rstrip(b"\0")
+        if not (written.startswith(_START) or _START.startswith(written)):
+            raise InputError(
+                f"{self.path}: the last line is not an answer to a comparison; choose another file"
+            )
+        os.truncate(self.path, size)
+
+    def _apply(self, pair: str, answer: Answer | None) -> None:
+        # Removing it first moves a new answer to the end; `latest` depends on that order.
+        self._answers.pop(pair, None)
+        if answer is not None:
+            self._answers[pair] = answer
+
 
 _Command = Choice | Literal["undo", "quit"]
 _COMMANDS: dict[str, _Command] = {

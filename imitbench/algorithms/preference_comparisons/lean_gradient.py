@@ -22,7 +22,7 @@ from imitbench.algorithms.preference_comparisons.fragment_batch import (
     JoinedSteps,
     discounts,
 )
-from imitbench.algorithms.preference_comparisons.losses import CrossEntropyRewardLoss, RewardLoss
+from imitbench.algorithms.preference_comparisons.preference_model import CrossEntropyRewardLoss, RewardLoss
 from imitbench.algorithms.preference_comparisons.preference_model import (
     PreferenceModel,
     check_finite,

@@ -1,5 +1,7 @@
 """A learner with one algorithm of Stable-Baselines3: its environments, training and state."""
 
+
+
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -13,9 +15,8 @@ from stable_baselines3.common.type_aliases import TrainFrequencyUnit
 
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.environments import make_training_environments
-from imitbench.bench.episode_log import EpisodeLog
+from imitbench.bench.curve import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.rollout_report import RolloutReport
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.records.runs import Budget
 from imitbench.rl.training import algorithm_state, continue_learning, load_algorithm_state
@@ -24,6 +25,57 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
+from collections.abc import Callable
+
+from stable_baselines3.common.callbacks import BaseCallback
+
+from imitbench.bench.learner import Callback, Checkpoint
+from collections.abc import Mapping
+from typing import Any
+
+
+
+
+class RolloutReport(BaseCallback):
+    """Records points of the curve, and offers checkpoints between rollouts.
+
+    Args:
+        measure: Returns metrics since the last point.
+        every: Environment steps between two points.
+        callback: Records a point.
+        checkpoint: Offers a checkpoint.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[], dict[str, float]],
+        every: int,
+        callback: Callback,
+        checkpoint: Checkpoint,
+    ) -> None:
+        super().__init__()
+        self._measure = measure
+        self._every = every
+        self._record = callback
+        self._offer = checkpoint
+
+    def _on_training_start(self) -> None:
+        self._before = self.num_timesteps
+
+    def _on_rollout_start(self) -> None:
+        # Between an update and the next steps, the state is complete.
+        if self.num_timesteps // self._every > self._before // self._every:
+            self.point()
+            self._before = self.num_timesteps
+            self._offer()
+
+    def _on_step(self) -> bool:
+        return True
+
+    def point(self) -> None:
+        """Records metrics since the last point."""
+        self._record(self.num_timesteps, self._measure())
+
 
 CURVE_POINTS = 40
 
@@ -125,3 +177,46 @@ def _steps_of_rollout(algorithm: BaseAlgorithm) -> int:
     if unit is not None:
         return int(frequency.frequency) if unit == TrainFrequencyUnit.STEP else 1
     return int(frequency)
+
+
+_ARGUMENTS = (
+    "learning_rate",
+    "buffer_size",
+    "learning_starts",
+    "batch_size",
+    "gamma",
+    "train_freq",
+    "gradient_steps",
+)
+_LOSSES = ("train/loss", "train/actor_loss", "train/critic_loss", "train/ent_coef")
+DQN_ARGUMENTS = ("target_update_interval", "exploration_fraction", "exploration_final_eps")
+"""Arguments that SAC does not have."""
+
+
+class OffPolicyLearner(AlgorithmLearner):
+    """A learner with an off-policy algorithm; its curve has the latest losses."""
+
+    def _measure(self) -> dict[str, float]:
+        logged = self.logger.default_logger.name_to_value
+        losses = {name: float(logged[name]) for name in _LOSSES if name in logged}
+        return {**super()._measure(), **losses}
+
+
+def algorithm_arguments(
+    options: Mapping[str, Any], seed: int, device: str, *, discrete: bool
+) -> dict[str, Any]:
+    """Returns arguments of DQN or SAC from a card's hyper-parameters.
+
+    Args:
+        options: Hyper-parameters named as the arguments, `hidden_size` and `hidden_layers`.
+        seed: Seed of the algorithm.
+        device: `cpu` or `cuda`.
+        discrete: Whether to return those of DQN.
+    """
+    names = _ARGUMENTS + (DQN_ARGUMENTS if discrete else ())
+    return {
+        **{name: options[name] for name in names},
+        "seed": seed,
+        "device": device,
+        "policy_kwargs": {"net_arch": [options["hidden_size"]] * options["hidden_layers"]},
+    }

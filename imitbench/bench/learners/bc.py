@@ -1,5 +1,6 @@
 """Behavioral cloning in the harness."""
 
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,6 @@ import numpy as np
 from imitbench.algorithms.bc import BC
 from imitbench.bench.curve import CurveWriter, curve_logger
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.clone_policy import make_clone_policy
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.records.runs import Budget
 
@@ -18,6 +18,38 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
+from typing import Any
+
+from stable_baselines3.common.policies import ActorCriticPolicy
+
+from imitbench.bench.learner import Task
+from imitbench.policies.base import NormalizeFeaturesExtractor
+from imitbench.util.networks import RunningNorm
+
+
+
+def make_clone_policy(task: Task) -> ActorCriticPolicy:
+    """Builds an untrained policy.
+
+    Args:
+        task: Uses the hyper-parameters `hidden_size`, `hidden_layers`, `normalize_observations` and
+            `learning_rate`.
+    """
+    options: dict[str, Any] = dict(task.hyperparameters)
+    extractor: dict[str, Any] = {}
+    if options["normalize_observations"]:
+        extractor = {
+            "features_extractor_class": NormalizeFeaturesExtractor,
+            "features_extractor_kwargs": {"normalize_class": RunningNorm},
+        }
+    return ActorCriticPolicy(
+        task.observation_space,
+        task.action_space,
+        lr_schedule=lambda _: options["learning_rate"],
+        net_arch=[options["hidden_size"]] * options["hidden_layers"],
+        **extractor,
+    )
+
 
 CURVE_POINTS = 20
 

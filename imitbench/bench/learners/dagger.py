@@ -16,7 +16,7 @@ from imitbench.algorithms.bc import BC
 from imitbench.algorithms.dagger import CollectedRound, LinearBetaSchedule, SimpleDAggerTrainer
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.clone_policy import make_clone_policy
+from imitbench.bench.learners.bc import make_clone_policy
 from imitbench.records.runs import Budget
 from imitbench.util.logger import HierarchicalLogger
 

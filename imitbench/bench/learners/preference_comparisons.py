@@ -1,5 +1,7 @@
 """Preference comparisons in the harness, with synthetic preferences by the true reward."""
 
+
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -24,15 +26,13 @@ from imitbench.algorithms.preference_comparisons import (
 )
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.environments import make_training_environments
-from imitbench.bench.episode_log import EpisodeLog
+from imitbench.bench.curve import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learners.preference_budget import SamplingCost, agent_steps
 from imitbench.bench.learners.reward_learner import (
     make_ppo,
     scaled_by_running_statistics,
     set_learning_rate,
 )
-from imitbench.bench.reward_quality import held_out_trajectories, reward_agreement
 from imitbench.bench.seeding import derive_seed
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.records.runs import Budget
@@ -47,6 +47,167 @@ from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from imitbench.bench.environments import make_training_environments
+from imitbench.data import rollout
+from imitbench.data.observations import assert_not_dictobs
+from imitbench.policies.exploration_wrapper import ExplorationWrapper
+from imitbench.records.runs import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+
+    from imitbench.data.types import TrajectoryWithRew
+    from imitbench.rewards.base import RewardNet
+
+
+RANDOM_RATES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of random actions: from the policy's own behaviour to chance, so that returns spread."""
+
+_ENVIRONMENTS = 8
+_PAIRS = 1000
+
+
+def held_out_trajectories(
+    policy: BasePolicy, environment: EnvironmentSpec, seed: int
+) -> list[TrajectoryWithRew]:
+    """Whole episodes of every quality between a policy and chance.
+
+    Args:
+        policy: The better end of the scale.
+        environment: Where to act; its true rewards are kept.
+        seed: Seed of environments and actions.
+
+    Returns:
+        Eight episodes for each of `RANDOM_RATES`.
+    """
+    venv = make_training_environments(environment, _ENVIRONMENTS, seed)
+    rng = np.random.default_rng(seed)
+    episodes: list[TrajectoryWithRew] = []
+    for rate in RANDOM_RATES:
+        actor = ExplorationWrapper(policy, venv, random_prob=rate, switch_prob=1.0, rng=rng)
+        episodes += rollout.generate_trajectories(
+            actor, venv, rollout.make_min_episodes(_ENVIRONMENTS), rng
+        )[:_ENVIRONMENTS]
+    venv.close()
+    return episodes
+
+
+def reward_agreement(
+    net: RewardNet, trajectories: Sequence[TrajectoryWithRew], fragment_length: int, seed: int
+) -> dict[str, float]:
+    """Compares a learnt reward with the true one.
+
+    Args:
+        net: The learnt reward; its normalizers do not learn from this.
+        trajectories: Whole episodes with true rewards, all of them at least `fragment_length`
+            steps long.
+        fragment_length: Steps of each fragment.
+        seed: Seed of the choice of fragments.
+
+    Returns:
+        `reward_correlation`, Spearman's rank correlation of the returns of whole episodes, and
+        `preference_accuracy`, the share of pairs of fragments that both order alike, over pairs
+        that the true reward tells apart and counting half where the learnt one does not. What
+        is not defined, because nothing differs, is left out.
+    """
+    from scipy.stats import spearmanr
+
+    flat = rollout.flatten_trajectories_with_rew(trajectories)
+    learnt = net.predict(
+        assert_not_dictobs(flat.obs), flat.acts, assert_not_dictobs(flat.next_obs), flat.dones
+    ).astype(np.float64)
+    starts = np.cumsum([0, *(len(trajectory) for trajectory in trajectories)])
+    found: dict[str, float] = {}
+    returns = [np.add.reduceat(rewards, starts[:-1]) for rewards in (learnt, flat.rews)]
+    if all(np.ptp(values) > 0 for values in returns):
+        found["reward_correlation"] = float(spearmanr(*returns).statistic)
+    sums = [_fragment_returns(rewards, starts, fragment_length) for rewards in (learnt, flat.rews)]
+    pairs = np.random.default_rng(seed).integers(len(sums[0]), size=(2, _PAIRS))
+    learnt_order, true_order = (np.sign(values[pairs[0]] - values[pairs[1]]) for values in sums)
+    told_apart = true_order != 0
+    if told_apart.any():
+        same = (1 + learnt_order * true_order)[told_apart] / 2
+        found["preference_accuracy"] = float(same.mean())
+    return found
+
+
+def _fragment_returns(
+    rewards: npt.NDArray[np.float64], starts: npt.NDArray[np.int64], length: int
+) -> npt.NDArray[np.float64]:
+    """Return of every fragment that lies within one episode."""
+    sums = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
+    first = np.concatenate([np.arange(start, end - length + 1) for start, end in pairwise(starts)])
+    # Prefix sums cancel exactly only up to rounding; equal fragments must stay equal.
+    differences: npt.NDArray[np.float64] = np.round(sums[first + length] - sums[first], 9)
+    return differences
+
+
+@dataclass(frozen=True)
+class SamplingCost:
+    """Upper bound of the steps of sampling.
+
+    Attributes:
+        n_envs: Number of parallel environments.
+        episode_length: Maximum episode length, in steps.
+        exploration_frac: Share of transitions with additional random actions.
+    """
+
+    n_envs: int
+    episode_length: int
+    exploration_frac: float
+
+    def most_steps(self, transitions: int, trained: int) -> int:
+        """Returns the maximum number of environment steps of sampling.
+
+        Args:
+            transitions: Transitions to sample.
+            trained: Steps of training since the last sampling, whose episodes are used first.
+        """
+        exploratory = int(self.exploration_frac * transitions)
+        finished = max(0, trained - self.n_envs * self.episode_length)
+        missing = max(0, transitions - exploratory - finished)
+        return self._whole_episodes(exploratory) + self._whole_episodes(missing)
+
+    def _whole_episodes(self, transitions: int) -> int:
+        """Rounds up, because every environment finishes its episode."""
+        round_of_episodes = self.n_envs * self.episode_length
+        return math.ceil(transitions / round_of_episodes) * round_of_episodes
+
+
+def agent_steps(
+    total: int, transitions: Sequence[int], rollout: int, sampling: SamplingCost
+) -> int | None:
+    """Returns the steps of training per round that are possible in any case.
+
+    Args:
+        total: Environment steps of all rounds.
+        transitions: Transitions to sample in each round.
+        rollout: Steps of one rollout of the agent.
+        sampling: Bound of the steps of sampling.
+
+    Returns:
+        The maximum, a multiple of `rollout`; `None` if not one rollout per round fits.
+    """
+    for rollouts in range(total // (len(transitions) * rollout), 0, -1):
+        share = rollouts * rollout
+        spent = sum(
+            share + sampling.most_steps(number, share if index else 0)
+            for index, number in enumerate(transitions)
+        )
+        if spent <= total:
+            return share
+    return None
+
 
 _MOST_HALVINGS = 4  # of the transitions to sample from, for small budgets
 

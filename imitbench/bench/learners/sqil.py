@@ -12,7 +12,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from imitbench.algorithms.sqil import SQIL
 from imitbench.bench.learner import Task
-from imitbench.bench.learners.off_policy import OffPolicyLearner, algorithm_arguments
+from imitbench.bench.learners.algorithm_learner import OffPolicyLearner, algorithm_arguments
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew

@@ -9,10 +9,10 @@ from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.html_provenance import origin, provenance_table
-from imitbench.report.html_shell import fact, html_document, theme_picker
+from imitbench.report.html_tables import origin, provenance_table
+from imitbench.report.html_markup import fact, html_document, theme_picker
 from imitbench.report.html_tables import Column, TableCell, finite
-from imitbench.report.leaderboard import words
+from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.index_page import (
     SCRIPTS,
     STYLES,
@@ -77,7 +77,7 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
         tag(
             "ul",
             tag("li", f"suite {part.section.suite}"),
-            tag("li", words.submitter_text(first)),
+            tag("li", model.submitter_text(first)),
             fact(completed, "completed run"),
             fact(failed, "failed run", bad=bool(failed)),
             class_="facts",
@@ -238,7 +238,7 @@ def _run(each: BoardRun, row: BoardRow, up: str, origins: Mapping[str, str]) -> 
         ),
         TableCell(tag("a", f"imitbench {version}", href=f"#{came}"), version),
         TableCell(shown.finished_at[:16].replace("T", " "), shown.finished_at),
-        TableCell(each.submitter or words.OWN),
+        TableCell(each.submitter or model.OWN),
         TableCell(tag("code", spec.digest, class_="digest"), spec.digest),
     ]
 
@@ -302,7 +302,7 @@ def _failures(row: BoardRow) -> Markup:
             TableCell(each.row.phase),
             TableCell(each.row.error_type),
             TableCell(text.message(each.row.message)),
-            TableCell(each.submitter or words.OWN),
+            TableCell(each.submitter or model.OWN),
         ]
         for each in row.failures
     ]

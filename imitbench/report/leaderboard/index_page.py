@@ -9,9 +9,9 @@ from imitbench.published.results_sources import ResultsSource
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, axis, strip
 from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.html_shell import fact, html_document, theme_picker
+from imitbench.report.html_markup import fact, html_document, theme_picker
 from imitbench.report.html_tables import Column, TableCell
-from imitbench.report.leaderboard import words
+from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.model import Report
 from imitbench.stats.intervals import Interval
@@ -68,7 +68,7 @@ def interval(value: Interval | None, row: BoardRow) -> Markup | str:
     """A point estimate, strong, with its interval."""
     if value is None:
         return text.NOTHING
-    point, _, ends = words.interval(value, row).partition(" ")
+    point, _, ends = model.interval(value, row).partition(" ")
     strong = tag("strong", point)
     return join(strong, " ", tag("span", ends, class_="ends")) if ends else strong
 
@@ -206,7 +206,7 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
     return [
         TableCell("" if row.rank is None else str(row.rank), _key(row.rank)),
         TableCell(row_name(row), row.name),
-        TableCell(named(words.submitter_text(row)), words.submitter_text(row)),
+        TableCell(named(model.submitter_text(row)), model.submitter_text(row)),
         TableCell(strip(result.iqm, result.mean, scale, row.name, row.color)),
         TableCell(linked(interval(result.iqm, row)), _point(result.iqm)),
         TableCell(linked(text.score(mean)), mean),
@@ -215,7 +215,7 @@ def _row(row: BoardRow, part: BoardSection, scale: AxisScale) -> list[TableCell]
             float(len(result.covered)),
         ),
         TableCell(
-            linked(words.seeds(row), "-runs") if is_run else text.NOTHING,
+            linked(model.seeds(row), "-runs") if is_run else text.NOTHING,
             float(result.seeds[0]) if is_run else None,
         ),
         TableCell(linked(count, "-failures") if failed else count, float(failed)),
@@ -258,7 +258,7 @@ def _submissions(board: Board) -> Markup:
         failed = len(source.runs) - done
         rows.append(
             [
-                TableCell(named(source.name or words.OWN), source.name or words.OWN),
+                TableCell(named(source.name or model.OWN), source.name or model.OWN),
                 TableCell(str(done), float(done)),
                 TableCell(str(failed), float(failed)),
                 TableCell(*_checks(source)),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from imitbench.report import text
-from imitbench.report.leaderboard import words
+from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.markdown import escape, table
 from imitbench.report.model import CellResult, Report
@@ -76,11 +76,11 @@ def _overall(row: BoardRow, part: BoardSection) -> tuple[str, ...]:
     return (
         "" if row.rank is None else str(row.rank),
         _name(row),
-        escape(words.submitter_text(row)),
-        words.interval(result.iqm, row),
+        escape(model.submitter_text(row)),
+        model.interval(result.iqm, row),
         text.score(None if result.mean is None else result.mean.point),
         f"{len(result.covered)} of {len(part.section.environments)}",
-        words.seeds(row),
+        model.seeds(row),
         str(result.failures),
     )
 
@@ -96,7 +96,7 @@ def _names(rows: Sequence[BoardRow]) -> list[str]:
     """Names of rows, with who submitted them where that alone tells them apart."""
     shared = Counter((row.name, row.kind) for row in rows)
     return [
-        f"{_name(row)}, {escape(words.submitter_text(row))}"
+        f"{_name(row)}, {escape(model.submitter_text(row))}"
         if shared[row.name, row.kind] > 1
         else _name(row)
         for row in rows

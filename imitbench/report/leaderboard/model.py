@@ -1,5 +1,7 @@
 """What a leaderboard says, before it is written in any format."""
 
+
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,6 +12,12 @@ from imitbench.published.results_sources import ResultsSource
 from imitbench.records.runs import FailureRow, ScoreRow
 from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
 from imitbench.store.external_results import ExternalRun
+import hashlib
+import re
+from imitbench.report import text
+from imitbench.stats.intervals import Interval
+
+
 
 RowKind = Literal["run", "reference", "external", "missing"]
 
@@ -139,3 +147,57 @@ class Board:
 
 def _mean(values: list[int] | list[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+_PLAIN = re.compile(r"(?!.*-[0-9a-f]{8}$)[a-z0-9_][a-z0-9_-]{0,59}")
+
+
+def slug(text: str) -> str:
+    """A name for a file that leads nowhere else; other texts have others."""
+    if _PLAIN.fullmatch(text):
+        return text
+    plain = re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")[:40]
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain}-{digest}" if plain else f"x-{digest}"
+
+
+def page_of(suite: str, algorithm: str) -> str:
+    """Page of an algorithm on a suite, below the site."""
+    return f"algorithms/{slug(suite)}/{slug(algorithm)}.html"
+
+
+def external_page(label: str, suite: str, algorithm: str) -> str:
+    """Page of an imported algorithm on a suite, below the site."""
+    return f"external/{slug(label)}/{slug(suite)}/{slug(algorithm)}.html"
+
+
+def episodes_folder(submitter: str, suite: str) -> str:
+    """Folder of a submitter's evaluation episodes, below the site."""
+    return f"episodes/{slug(submitter) if submitter else 'own'}/{slug(suite)}"
+
+
+OWN = "own runs"
+UNTOLD = "not told"
+
+
+def submitter_text(row: BoardRow) -> str:
+    """Who submitted a row, or where else it comes from."""
+    if row.imported is not None:
+        return row.imported.said
+    return ", ".join(name or OWN for name in row.submitters) or "the suite"
+
+
+def seeds(row: BoardRow) -> str:
+    """Seeds per environment; imported means do not say how many are behind them."""
+    return UNTOLD if _is_means(row) else text.seeds(row.result)
+
+
+def interval(value: Interval | None, row: BoardRow) -> str:
+    """A point estimate with its interval; imported means have none."""
+    if value is not None and _is_means(row):
+        return text.score(value.point)
+    return text.interval(value, row.result)
+
+
+def _is_means(row: BoardRow) -> bool:
+    return row.imported is not None and all(run.seed is None for run in row.imported.runs)

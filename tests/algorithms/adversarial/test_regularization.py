@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.gail import GAIL
-from imitbench.algorithms.adversarial.regularization import (
+from imitbench.algorithms.adversarial.discriminator import (
     Regularization,
     gradient_penalty,
     with_noise,

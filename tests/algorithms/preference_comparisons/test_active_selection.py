@@ -13,7 +13,7 @@ from support.preference_pairs import (
     quiet_logger,
 )
 
-from imitbench.algorithms.preference_comparisons.active_selection import ActiveSelectionFragmenter
+from imitbench.algorithms.preference_comparisons.fragmenters import ActiveSelectionFragmenter
 from imitbench.algorithms.preference_comparisons.fragmenters import Fragmenter, RandomFragmenter
 from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.data.rollout import flatten_trajectories

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from imitbench.algorithms.preference_comparisons.answer_file import Answer, AnswerFile
+from imitbench.algorithms.preference_comparisons.human_gatherer import Answer, AnswerFile
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
-from imitbench.algorithms.preference_comparisons.fragment_video import write_fragment_video
+from imitbench.algorithms.preference_comparisons.human_gatherer import write_fragment_video
 from imitbench.algorithms.preference_comparisons.fragmenters import RandomFragmenter
 from imitbench.algorithms.preference_comparisons.human_gatherer import (
     GatheringStoppedError,

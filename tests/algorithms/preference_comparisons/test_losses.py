@@ -5,7 +5,7 @@ import pytest
 import torch as th
 from support.preference_pairs import LinearReward, linear_ensemble, pairs_of, perceptron
 
-from imitbench.algorithms.preference_comparisons.losses import CrossEntropyRewardLoss
+from imitbench.algorithms.preference_comparisons.preference_model import CrossEntropyRewardLoss
 from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardEnsemble
 

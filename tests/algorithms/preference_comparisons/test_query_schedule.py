@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imitbench.algorithms.preference_comparisons.query_schedule import (
+from imitbench.algorithms.preference_comparisons.algorithm import (
     QUERY_SCHEDULES,
     TrainingRound,
     find_schedule,

@@ -17,7 +17,7 @@ from support.preference_pairs import (
 )
 
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
-from imitbench.algorithms.preference_comparisons.losses import (
+from imitbench.algorithms.preference_comparisons.preference_model import (
     CrossEntropyRewardLoss,
     LossAndMetrics,
     RewardLoss,

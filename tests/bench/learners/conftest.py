@@ -10,7 +10,7 @@ from imitbench.bench.learner import Task
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import load_algorithm, suite_directory
 from imitbench.data.demonstrations import read_demonstrations
-from imitbench.experts.catalog import find_environment
+from imitbench.experts.lookup import find_environment
 from imitbench.records.runs import Budget
 
 CELLS = {

@@ -12,7 +12,7 @@ import pytest
 import torch as th
 from support.outside_method import write_outside_method
 
-from imitbench.bench.child_process import ChildFailedError
+from imitbench.bench.learners.command import ChildFailedError
 from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.test_bed import MethodUnderTest, practice_test_bed
 from imitbench.errors import InputError
@@ -177,7 +177,7 @@ def test_the_program_ends_with_its_worker(tmp_path):
     """A killed worker cannot stop the program itself."""
     worker = (
         "import sys, time, pathlib\n"
-        "from imitbench.bench.child_process import ChildProcess\n"
+        "from imitbench.bench.learners.command import ChildProcess\n"
         "words = ['sleep', '600']\n"
         "with ChildProcess(words, folder=pathlib.Path('.'), timeout_s=None) as child:\n"
         "    print(child._process.pid, flush=True)\n"

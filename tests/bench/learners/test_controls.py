@@ -5,7 +5,7 @@ import pytest
 
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.experts.catalog import find_environment
+from imitbench.experts.lookup import find_environment
 
 CONTROLS = [name for name in algorithm_names() if load_algorithm(name).role == "control"]
 SMALL = {"n_envs": "4", "n_steps": "50", "hidden_size": "8", "learning_rate": "0.02"}

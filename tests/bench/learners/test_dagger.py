@@ -10,7 +10,7 @@ from imitbench.bench.learner import Task
 from imitbench.bench.learners.dagger import DAggerLearner
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import load_algorithm
-from imitbench.experts.catalog import find_environment, find_expert
+from imitbench.experts.lookup import find_environment, find_expert
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import Budget

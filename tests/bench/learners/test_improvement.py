@@ -4,7 +4,7 @@ import pytest
 
 from imitbench.bench.protocol import Evaluator
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.experts.catalog import find_environment, find_expert
+from imitbench.experts.lookup import find_environment, find_expert
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import Budget

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imitbench.bench.learners.preference_budget import SamplingCost, agent_steps
+from imitbench.bench.learners.preference_comparisons import SamplingCost, agent_steps
 
 
 def test_sampling_takes_whole_episodes_in_every_environment():

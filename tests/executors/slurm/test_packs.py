@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imitbench.executors.slurm.packs import pack_tasks
+from imitbench.executors.slurm.executor import pack_tasks
 
 JOBS = [Path(f"{number}.json") for number in range(6)]
 
