@@ -280,7 +280,7 @@ class Comparison:
         options: How verdicts were found.
     """
 
-    compare_pairwise: list[PairwiseComparison]
+    contests: list[PairwiseComparison]
     options: PairwiseOptions
 
     @property

@@ -4,10 +4,10 @@ Source: Pomerleau 1991, "Efficient Training of Artificial Neural Networks for Au
 Navigation".
 """
 
-
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch as th
-from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor
 from stable_baselines3.common.utils import get_device
 from stable_baselines3.common.vec_env import VecEnv
@@ -36,23 +36,11 @@ from imitbench.algorithms.demonstration_fit import (
     check_fit,
     check_observation_space,
 )
-from imitbench.data import types
+from imitbench.data import rollout, types
 from imitbench.policies.base import FeedForward32Policy
 from imitbench.util.adam import load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating
-import dataclasses
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.vec_env import VecEnv
-
-from imitbench.algorithms.bc_loss import BCTrainingMetrics
-from imitbench.data import rollout
-from imitbench.util.logger import HierarchicalLogger
-
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """DAgger round by round, for demonstrations from any source."""
 
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch as th
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv
 
 from imitbench.algorithms import base
 from imitbench.algorithms.bc import BC
 from imitbench.algorithms.dagger_collect import (
+    BetaSchedule,
+    ExponentialBetaSchedule,
     InteractiveTrajectoryCollector,
     LinearBetaSchedule,
     check_observations,
@@ -31,25 +33,10 @@ from imitbench.algorithms.dagger_storage import (
 from imitbench.algorithms.demonstration_fit import check_fit
 from imitbench.data.policy_callable import batch_actor, seeded_sampling
 from imitbench.data.types import AnyPath, Trajectory
+from imitbench.errors import InputError
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.state_file import save_state
 from imitbench.util.util import make_seeds, parse_path
-from collections.abc import Callable, Mapping
-from typing import Any
-
-import numpy as np
-import torch as th
-from stable_baselines3.common.policies import ActorCriticPolicy
-
-from imitbench.algorithms.bc import BC
-from imitbench.algorithms.dagger_collect import (
-    BetaSchedule,
-    ExponentialBetaSchedule,
-    LinearBetaSchedule,
-)
-from imitbench.errors import InputError
-from imitbench.util.logger import HierarchicalLogger
-
 
 CHECKPOINT = {"format": "imitbench-dagger", "version": 1}
 """Entries of every checkpoint."""

@@ -1,25 +1,19 @@
 """Checks that demonstrations fit the spaces of an algorithm."""
 
-
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from imitbench.data.observations import maybe_unwrap_dictobs
-from imitbench.util.util import safe_to_numpy
-from collections.abc import Iterable
-from typing import Any, cast
-
 from imitbench.algorithms import base
 from imitbench.data import types
-from imitbench.util.util import get_first_iter_element
-
+from imitbench.data.observations import maybe_unwrap_dictobs
+from imitbench.util.util import get_first_iter_element, safe_to_numpy
 
 Array = npt.NDArray[Any]
 

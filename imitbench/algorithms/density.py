@@ -4,7 +4,6 @@ A density is estimated over the demonstrations' states, state-action pairs or st
 reward of a transition is the logarithm of its density.
 """
 
-
 from __future__ import annotations
 
 import copy
@@ -17,24 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.generator import Generator, make_generator, venv_with_rewards
 from imitbench.algorithms.demonstration_fit import check_action_space
-from imitbench.algorithms.density_model import FeatureMaker
-from imitbench.algorithms.density_model import TimedDensity, check_kernel
+from imitbench.algorithms.density_model import FeatureMaker, TimedDensity, check_kernel
 from imitbench.data import rollout, types
 from imitbench.rewards.reward_wrapper import RewardVecEnvWrapper
 from imitbench.rl.training import acting_as_given, algorithm_state, load_algorithm_state
 from imitbench.util.logger import HierarchicalLogger
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
-
 
 Array = npt.NDArray[Any]
 
@@ -86,8 +78,6 @@ class EpisodeClock(VecEnvWrapper):
 
 
 __all__ = ["DensityAlgorithm", "DensityType"]
-
-Array = npt.NDArray[Any]
 
 
 class DensityType(enum.Enum):

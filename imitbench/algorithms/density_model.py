@@ -3,33 +3,24 @@
 Source: Parzen 1962, "On Estimation of a Probability Density Function and Mode".
 """
 
-
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-import torch as th
-
-from imitbench.util.extras import import_extra
-from collections.abc import Mapping
-from typing import Any
-
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+import torch as th
 from gymnasium import spaces
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import check_fit
-from imitbench.algorithms.demonstration_fit import split_kinds
+from imitbench.algorithms.demonstration_fit import check_fit, split_kinds
 from imitbench.data import types
 from imitbench.data.observations import maybe_unwrap_dictobs
+from imitbench.util.extras import import_extra
 from imitbench.util.util import safe_to_numpy
-
 
 Array = npt.NDArray[Any]
 
@@ -268,9 +259,6 @@ class TimedDensity:
             at_time = steps == time
             result[at_time] = self._models[time].log_density(rows[at_time])
         return result
-
-
-Array = npt.NDArray[Any]
 
 
 def flatten_batch(space: gym.Space[Any], values: Any) -> Array:

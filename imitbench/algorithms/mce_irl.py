@@ -4,11 +4,10 @@ Source: Ziebart 2010, "Modeling Purposeful Adaptive Behavior with the Principle 
 Entropy", chapters 9 and 10.
 """
 
-
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -30,22 +29,13 @@ from imitbench.algorithms.mce_rewards import (
     squeeze_r,
 )
 from imitbench.data import types
-from imitbench.data.tabular import TabularModel, state_space_of
+from imitbench.data.tabular import ObservationDecoder, TabularModel, state_space_of
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.rewards.reward_nets import RewardNet
+from imitbench.util import util
 from imitbench.util.adam import direct_step, load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.networks import evaluating, training
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
-
-import numpy as np
-import numpy.typing as npt
-
-from imitbench.data import types
-from imitbench.data.tabular import ObservationDecoder, TabularModel
-from imitbench.util import util
-
 
 Floats = npt.NDArray[np.float64]
 _TOLERANCE = 1e-2
@@ -183,7 +173,6 @@ __all__ = [
     "squeeze_r",
 ]
 
-Floats = npt.NDArray[np.float64]
 MCEDemonstrations = npt.NDArray[Any] | base.AnyTransitions
 
 

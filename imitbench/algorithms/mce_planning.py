@@ -4,7 +4,6 @@ Source: Ziebart 2010, "Modeling Purposeful Adaptive Behavior with the Principle 
 Entropy", equations 9.1 to 9.3 and algorithm 9.3.
 """
 
-
 from __future__ import annotations
 
 import itertools
@@ -16,11 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.data.tabular import TabularModel
-import numpy as np
-import numpy.typing as npt
-
-from imitbench.data.tabular import TabularModel
-
 
 Floats = npt.NDArray[np.float64]
 
@@ -306,9 +300,6 @@ def _make_dynamics(model: TabularModel, discount: float) -> _DenseDynamics | _Sp
         )
     ordered = (model.transitions / sums[:, :, None]).transpose(1, 0, 2)
     return _DenseDynamics(np.ascontiguousarray(ordered).reshape(-1, states), discount)
-
-
-Floats = npt.NDArray[np.float64]
 
 
 def optimal_policy(model: TabularModel, rewards: Floats | None = None) -> tuple[Floats, Floats]:

@@ -4,42 +4,32 @@ Source: Reddy, Dragan and Levine 2020, "SQIL: Imitation Learning via Reinforceme
 Sparse Rewards".
 """
 
-
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import stable_baselines3 as sb3
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.vec_env import VecEnv
-
-from imitbench.algorithms import base
-from imitbench.data import types
-from imitbench.rl.lean_dqn import DQN
-from imitbench.rl.lean_sac import SAC
-from imitbench.rl.training import algorithm_state, load_algorithm_state
-from imitbench.util.logger import HierarchicalLogger
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+import stable_baselines3 as sb3
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from imitbench.algorithms import base
-from imitbench.algorithms.demonstration_fit import check_action_space, check_fit
-from imitbench.algorithms.demonstration_fit import split_kinds
+from imitbench.algorithms.demonstration_fit import check_action_space, check_fit, split_kinds
 from imitbench.data import types
+from imitbench.rl.lean_dqn import DQN
+from imitbench.rl.lean_sac import SAC
+from imitbench.rl.training import algorithm_state, load_algorithm_state
 from imitbench.util.actions import scale_actions
+from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.util import safe_to_numpy
-
 
 Array = npt.NDArray[Any]
 

@@ -33,7 +33,7 @@ __all__ = [
     "demos_of_run",
     "expert_of_run",
     "load_demos",
-    "load_expert_policy",
+    "load_expert",
     "locate_artifact",
     "minari_copy",
     "pin_demos",

@@ -1,19 +1,17 @@
 """Turns what an algorithm logs into points of its learning curve."""
 
-
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
-from stable_baselines3.common.logger import KVWriter, Logger
-
-from imitbench.bench.learner import Callback
-from imitbench.util.logger import HierarchicalLogger
 import numpy as np
+from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
+from imitbench.bench.learner import Callback
+from imitbench.util.logger import HierarchicalLogger
 
 
 class CurveWriter(KVWriter):

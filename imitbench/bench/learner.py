@@ -1,6 +1,5 @@
 """The seam between the harness and an algorithm: one class per method."""
 
-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -20,12 +19,7 @@ if TYPE_CHECKING:
 
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.rewards.base import RewardNet
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from imitbench.records.runs import Budget
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy

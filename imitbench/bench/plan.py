@@ -1,6 +1,5 @@
 """Expands algorithms x environments x seeds into runs."""
 
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,9 +13,8 @@ from imitbench.bench.job import SourceRecord
 from imitbench.bench.spec import SweepSettings, make_spec
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm, select_environments
-from imitbench.cards.suite import mismatch
 from imitbench.cards.plugins import find_algorithms, find_suite
-from imitbench.cards.suite import EnvironmentCard, SuiteCard
+from imitbench.cards.suite import EnvironmentCard, SuiteCard, mismatch
 from imitbench.cards.tuned import load_tuned, read_tuned, resolve_tuned
 from imitbench.errors import InputError, did_you_mean
 from imitbench.hub.lock_file import HubLock
@@ -31,14 +29,6 @@ from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
 from imitbench.util.text_line import one_line
-from collections.abc import Mapping
-from pathlib import Path
-
-from imitbench.cards.algorithm import AlgorithmCard
-from imitbench.cards.suite import EnvironmentCard
-from imitbench.errors import InputError
-from imitbench.records.runs import RunSpec
-
 
 _MOST_SEEDS, _SEEDS_END = 1_000_000, 2**32
 

@@ -5,24 +5,18 @@ harness sends SIGTERM when its user presses Ctrl-C. Some schedulers send SIGUSR2
 of a task.
 """
 
-
 from __future__ import annotations
 
+import faulthandler
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-import faulthandler
-import math
-import signal
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from imitbench.util.quantities import show_duration
-
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 GRACE_S = 20.0

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
-from imitbench.bench.plan import DurationEstimates
 from imitbench.bench.job import Job, JobWorker, pack_runs
-from imitbench.bench.plan import Plan
+from imitbench.bench.plan import DurationEstimates, Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
 from imitbench.bench.stopping import InterruptFlag, catch_interrupts

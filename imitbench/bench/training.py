@@ -23,8 +23,7 @@ from imitbench.bench.implementation import folder_of, hyperparameters_of, make_l
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
-from imitbench.bench.stopping import RunStoppedError
-from imitbench.bench.stopping import TimedOut
+from imitbench.bench.stopping import RunStoppedError, TimedOut
 from imitbench.cards.algorithm import Scalar
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol, RunSpec
 from imitbench.store.run_dir import EpisodeTable, RunDirectory

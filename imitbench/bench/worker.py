@@ -31,8 +31,13 @@ from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
 from imitbench.bench.protocol import Episodes
-from imitbench.bench.stopping import GRACE_S, RunStoppedError, StopRequest, catch_stop_signals
-from imitbench.bench.stopping import TimeLimit
+from imitbench.bench.stopping import (
+    GRACE_S,
+    RunStoppedError,
+    StopRequest,
+    TimeLimit,
+    catch_stop_signals,
+)
 from imitbench.bench.training import (
     Monitor,
     Phase,

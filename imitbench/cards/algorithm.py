@@ -1,25 +1,18 @@
 """The algorithm card: what a method is, what it needs, and its hyper-parameters."""
 
-
-
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import INTEGERS, Finite, Integer
-from dataclasses import dataclass
-from pathlib import Path
-
 from imitbench.util.source_import import SourcePlace
-import math
-
-from pydantic import BaseModel, ConfigDict, model_validator
-
 
 Value = bool | int | float | str | None
 

@@ -1,28 +1,20 @@
 """Finds the bundled cards; `imitbench.cards.plugins` also finds those of plug-ins."""
 
-
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from importlib import resources
-from pathlib import Path
-
-from imitbench.cards.algorithm import AlgorithmCard
-from imitbench.cards.algorithm import Origin
-from imitbench.cards.suite import EnvironmentCard, SuiteCard
-from imitbench.cards.yaml_file import read_yaml_model
-from imitbench.errors import InputError, did_you_mean
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from imitbench.cards.suite import SuiteCard
+from imitbench.cards.algorithm import AlgorithmCard, Origin
+from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.files import atomic_write_text
-
 
 
 def _root(kind: str) -> Path:

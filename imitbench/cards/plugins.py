@@ -17,9 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from imitbench.cards.algorithm import AlgorithmCard
+from imitbench.cards.algorithm import AlgorithmCard, Origin
 from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite, suite_names
-from imitbench.cards.algorithm import Origin
 from imitbench.cards.suite import SuiteCard
 from imitbench.cards.yaml_file import read_yaml_model
 from imitbench.errors import InputError, did_you_mean

@@ -1,17 +1,13 @@
 """The suite card: environments, experts, demonstrations, references and budgets."""
 
-
 from __future__ import annotations
 
 from typing import Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from imitbench.cards.algorithm import ActionSpace, BudgetUnit, Card, Scalar
-from imitbench.cards.algorithm import Origin
+from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, BudgetUnit, Card, Origin, Scalar
 from imitbench.util.numbers import Count
-from imitbench.cards.algorithm import AlgorithmCard
-
 
 BudgetName = Literal["quick", "default", "full"]
 BUDGET_NAMES: tuple[BudgetName, ...] = ("quick", "default", "full")

@@ -1,22 +1,7 @@
 """`imitbench demos`: list, collect, fetch, convert, check and show demonstrations."""
 
-
-
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from imitbench.cli import completion, options
-from imitbench.cli.pull import pull_demos
-from imitbench.cli.push import push_demos
-from typing import Annotated
-
-import typer
-
-from imitbench.cli import options
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imitbench.cli import options
+from imitbench.cli import completion, options
+from imitbench.cli.pull import pull_demos
+from imitbench.cli.push import push_demos
 from imitbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -298,8 +285,7 @@ def collect(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import note, print_json
-    from imitbench.cli.output import typed_command
+    from imitbench.cli.output import note, print_json, typed_command
     from imitbench.experts.demonstrations import collect_demonstrations
     from imitbench.util.torch_startup import use_one_thread
 

@@ -70,8 +70,7 @@ def evaluate(
 
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
     """
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.experts.lookup import find_named_policy
     from imitbench.util.torch_startup import use_one_thread
 
@@ -116,8 +115,7 @@ def _measure(subject: NamedPolicy, wish: _EvaluationRequest) -> dict[str, Any]:
     """Evaluates, and records where that is asked for."""
     from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
-    from imitbench.experts import (evaluation, measurement)
-    from imitbench.experts import lookup
+    from imitbench.experts import evaluation, lookup, measurement
     from imitbench.experts.lookup import find_references
     from imitbench.experts.video import check_video, record_video
     from imitbench.policies.expert import load_expert_policy

@@ -1,23 +1,15 @@
 """`imitbench experts`: list and train experts, convert and evaluate those of others."""
 
-
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from imitbench.cli import (options)
-from imitbench.cli import experts
-from imitbench.cli.pull import pull_experts
-from imitbench.cli.push import push_experts
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imitbench.cli import completion, options
+from imitbench.cli import completion, experts, options
+from imitbench.cli.pull import pull_experts
+from imitbench.cli.push import push_experts
 
 if TYPE_CHECKING:
     from imitbench.experts.evaluation import MeasurementComparison
@@ -90,8 +82,7 @@ def train(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import note, print_json
-    from imitbench.cli.output import typed_command
+    from imitbench.cli.output import note, print_json, typed_command
 
     suite_card = find_suite(suite)
     environments = select_environments(suite_card, env)
@@ -99,8 +90,7 @@ def train(
     # Training libraries take seconds to load: only once the request is known to be good.
     from imitbench.bench.spec import environment_spec
     from imitbench.experts import measurement
-    from imitbench.experts.training import write_expert_card
-    from imitbench.experts.training import train_expert
+    from imitbench.experts.training import train_expert, write_expert_card
     from imitbench.policies.storage import load_policy
     from imitbench.util.torch_startup import use_one_thread
 
@@ -194,8 +184,7 @@ def convert(
 
     Example: imitbench experts convert downloads/ppo-Pendulum-v1 experts/ppo-Pendulum-v1
     """
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.experts import lookup
     from imitbench.experts.conversion import convert_expert
     from imitbench.experts.lookup import locate_expert
@@ -253,10 +242,8 @@ def evaluate(
 
     Example: imitbench experts eval ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note, print_json
-    from imitbench.experts import (evaluation, measurement)
-    from imitbench.experts import lookup
+    from imitbench.cli.output import make_notifier, note, print_json
+    from imitbench.experts import evaluation, lookup, measurement
     from imitbench.experts.lookup import locate_expert
     from imitbench.hub.reported_results import read_reported_return
     from imitbench.policies.expert import load_expert_policy

@@ -1,18 +1,7 @@
 """`imitbench leaderboard`: a site of published results, and checks of what others submit."""
 
-
-
-
 from __future__ import annotations
 
-import typer
-
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from imitbench.cli import options
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,12 +14,7 @@ if TYPE_CHECKING:
     from imitbench.published.validation import Validation
 import contextlib
 import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-
-from imitbench.cli import options
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
@@ -80,8 +64,7 @@ def verify_submission(
 
     Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
     """
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.errors import InputError
     from imitbench.published.submission import read_results
     from imitbench.util.files import is_empty
@@ -113,9 +96,9 @@ def verify_submission(
             _train(plan, scratch, jobs, quiet=quiet)
         found = [compare_run(run, scratch, submitted) for run in drawn.runs]
     if json:
-        print_json(_document(submission, seed, drawn, found))
+        print_json(_reproduction_document(submission, seed, drawn, found))
     else:
-        _print(submission, found, wanted=runs)
+        _print_reproductions(submission, found, wanted=runs)
     if not found or not all(each.agrees for each in found):
         raise typer.Exit(1)
 
@@ -133,7 +116,7 @@ def _train(plan: Plan, out: Path, jobs: int, *, quiet: bool) -> None:
         raise typer.Exit(130)
 
 
-def _document(
+def _reproduction_document(
     submission: Path, seed: int, drawn: ReproductionSample, found: list[Reproduction]
 ) -> dict[str, Any]:
     def numbers(each: ReturnComparison | None) -> dict[str, float | None] | None:
@@ -162,7 +145,7 @@ def _document(
     }
 
 
-def _print(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
+def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted: int) -> None:
     from imitbench.cli.output import count, note, print_table
 
     rows = []
@@ -221,14 +204,14 @@ def validate_submission(
 
     validation = validate(submission)
     if json:
-        print_json(_document(submission, validation))
+        print_json(_validation_document(submission, validation))
     else:
-        _print(submission, validation, quiet=quiet)
+        _print_validation(submission, validation, quiet=quiet)
     if not validation.valid:
         raise typer.Exit(1)
 
 
-def _document(submission: Path, validation: Validation) -> dict[str, Any]:
+def _validation_document(submission: Path, validation: Validation) -> dict[str, Any]:
     from imitbench.published.findings import CHECKS, MEANINGS
 
     manifest = validation.submission.manifest
@@ -246,7 +229,7 @@ def _document(submission: Path, validation: Validation) -> dict[str, Any]:
     }
 
 
-def _print(submission: Path, validation: Validation, *, quiet: bool) -> None:
+def _print_validation(submission: Path, validation: Validation, *, quiet: bool) -> None:
     from imitbench.cli.output import count, note, print_table
     from imitbench.published.findings import CHECKS, MEANINGS
 

@@ -1,12 +1,12 @@
 """Printing: data to stdout, everything else to stderr."""
 
-
-
 from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,9 @@ from typing import Any
 import typer
 
 from imitbench.cli import options
-from imitbench.util.text_line import note, on_terminal
-import shlex
-import sys
-import os
-
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
-
-
+from imitbench.util.text_line import note, on_terminal
 
 __all__ = [
     "command_for",

@@ -1,6 +1,5 @@
 """`imitbench experts pull` and `imitbench demos pull`: from the hub to this machine."""
 
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from imitbench.hub.pull import PulledArtifact
     from imitbench.util.hub_client import RepoKind
     from imitbench.util.hub_errors import Tell
-from imitbench.cli import options
 
 
 Repo = Annotated[
@@ -76,8 +74,7 @@ def _pull(
     to: Path | None,
     json: bool,
 ) -> None:
-    from imitbench.cli.output import make_notifier, size_text
-    from imitbench.cli.output import print_json, print_table
+    from imitbench.cli.output import make_notifier, print_json, print_table, size_text
     from imitbench.errors import InputError
     from imitbench.hub.pull import copy_out
 
@@ -162,8 +159,7 @@ def prefetch(
     """
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cli.output import make_notifier, size_text
-    from imitbench.cli.output import note, print_json, print_table
+    from imitbench.cli.output import make_notifier, note, print_json, print_table, size_text
     from imitbench.errors import InputError
     from imitbench.hub.lock_file import read_lock, write_lock
     from imitbench.hub.suite_sources import pull_sources, suite_sources

@@ -137,8 +137,7 @@ def push_results(
     wish = _PushRequest(repo, yes, private, message, json, quiet)
     wish.check()
 
-    from imitbench.cli.output import note
-    from imitbench.cli.output import typed_command
+    from imitbench.cli.output import note, typed_command
     from imitbench.hub.results_publication import staged_results
     from imitbench.published.results_folder import read_runs
     from imitbench.report.build import build
@@ -159,8 +158,7 @@ def push_results(
 
 
 def _push(staged: AbstractContextManager[Publication], wish: _PushRequest) -> None:
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note
+    from imitbench.cli.output import make_notifier, note
     from imitbench.errors import InputError
     from imitbench.hub.publication import check_for_tokens, push
     from imitbench.util.hub_errors import UnreachableError
@@ -185,8 +183,7 @@ def _push(staged: AbstractContextManager[Publication], wish: _PushRequest) -> No
 
 
 def _show(publication: Publication) -> None:
-    from imitbench.cli.output import size_text
-    from imitbench.cli.output import print_table
+    from imitbench.cli.output import print_table, size_text
 
     rows = [[path, size_text(file.stat().st_size)] for path, file in _listed(publication)]
     print_table(["file", "size"], rows[:_SHOWN])

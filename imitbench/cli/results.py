@@ -1,6 +1,5 @@
 """`imitbench results`: publish results, fetch those of others, and export curves."""
 
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,13 +9,6 @@ import typer
 
 from imitbench.cli import options
 from imitbench.cli.push import push_results
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from imitbench.cli import options
-
 
 
 def export_to_tensorboard(
@@ -121,8 +113,7 @@ def pull_results(
 
     Example: imitbench results pull me/my-results --out theirs
     """
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.published.results_folder import PATTERNS
     from imitbench.published.submission import read_results, restore_runs
     from imitbench.util import hub_client, hub_upload
@@ -157,8 +148,7 @@ def export_results(
     Example: imitbench results export submission --out runs
     """
     from imitbench import __version__
-    from imitbench.cli.output import count, note, print_json
-    from imitbench.cli.output import typed_command
+    from imitbench.cli.output import count, note, print_json, typed_command
     from imitbench.published import results_folder
 
     runs = results_folder.read_runs(out, suite=suite)

@@ -43,8 +43,7 @@ def resume(
     """
     from imitbench.bench.request import PluginSelection, plan_missing
     from imitbench.bench.summary import SweepSummary
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note, print_json
+    from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.executors.registry import resolve
 
     how = resolve(context.obj)

@@ -1,27 +1,23 @@
 """`imitbench status`: what is done, running, failed, and how long the rest will take."""
 
-
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from imitbench.cli import options
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from imitbench.cli import options
 from imitbench.cli.output import duration, note, on_terminal
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
-
 
 HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
 _Show = Callable[[Sequence[CellStatus]], None]

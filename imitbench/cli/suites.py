@@ -90,13 +90,10 @@ def measure(
 
     Example: imitbench suites measure classic --card suites/classic/suite.yaml
     """
-    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.catalog import read_card_of_suite, select_environments
     from imitbench.cards.plugins import find_suite
-    from imitbench.cards.catalog import read_card_of_suite
-    from imitbench.cli.output import note, print_json, print_table
-    from imitbench.cli.output import typed_command
-    from imitbench.experts.measurement import measure_references
-    from imitbench.experts.measurement import update_references
+    from imitbench.cli.output import note, print_json, print_table, typed_command
+    from imitbench.experts.measurement import measure_references, update_references
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
@@ -142,10 +139,8 @@ def pin(
 
     Example: imitbench suites pin classic --card suites/classic/suite.yaml
     """
-    from imitbench.cards.catalog import suite_directory, suite_names
-    from imitbench.cards.catalog import read_card_of_suite
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note, print_json, print_table
+    from imitbench.cards.catalog import read_card_of_suite, suite_directory, suite_names
+    from imitbench.cli.output import make_notifier, note, print_json, print_table
     from imitbench.hub.suite_sources import resolve_commits, suite_sources, write_commits
 
     if card_file is not None:

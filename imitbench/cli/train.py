@@ -68,8 +68,7 @@ def train_one(
 ) -> None:
     """Carries out a command of `imitbench train`."""
     from imitbench.bench.plan import parse_overrides
-    from imitbench.cli.output import make_notifier
-    from imitbench.cli.output import note
+    from imitbench.cli.output import make_notifier, note
 
     formats = _formats(log_format, json=json)
     given: TrainingRequest = context.obj

@@ -1,8 +1,8 @@
 """Carries out a tuning as the user asked, and says what came of it."""
 
-
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,19 @@ from imitbench.bench.request import lock_in_use, plan_request
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.tuned import TUNED_FILE, TunedValues
-from imitbench.cli.output import typed_command
+from imitbench.cli.output import count, note, typed_command
 from imitbench.cli.tune_table import print_outcome, print_tuning
 from imitbench.errors import InputError
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class
 from imitbench.store.sweep_file import SweepRequest
+from imitbench.tune.held_out_comparison import HeldOutComparison
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
 from imitbench.tune.runner import TuningOutcome, check_request, tune
+from imitbench.tune.study import Trial
 from imitbench.tune.trial_job import TRIAL_WORKER
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 from imitbench.util.hub_errors import Tell
-from collections.abc import Sequence
-from pathlib import Path
-
-from imitbench.cli.output import count, note
-from imitbench.tune.held_out_comparison import HeldOutComparison
-from imitbench.tune.request import TuneRequest
-from imitbench.tune.runner import TuningOutcome
-from imitbench.tune.study import Trial
-
 
 
 class TuneObserver:

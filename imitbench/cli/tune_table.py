@@ -1,6 +1,5 @@
 """What a tuning found, as tables or as a document."""
 
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from imitbench.tune.study import Trial
 from imitbench.cli.output import count
 from imitbench.tune.held_out_comparison import HeldOutComparison
-
 
 
 def describe_verdict(contest: HeldOutComparison) -> str:
@@ -189,7 +187,6 @@ def print_outcome(
     keep_anyway: bool,
 ) -> None:
     """Says in words whether tuning helped, and what was written."""
-
     for env_id, contest in contests.items():
         note(f"{env_id}: {describe_verdict(contest)}")
         if env_id not in written:

@@ -49,7 +49,7 @@ class PartDifferences:
 
     part: str
     count: str
-    find_differences: list[Difference]
+    differences: list[Difference]
 
 
 def find_differences(expected: Any, found: Any, name: str = "") -> list[Difference]:

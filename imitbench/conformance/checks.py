@@ -1,49 +1,39 @@
 """The checks of a method, one by one."""
 
-
-
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from imitbench.bench import artifacts
+from imitbench.bench.plan import Plan, make_plan
+from imitbench.bench.plugin_check import check_plugins
+from imitbench.bench.spec import SweepSettings, reference_scores
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.catalog import algorithm_names, load_algorithm
+from imitbench.cards.plugins import find_algorithm
 from imitbench.conformance.bitwise import Difference, find_differences
-from imitbench.conformance.resume import ResumeVerdict
+from imitbench.conformance.resume import ResumeVerdict, check_resume
 from imitbench.conformance.test_bed import (
     MethodUnderTest,
     TestBed,
     TrainingTrace,
     practice_test_bed,
     sizes_in,
+    suite_test_bed,
 )
+from imitbench.errors import InputError
 from imitbench.policies.foreign import is_foreign, load_foreign_policy
 from imitbench.policies.storage import load_policy, save_policy
+from imitbench.records.runs import Protocol, RunSpec
 from imitbench.util.quantities import show_size
 from imitbench.util.state_file import load_state, save_state
-from dataclasses import dataclass, field
-from typing import Any, Literal
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-
-from imitbench.bench import artifacts
-from imitbench.bench.plan import Plan, make_plan
-from imitbench.bench.plugin_check import check_plugins
-from imitbench.bench.spec import SweepSettings, reference_scores
-from imitbench.cards.plugins import find_algorithm
-from imitbench.conformance.resume import ResumeVerdict, check_resume
-from imitbench.conformance.test_bed import MethodUnderTest, suite_test_bed
-from imitbench.errors import InputError
-from imitbench.records.runs import Protocol, RunSpec
 from imitbench.util.torch_startup import repeat_exactly, use_one_thread
-
-
 
 Verdict = Literal["passed", "failed", "skipped", "told"]
 

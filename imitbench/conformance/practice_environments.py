@@ -1,9 +1,12 @@
 """Small made-up environments, one for each kind of action space, on which methods are tried."""
 
-
 from __future__ import annotations
 
-from typing import Any, get_args
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, get_args
 
 import gymnasium as gym
 import numpy as np
@@ -12,16 +15,6 @@ from gymnasium import spaces
 
 from imitbench.cards.algorithm import ActionSpace
 from imitbench.records.runs import EnvironmentSpec
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
-
-import gymnasium as gym
-import numpy as np
-import numpy.typing as npt
-
 from imitbench.util.library_patches import entry_point_replaced
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from pydantic import Field
 from imitbench.bench.checkpoint import generator_states
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
-from imitbench.bench.learner import Callback, Checkpoint, Learner, no_checkpoint
+from imitbench.bench.learner import Callback, Checkpoint, Learner, LearnerWrapper, no_checkpoint
 from imitbench.bench.stopping import RunStoppedError, catch_stop_signals
 from imitbench.bench.worker import run_job
-from imitbench.bench.learner import LearnerWrapper
 from imitbench.conformance.bitwise import find_differences
 from imitbench.executors.base import STOPPED
 from imitbench.records.runs import Budget, Record

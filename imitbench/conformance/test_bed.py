@@ -20,8 +20,12 @@ from imitbench.bench.learner import Learner
 from imitbench.bench.training import TrainingConfig, TrainingInputs, seed_generators, set_up
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Scalar
 from imitbench.cards.plugins import find_algorithm
-from imitbench.conformance.practice_environments import practice_environment
-from imitbench.conformance.practice_environments import Poison, instrumented_spec, poisoned_demos
+from imitbench.conformance.practice_environments import (
+    Poison,
+    instrumented_spec,
+    poisoned_demos,
+    practice_environment,
+)
 from imitbench.records.runs import Budget, EnvironmentSpec, RunSpec
 from imitbench.util.torch_startup import use_one_thread
 

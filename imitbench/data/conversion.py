@@ -1,9 +1,9 @@
 """Converts trajectories of any format to the hub layout, a few megabytes at a time."""
 
-
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -15,22 +15,15 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from imitbench.data.arrow_table import TableRow, trajectories_to_table
 from imitbench.data.dataset_card import dataset_card
 from imitbench.data.demonstration_checks import row_problem
+from imitbench.data.demonstrations import PARQUET_OPTIONS
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource
 from imitbench.errors import InputError
 from imitbench.util.files import digest_files, fsync_directory
-import os
-from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from imitbench.data.demonstrations import PARQUET_OPTIONS
-from imitbench.util.files import fsync_directory
-
 
 
 class ShardWriter:

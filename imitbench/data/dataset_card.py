@@ -1,20 +1,16 @@
 """The card (`README.md`) of a converted data set, as the hub displays it."""
 
-
 from __future__ import annotations
 
-from typing import Any
-
-import yaml
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 
 from imitbench.errors import InputError
-
 
 
 def dataset_card(summary: dict[str, Any]) -> str:

@@ -1,10 +1,10 @@
 """Finds experts, demonstrations and other policies by what the user typed."""
 
-
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,25 +13,17 @@ from pydantic import ValidationError
 
 from imitbench.bench.single_run import RECORD_FILE
 from imitbench.bench.spec import environment_spec, reference_scores
-from imitbench.errors import InputError
-from imitbench.hub.pull import pull
-from imitbench.records.runs import EnvironmentSpec, ReferenceScores
-from imitbench.store.run_dir import RunDirectory
-from imitbench.store.overview import find_run
-from imitbench.util.hub_client import RepoKind
-from imitbench.util.hub_errors import Tell
-from imitbench.util.text_line import one_line
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
-from imitbench.bench.spec import environment_spec
 from imitbench.cards.catalog import load_suite, suite_names
 from imitbench.cards.plugins import find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard
 from imitbench.errors import InputError, did_you_mean
-from imitbench.records.runs import EnvironmentSpec
-
+from imitbench.hub.pull import pull
+from imitbench.records.runs import EnvironmentSpec, ReferenceScores
+from imitbench.store.overview import find_run
+from imitbench.store.run_dir import RunDirectory
+from imitbench.util.hub_client import RepoKind
+from imitbench.util.hub_errors import Tell
+from imitbench.util.text_line import one_line
 
 
 def suites_of(suite: str | None) -> Iterator[SuiteCard]:

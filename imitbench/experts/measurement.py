@@ -1,19 +1,21 @@
 """Measures returns of random actions and of experts: the references of a suite."""
 
-
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench import artifacts
 from imitbench.bench.protocol import Episodes, Evaluator
 from imitbench.bench.spec import environment_spec
+from imitbench.cards.catalog import rewrite_suite_card
 from imitbench.cards.suite import EnvironmentCard, Measurement, References
 from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
@@ -21,13 +23,6 @@ from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
 from imitbench.records.runs import EnvironmentSpec, Protocol
 from imitbench.util.files import atomic_write_text
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from imitbench.cards.suite import References
-from imitbench.cards.catalog import rewrite_suite_card
-
 
 REFERENCE_SEED = 20_000
 """Far from usual seeds of runs, so that references share no episodes with them."""

@@ -18,10 +18,16 @@ from imitbench.data.demonstrations import read_demonstrations
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.executors.devices import choose_device
-from imitbench.experts.lookup import ListedEnvironment, find_environment, find_listed_environment
 from imitbench.experts.demonstrations import sample_demonstrations
 from imitbench.experts.evaluation import spaces_of
-from imitbench.experts.lookup import LocatedArtifact, locate_demos, locate_expert
+from imitbench.experts.lookup import (
+    ListedEnvironment,
+    LocatedArtifact,
+    find_environment,
+    find_listed_environment,
+    locate_demos,
+    locate_expert,
+)
 from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert_policy
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol

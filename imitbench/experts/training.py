@@ -1,7 +1,5 @@
 """Trains or computes the experts of a suite by the recipes on its card."""
 
-
-
 from __future__ import annotations
 
 import json
@@ -20,33 +18,19 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecNormalize
 
 from imitbench import __version__
+from imitbench.algorithms.mce_planning import mce_partition_fh, optimal_policy
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard, ExpertRecipe
+from imitbench.data.tabular import TabularModel
 from imitbench.experts.evaluation import check_arguments_accepted
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.storage import save_policy
+from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.rl import lean_sac, ppo
 from imitbench.util.files import atomic_write_text
 from imitbench.util.networks import RunningNorm
-from typing import Any
-
-import numpy as np
-
-from imitbench.algorithms.mce_planning import mce_partition_fh
-from imitbench.algorithms.mce_planning import optimal_policy
-from imitbench.data.tabular import TabularModel
-from imitbench.policies.tabular import ObservationTabularPolicy
-import json
-from pathlib import Path
-
-import yaml
-
-from imitbench.cards.suite import EnvironmentCard
-from imitbench.util.files import atomic_write_text
-
-
 
 
 def compute_expert(env: Any, temperature: float = 0.0) -> ObservationTabularPolicy:

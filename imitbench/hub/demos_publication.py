@@ -9,8 +9,7 @@ from pathlib import Path
 
 from imitbench import __version__
 from imitbench.data.conversion import ConversionSummary
-from imitbench.data.dataset_card import dataset_card
-from imitbench.data.dataset_card import dataset_info
+from imitbench.data.dataset_card import dataset_card, dataset_info
 from imitbench.data.inspection import inspect_demonstrations
 from imitbench.data.parquet_source import ParquetSource
 from imitbench.errors import InputError

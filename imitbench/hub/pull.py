@@ -1,6 +1,5 @@
 """Pulls experts and demonstrations from a hub into its cache, and copies them from there."""
 
-
 from __future__ import annotations
 
 import shutil
@@ -11,17 +10,14 @@ from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.hub.lock_file import HubLock, LockedItem
-from imitbench.store.artifact_files import content_bytes, content_files
+from imitbench.hub.repo_card import CARD_FILE
+from imitbench.hub.reported_results import RESULTS_FILE
+from imitbench.policies.hub_policy import policy_file_names
+from imitbench.store.artifact_files import SETTINGS_FILE, content_bytes, content_files
 from imitbench.util import hub_client
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind
 from imitbench.util.hub_errors import Tell
-from imitbench.hub.repo_card import CARD_FILE
-from imitbench.hub.reported_results import RESULTS_FILE
-from imitbench.policies.hub_policy import policy_file_names
-from imitbench.store.artifact_files import SETTINGS_FILE
-from imitbench.util.hub_client import RepoKind
-
 
 _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
 

@@ -6,29 +6,19 @@ is stored of a hyper-parameter that is not a plain value, such as a custom sched
 passed again on loading.
 """
 
-
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
-from stable_baselines3.common.base_class import BaseAlgorithm
-
-from imitbench.errors import InputError
-from imitbench.policies.storage import DESCRIPTION_FILE, WEIGHTS_FILE
-from imitbench.util.files import atomic_write_text
-from imitbench.util.state_file import load_state, save_state
-from imitbench.util.tensor_storage import digest, read_description
 import inspect
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch as th
+from pydantic import BaseModel, ConfigDict
 from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -39,8 +29,10 @@ from stable_baselines3.common.vec_env import VecEnv
 from imitbench.errors import InputError, did_you_mean
 from imitbench.policies.sb3_names import OPTIMIZERS, class_in_text, class_of_object
 from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject
-from imitbench.util.tensor_storage import ArgumentCodec
-
+from imitbench.policies.storage import DESCRIPTION_FILE, WEIGHTS_FILE
+from imitbench.util.files import atomic_write_text
+from imitbench.util.state_file import load_state, save_state
+from imitbench.util.tensor_storage import ArgumentCodec, digest, read_description
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
 

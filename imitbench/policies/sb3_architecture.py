@@ -5,9 +5,9 @@ weights. Settings that leave no trace in them (the activation function, squashin
 the printed attributes in the zip; by default they are those of Stable-Baselines3.
 """
 
-
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,10 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.preprocessing import get_flattened_obs_dim
 from stable_baselines3.common.torch_layers import (
+    BaseFeaturesExtractor,
+    CombinedExtractor,
     FlattenExtractor,
+    NatureCNN,
 )
 from stable_baselines3.dqn.policies import DQNPolicy
 from stable_baselines3.sac.policies import SACPolicy
@@ -30,30 +33,15 @@ from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.policies.bounded_construction import allocations_limited_by, check_finite
 from imitbench.policies.sb3_names import (
     ACTIVATIONS,
+    EXTRACTORS,
+    NORMS,
     class_in_text,
     policy_class_of_object,
 )
 from imitbench.policies.sb3_spaces import printed_array
 from imitbench.policies.sb3_zip import TRUST_HINT, Sb3Zip, UnreadObject, undetermined
 from imitbench.policies.space_check import channels_first
-import re
-from typing import Any
-
-import gymnasium as gym
-import torch as th
-from gymnasium import spaces
-from stable_baselines3.common.torch_layers import (
-    BaseFeaturesExtractor,
-    CombinedExtractor,
-    FlattenExtractor,
-    NatureCNN,
-)
-
-from imitbench.policies.base import NormalizeFeaturesExtractor
-from imitbench.policies.sb3_names import EXTRACTORS, NORMS, class_in_text
-from imitbench.policies.sb3_zip import Sb3Zip, undetermined
 from imitbench.util.networks import EMANorm, RunningNorm
-
 
 _NORM_TEXT = re.compile(r"\{'normalize_class': (<class '[\w.]+'>)\}")
 _RUNNING_NORM_KEYS = {"running_mean", "running_var", "count"}

@@ -20,11 +20,12 @@ from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.policies import storage
-from imitbench.policies.algorithm_storage import build_algorithm, state_from_zip
 from imitbench.policies.algorithm_storage import (
+    build_algorithm,
     holds_policy,
     read_algorithm_state,
     save_algorithm_state,
+    state_from_zip,
 )
 from imitbench.policies.base import RandomPolicy, ZeroPolicy
 from imitbench.policies.expert import Spaces, load_expert_policy

@@ -1,0 +1,1 @@
+"""Published results: reads, checks and compares folders that others can cite."""

@@ -8,8 +8,7 @@ from functools import cache
 
 from imitbench.cards.algorithm import Scalar
 from imitbench.cards.catalog import load_algorithm, suite_directory
-from imitbench.cards.suite import mismatch
-from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard
+from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, mismatch
 from imitbench.cards.tuned import load_tuned
 from imitbench.published.findings import Check, Findings
 from imitbench.published.submission import LocatedRun

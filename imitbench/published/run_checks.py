@@ -1,24 +1,17 @@
 """Checks that what a run is said to have taken is possible."""
 
-
 from __future__ import annotations
 
 import math
 from datetime import datetime
+
+import numpy as np
 
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.published.findings import Findings
 from imitbench.published.results_folder import PublishedRun
 from imitbench.store.run_dir import EpisodeTable
 from imitbench.util.text_line import one_line
-import math
-
-import numpy as np
-
-from imitbench.published.findings import Findings
-from imitbench.published.results_folder import PublishedRun
-from imitbench.store.run_dir import EpisodeTable
-
 
 _LEAST, _MOST = 0.5, 2.0
 _ROUND = 10_000

@@ -4,7 +4,6 @@ The same checks serve whoever wants to use the results, and refuses at the first
 whoever wants to know all of them.
 """
 
-
 from __future__ import annotations
 
 import csv
@@ -17,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from imitbench.errors import InputError
-from imitbench.published.findings import Findings
+from imitbench.published.findings import Findings, StrictFindings
 from imitbench.published.results_folder import (
     EPISODE_COLUMNS,
     MANIFEST_FILE,
@@ -30,18 +29,10 @@ from imitbench.published.results_folder import (
     summarize_suite,
     text_digest,
 )
-from imitbench.records.runs import Record, RunFailure, RunResult
-from imitbench.store.run_dir import EpisodeTable
 from imitbench.published.run_checks import check_scores
+from imitbench.records.runs import Record, RunFailure, RunResult
+from imitbench.store.run_dir import EpisodeTable, RunDirectory
 from imitbench.util.text_line import one_line
-from pathlib import Path
-
-from imitbench.errors import InputError
-from imitbench.published.findings import StrictFindings
-from imitbench.published.results_folder import PublishedRun, is_plain
-from imitbench.store.run_dir import RunDirectory
-from imitbench.util.text_line import one_line
-
 
 _MAX_BYTES = 2**30
 _FLAGS = {"true": True, "false": False}

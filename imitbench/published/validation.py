@@ -1,34 +1,25 @@
 """Validates a submission: every check on published results, and all that they find."""
 
-
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import count
 from pathlib import Path
 
+from imitbench.cards.suite import mismatch
 from imitbench.published.card_checks import check_against_cards
 from imitbench.published.findings import Check, Finding, Findings, failed_checks
 from imitbench.published.results_folder import MANIFEST_FILE
 from imitbench.published.run_checks import check_values
-from imitbench.published.submission import Submission, read_submission
-from imitbench.records.bundled_cards import environment_of
-from imitbench.util.text_line import one_line
-from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import count
-
-from imitbench.cards.suite import mismatch
-from imitbench.published.findings import Findings
-from imitbench.published.submission import LocatedRun
-from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite
+from imitbench.published.submission import LocatedRun, Submission, read_submission
+from imitbench.records.bundled_cards import bundled_algorithm, bundled_suite, environment_of
 from imitbench.records.runs import RunSpec
 from imitbench.store.comparability import Conditions
 from imitbench.util.text_line import one_line
-
 
 _FIX = "publish every run, failed ones included, or run what is missing"
 _MOST_RUNS = 5_000_000

@@ -1,0 +1,1 @@
+"""Records: what rooms pass to each other, and what stands in files and tables."""

@@ -1,38 +1,31 @@
 """From a results folder to a report, in whatever format."""
 
-
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from imitbench.records.runs import ReferenceRow, RunRow
-from imitbench.report.model import Report
-from imitbench.report.plots import require_matplotlib, write_plots
-from imitbench.report.tables import build_report
-from imitbench.stats.coverage import FailurePolicy
-from imitbench.store import database
-from imitbench.store.collector import collect
-from imitbench.store.run_details import ReportDetails, read_details, read_episodes
-from imitbench.util.hub_errors import Tell
-from fnmatch import fnmatchcase
-from pathlib import Path
-
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
+from imitbench.records.runs import ReferenceRow, RunRow
 from imitbench.report.comparison_runs import (
     ComparableRun,
     imported_entries,
     own_entries,
     table_entries,
 )
+from imitbench.report.model import Report
+from imitbench.report.plots import require_matplotlib, write_plots
+from imitbench.report.tables import build_report
+from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
 from imitbench.store.collector import collect
 from imitbench.store.comparability import Conditions
-from imitbench.store.importers.long_table import import_csv
 from imitbench.store.external_results import with_references
+from imitbench.store.importers.long_table import import_csv
+from imitbench.store.run_details import ReportDetails, read_details, read_episodes
 from imitbench.util.hub_errors import Tell
-
 
 TextFormat = Literal["md", "html", "csv", "latex", "json"]
 PlotFormat = Literal["png", "svg"]

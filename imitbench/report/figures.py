@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from imitbench.report import text
-from imitbench.report.model import Report, Section
-from imitbench.report.model import PALETTE, color_numbers
+from imitbench.report.model import PALETTE, Report, Section, color_numbers
 from imitbench.report.section_comparison import SectionComparison
 from imitbench.stats.curves import ScoreCurve, common_steps, shared_range
 from imitbench.stats.improvement import ImprovementMatrix

@@ -1,17 +1,15 @@
 """HTML and SVG, built so that foreign text cannot become markup."""
 
-
 from __future__ import annotations
 
-import html
-import re
 import base64
 import hashlib
+import html
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 
 from imitbench import __version__
-
 
 LONGEST_NAME = 40
 """Characters of a name that is kept on one line."""

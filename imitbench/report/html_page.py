@@ -8,11 +8,9 @@ from imitbench import __version__
 from imitbench.report import html_comparison, html_tables, text
 from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_data import data_element
-from imitbench.report.html_markup import Markup, join, named, tag
+from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
 from imitbench.report.html_tables import origin, provenance_table
-from imitbench.report.html_markup import fact, html_document, theme_picker
-from imitbench.report.model import Report, Section
-from imitbench.report.model import color_numbers
+from imitbench.report.model import Report, Section, color_numbers
 from imitbench.report.section_comparison import SectionComparison, compare_section
 from imitbench.store.run_details import ReportDetails
 

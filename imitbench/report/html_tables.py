@@ -1,28 +1,21 @@
 """Tables of the HTML report: sortable, scrollable, each with how its numbers were made."""
 
-
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from imitbench.records.runs import FailureRow
+from imitbench.records.runs import FailureRow, Provenance
 from imitbench.report import text
 from imitbench.report.html_charts import AxisScale, axis, strip
+from imitbench.report.html_data import published
 from imitbench.report.html_markup import Markup, join, named, tag
 from imitbench.report.measures import MEANINGS
 from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Report, Section
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.stats.intervals import Interval
-import json
-from collections.abc import Mapping
-
-from imitbench.records.runs import Provenance
-from imitbench.report import text
-from imitbench.report.html_data import published
-from imitbench.report.html_markup import Markup, tag
-
 
 Key = float | str | None
 

@@ -1,6 +1,5 @@
 """What a report says, before it is written in any format."""
 
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,8 +11,6 @@ from imitbench.records.runs import FailureRow, ReferenceRow, ScoreRow
 from imitbench.stats.bootstrap import Interval
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store.comparability import Conditions
-
-
 
 RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)

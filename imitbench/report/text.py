@@ -1,18 +1,14 @@
 """Numbers and words as every text format prints them."""
 
-
 from __future__ import annotations
 
 import math
-
-from imitbench.report.model import AlgorithmResult, CellResult, MeasureSummary, Report, Section
-from imitbench.stats.bootstrap import Interval
-from imitbench.util import text_line
 from collections.abc import Sequence
 
 from imitbench.report import text
-from imitbench.report.model import Report, Section
-
+from imitbench.report.model import AlgorithmResult, CellResult, MeasureSummary, Report, Section
+from imitbench.stats.bootstrap import Interval
+from imitbench.util import text_line
 
 NOTHING = "n/a"
 EMPTY = (

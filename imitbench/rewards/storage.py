@@ -17,7 +17,6 @@ from torch import nn
 
 from imitbench.errors import InputError
 from imitbench.rewards.base import RewardNet
-from imitbench.rewards.wrappers import RewardNetFromDiscriminatorLogit
 from imitbench.rewards.ensemble import RewardEnsemble
 from imitbench.rewards.networks import BasicRewardNet, CnnRewardNet
 from imitbench.rewards.shaping import (
@@ -26,7 +25,11 @@ from imitbench.rewards.shaping import (
     BasicShapedRewardNet,
     ShapedRewardNet,
 )
-from imitbench.rewards.wrappers import AddSTDRewardWrapper, NormalizedRewardNet
+from imitbench.rewards.wrappers import (
+    AddSTDRewardWrapper,
+    NormalizedRewardNet,
+    RewardNetFromDiscriminatorLogit,
+)
 from imitbench.util.spaces import space_from_json, space_to_json
 from imitbench.util.tensor_storage import (
     LAYER_TYPES,

@@ -1,26 +1,19 @@
 """Wrappers of reward networks: some change the rewards, others only what policies receive."""
 
-
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch as th
 from torch import nn
+from torch.nn import functional
 
 from imitbench.data.types import AnyTensor
 from imitbench.rewards.base import Array, RewardNet, RewardNetWithVariance, frozen
 from imitbench.rewards.reward_function import check_reward_shape
 from imitbench.util.networks import BaseNorm
-from typing import Any, Literal, get_args
-
-import torch as th
-from torch.nn import functional
-
-from imitbench.rewards.base import RewardNet
-
 
 
 class RewardNetWrapper(RewardNet):

@@ -1,9 +1,10 @@
 """Bootstrap intervals: how sure an aggregate is, given the runs at hand."""
 
-
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +12,6 @@ import numpy.typing as npt
 from imitbench.stats.aggregates import Statistic
 from imitbench.stats.intervals import Interval, IntervalMethod, influences, interval, no_interval
 from imitbench.stats.strata import FloatArray, Resamples, Scores, Strata, matched
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeVar
-
-import numpy as np
-
-from imitbench.stats.strata import FloatArray
-
 
 __all__ = [
     "CHUNK_ELEMENTS",

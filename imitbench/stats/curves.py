@@ -9,8 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from imitbench.stats.aggregates import Statistic, interquartile_mean
-from imitbench.stats.bootstrap import ConfidenceBand, percentile_band
-from imitbench.stats.bootstrap import check_options, resampled_indices
+from imitbench.stats.bootstrap import (
+    ConfidenceBand,
+    check_options,
+    percentile_band,
+    resampled_indices,
+)
 from imitbench.stats.strata import FloatArray, Resamples, Strata
 
 

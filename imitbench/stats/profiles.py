@@ -7,8 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.stats.bootstrap import ConfidenceBand, percentile_band
-from imitbench.stats.bootstrap import check_options, resamples
+from imitbench.stats.bootstrap import ConfidenceBand, check_options, percentile_band, resamples
 from imitbench.stats.strata import FloatArray, Scores, Strata
 
 ProfileKind: TypeAlias = Literal["runs", "environments"]

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from imitbench.algorithms.mce_planning import SoftPlanner
-from imitbench.algorithms.mce_planning import optimal_policy
+from imitbench.algorithms.mce_planning import SoftPlanner, optimal_policy
 from imitbench.data.tabular import TabularModel
 
 Floats = npt.NDArray[np.float64]

@@ -1,6 +1,5 @@
 """Brings run directories and imported results into the database; twice changes nothing more."""
 
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -24,13 +23,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from imitbench.store.external_results import ExternalHeader, ExternalRun
-
 
 _RUN_ID_LENGTH = 16
 

@@ -5,19 +5,19 @@ line is an `ExternalRun`. The same source gives the same bytes. The file is the 
 table `external` of the database is derived; own runs live elsewhere, and never mix with these.
 """
 
-
 from __future__ import annotations
 
 import hashlib
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from imitbench.cards.suite import SuiteCard
 from imitbench.errors import InputError
 from imitbench.records.runs import Record
 from imitbench.stats.normalization import normalize
@@ -25,10 +25,6 @@ from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX
 from imitbench.util.files import atomic_write_text
 from imitbench.util.numbers import Count, Finite, Integer
 from imitbench.util.text_line import one_line
-from dataclasses import replace
-
-from imitbench.cards.suite import SuiteCard
-
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 MAX_RUNS = 200_000
@@ -325,7 +321,8 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
         runs = [ExternalRun.model_validate_json(line) for line in lines]
     except ValidationError as error:
         raise InputError(
-            f"{path}: no file of an import ({describe_validation_error(error)}); import it again with --force"
+            f"{path}: not a file of an import ({describe_validation_error(error)}); "
+            "import it again with --force"
         ) from error
     if header.name != path.stem:
         raise InputError(f"{path}: is named {header.name!r} inside; rename the file back")

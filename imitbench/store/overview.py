@@ -1,8 +1,8 @@
 """Counts the runs of a results folder by state, straight from the file system."""
 
-
 from __future__ import annotations
 
+import difflib
 import heapq
 import statistics
 from collections import Counter
@@ -15,14 +15,6 @@ from imitbench.store.activity import is_active
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
 from imitbench.store.sweep_file import read_sweeps
-import difflib
-from pathlib import Path
-
-from imitbench.errors import InputError
-from imitbench.store.run_dir import RunDirectory
-from imitbench.store.scan import run_directories
-from imitbench.store.sweep_file import read_sweeps
-
 
 STATES = ("done", "running", "failed", "interrupted", "waiting")
 OPEN_STATES = ("running", "interrupted", "waiting")

@@ -1,7 +1,5 @@
 """Objectives of a search: the true return, or measures that need no reward."""
 
-
-
 from __future__ import annotations
 
 import math
@@ -26,10 +24,8 @@ if TYPE_CHECKING:
     from imitbench.bench.protocol import Episodes
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.stats.strata import FloatArray
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import numpy.typing as npt
 import torch as th
 from stable_baselines3.common.policies import ActorCriticPolicy
@@ -265,7 +261,6 @@ class DemoLikelihoodObjective(_HeldOutDemos):
 
     def at(self, moment: EvaluationPoint) -> float:
         """The log-likelihood under the current policy."""
-
         return mean_log_likelihood(moment.policy, moment.held_out)
 
 

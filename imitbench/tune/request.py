@@ -1,36 +1,26 @@
 """The settings of a tuning, and those that must not change within a study."""
 
-
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
 from imitbench.bench.plan import Plan
 from imitbench.bench.spec import make_spec
-from imitbench.cards.algorithm import AlgorithmCard, Scalar
-from imitbench.cards.algorithm import SearchSpace
+from imitbench.cards.algorithm import AlgorithmCard, Scalar, SearchSpace
 from imitbench.errors import InputError
 from imitbench.executors.options import JobOptions
 from imitbench.records.runs import Record, RunSpec
 from imitbench.tune.objectives import OBJECTIVES, Objective, ObjectiveName
 from imitbench.tune.storage import StorageKind
 from imitbench.util.files import atomic_write_text
-from collections.abc import Collection
-from typing import TYPE_CHECKING
-
-from imitbench.cards.algorithm import AlgorithmCard
-from imitbench.cards.algorithm import SearchSpace
-from imitbench.errors import InputError
-from imitbench.tune.objectives import Objective
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-
 
 
 def tuned_hyperparameters(

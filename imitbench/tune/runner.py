@@ -1,6 +1,5 @@
 """Runs a tuning: keeps up to `at_once` jobs of all studies in flight."""
 
-
 from __future__ import annotations
 
 import errno
@@ -9,28 +8,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from imitbench.bench.stopping import InterruptFlag, catch_interrupts
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.store import lease
 from imitbench.tune.held_out_comparison import HeldOutComparison
-from imitbench.tune.request import TuneRequest
+from imitbench.tune.request import StudySettings, TuneRequest
 from imitbench.tune.storage import StudyLocation, open_storage
-from imitbench.tune.study_runner import StudyRunner, TuningObserver, check_study
-from imitbench.tune.trial_job import TrialJob
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
-from pydantic import ValidationError
-
-from imitbench.errors import InputError
-from imitbench.tune.held_out_comparison import HeldOutComparison
-from imitbench.tune.request import StudySettings
-from imitbench.tune.storage import StudyLocation
 from imitbench.tune.study import Trial, read_trials
-from imitbench.tune.study_runner import CONTEST_FILE
-
+from imitbench.tune.study_runner import CONTEST_FILE, StudyRunner, TuningObserver, check_study
+from imitbench.tune.trial_job import TrialJob
 
 _POLL_S = 0.2
 

@@ -1,6 +1,5 @@
 """Storage of studies: SQLite on one machine, a journal for machines with a shared file system."""
 
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from imitbench.util.text_line import one_line
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 from imitbench.util.extras import import_extra
-
 
 
 def require_optuna() -> None:

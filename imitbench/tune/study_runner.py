@@ -23,11 +23,10 @@ from imitbench.tune.held_out_comparison import (
     candidates,
     compare_candidates,
 )
-from imitbench.tune.request import StudyScope, StudySettings, TuneRequest
-from imitbench.tune.request import distributions
+from imitbench.tune.objectives import UnsuitableObjectiveError
+from imitbench.tune.request import StudyScope, StudySettings, TuneRequest, distributions
 from imitbench.tune.storage import StudyLocation
 from imitbench.tune.trial_job import TrackingSettings, TrialJob, TrialLocation
-from imitbench.tune.objectives import UnsuitableObjectiveError
 from imitbench.util.files import atomic_write_text
 
 if TYPE_CHECKING:

@@ -6,36 +6,34 @@ imitbench.tune.worker -           job files from standard input, one per line
 It is `imitbench.bench.worker`, with the same exit codes, but the learner is measured.
 """
 
-
 from __future__ import annotations
 
+import copy
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-
-import numpy as np
-
-from imitbench.bench import worker as bench
-from imitbench.bench.implementation import make_learner
-from imitbench.bench.learner import Learner
-from imitbench.bench.stopping import StopRequest
-from imitbench.records.runs import RunSpec
-from imitbench.store.run_dir import RunDirectory
-from imitbench.tune.objectives import OBJECTIVES
-from imitbench.tune.reporter import TrialPrunedError, TrialReporter, trial_reporter
-from imitbench.tune.trial_job import TrackingSettings, TrialJob
-import copy
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from imitbench.bench import worker as bench
 from imitbench.bench.checkpoint import generator_states, restore_generators
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
-from imitbench.bench.learner import LearnerWrapper
+from imitbench.bench.implementation import make_learner
+from imitbench.bench.learner import (
+    Callback,
+    Checkpoint,
+    Learner,
+    LearnerWrapper,
+    Task,
+    no_checkpoint,
+)
+from imitbench.bench.stopping import StopRequest
 from imitbench.records.runs import Budget, ReferenceScores, RunSpec
+from imitbench.store.run_dir import RunDirectory
 from imitbench.tune.objectives import OBJECTIVES, EvaluationPoint
-from imitbench.tune.trial_job import TrackingSettings
+from imitbench.tune.reporter import TrialPrunedError, TrialReporter, trial_reporter
+from imitbench.tune.trial_job import TrackingSettings, TrialJob
 
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew

@@ -1,12 +1,12 @@
 """Reads pickles as data: nothing in them is imported, called or built.
 
 A pickle is a program for a small stack machine. This module runs that machine with every
-instruction that would import a name or call something replaced by one that writes down what was
-asked for. The result is a tree of plain values, in which an object is a `PickledObject` of the name of
-its class, its arguments and its state. Callers take values out of the records.
+instruction that would import a name or call something replaced by one that records what was asked
+for. The result is a tree of plain values. An object is a `PickledObject` with the name of its
+class, its arguments and its state. Callers take values out of the records.
 
-No instruction takes more memory or time than its place in the file accounts for, which holds for
-no unpickler that admits some names and runs the rest.
+No instruction takes more memory or time than its place in the file accounts for. No unpickler that
+admits some names and runs the rest can promise that.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def read_safely(data: bytes, admitted: Callable[[PickledName], bool]) -> Any:
             merely makes a better message than what would come later.
 
     Returns:
-        What it describes: plain values, lists, tuples, dictionaries, `PickledName` and `PickledObject`.
+        The content: plain values, lists, tuples, dictionaries, `PickledName` and
+        `PickledObject`.
 
     Raises:
         RefusedPickleError: It is damaged, or holds something that is not admitted.

@@ -19,12 +19,12 @@ from imitbench.conformance.reproduction import sample_runs
 from imitbench.errors import InputError
 from imitbench.published.results_folder import export_results, read_runs
 from imitbench.published.results_sources import ResultsSource
+from imitbench.published.submission import read_results
 from imitbench.records.bundled_cards import role_of
 from imitbench.records.runs import RunSpec
 from imitbench.report.leaderboard.source_rows import make_rows
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.published.submission import read_results
 from imitbench.store.sweep_file import SweepFile, SweepRequest
 from imitbench.util import source_import
 

@@ -5,7 +5,11 @@ import pytest
 import torch as th
 from gymnasium import spaces
 
-from imitbench.bench.learners.preference_comparisons import RANDOM_RATES, held_out_trajectories, reward_agreement
+from imitbench.bench.learners.preference_comparisons import (
+    RANDOM_RATES,
+    held_out_trajectories,
+    reward_agreement,
+)
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.experts.lookup import find_environment, find_expert
 from imitbench.policies.storage import load_policy

@@ -3,9 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from imitbench.cards.algorithm import Hyperparameter
+from imitbench.cards.algorithm import Hyperparameter, SearchSpace
 from imitbench.cards.catalog import algorithm_names, load_algorithm
-from imitbench.cards.algorithm import SearchSpace
 
 TUNABLE = (
     "airl", "bc", "dagger", "density", "gail", "mce_irl", "ppo_true_reward",

@@ -5,8 +5,8 @@ from support.plugins import write_plugin
 
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 from imitbench.conformance import checks
-from imitbench.conformance.resume import ResumeVerdict
 from imitbench.conformance.checks import check_method
+from imitbench.conformance.resume import ResumeVerdict
 from imitbench.conformance.test_bed import sizes_in
 from imitbench.errors import InputError
 

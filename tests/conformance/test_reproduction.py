@@ -9,9 +9,9 @@ from support.submissions import write_submitted_runs
 
 from imitbench.conformance.reproduction import compare_run, sample_runs
 from imitbench.published.results_folder import PublishedRun, read_runs
+from imitbench.published.run_checks import recompute
 from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
-from imitbench.published.run_checks import recompute
 
 
 @pytest.fixture(scope="module")

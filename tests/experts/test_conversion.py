@@ -12,8 +12,8 @@ from support.drift import drift_venv
 from support.sb3_models import SHORT, SMALL, ppo
 
 from imitbench.errors import InputError
-from imitbench.experts.lookup import find_environment
 from imitbench.experts.conversion import convert_expert
+from imitbench.experts.lookup import find_environment
 from imitbench.policies.expert import load_expert_policy
 from imitbench.policies.storage import load_policy
 

@@ -7,9 +7,8 @@ import yaml
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.errors import InputError
-from imitbench.experts.training import write_expert_card
 from imitbench.experts.measurement import measure, write_measurement
-from imitbench.experts.training import train_expert
+from imitbench.experts.training import train_expert, write_expert_card
 from imitbench.policies.storage import load_policy
 
 STEPS = 64

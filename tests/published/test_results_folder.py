@@ -10,9 +10,9 @@ from support.runs import make_spec
 
 from imitbench.errors import InputError
 from imitbench.published.results_folder import PublishedRun, read_runs
+from imitbench.published.submission import read_results, restore_runs
 from imitbench.store import database
 from imitbench.store.collector import collect
-from imitbench.published.submission import read_results, restore_runs
 
 
 @pytest.fixture

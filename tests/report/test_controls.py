@@ -13,10 +13,9 @@ from imitbench.report.csv_table import render_csv
 from imitbench.report.html_page import render_html
 from imitbench.report.latex import render_latex
 from imitbench.report.markdown import render_markdown
-from imitbench.report.model import ANCHORS
+from imitbench.report.model import ANCHORS, color_numbers
 from imitbench.report.notes import GIVEN_AWAY
 from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
-from imitbench.report.model import color_numbers
 from imitbench.report.section_comparison import compare_section
 from imitbench.report.tables import build_report
 from imitbench.report.text import render_short

@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from imitbench.errors import InputError
-from imitbench.rewards.wrappers import RewardNetFromDiscriminatorLogit
 from imitbench.rewards.reward_nets import (
     AddSTDRewardWrapper,
     BasicPotentialCNN,
@@ -24,6 +23,7 @@ from imitbench.rewards.reward_nets import (
     ShapedRewardNet,
 )
 from imitbench.rewards.storage import load_reward_net, save_reward
+from imitbench.rewards.wrappers import RewardNetFromDiscriminatorLogit
 from imitbench.util.networks import EMANorm, RunningNorm
 from imitbench.util.tensor_storage import digest
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from rliable import library
 
 from imitbench.stats import bootstrap
-from imitbench.stats.bootstrap import ConfidenceBand
-from imitbench.stats.bootstrap import resamples
+from imitbench.stats.bootstrap import ConfidenceBand, resamples
 from imitbench.stats.profiles import ProfileKind, performance_profile, profile
 from imitbench.stats.strata import Strata
 

@@ -17,9 +17,9 @@ from imitbench.store.external_results import (
     default_name,
     external_path,
     read_external,
+    with_references,
     write_external,
 )
-from imitbench.store.external_results import with_references
 
 
 def run(place="line 2", **values):

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from imitbench.published.run_checks import recompute
 from imitbench.records.runs import Protocol, Provenance, ReferenceScores, RunFailure, RunResult
 from imitbench.store.run_dir import EpisodeTable, RunDirectory
-from imitbench.published.run_checks import recompute
 from support.runs import make_spec
 
 EPISODES = 4

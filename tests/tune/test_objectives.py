@@ -15,9 +15,12 @@ from imitbench.cards.catalog import load_algorithm, load_suite
 from imitbench.data.types import TrajectoryWithRew
 from imitbench.policies.tabular import TabularPolicy
 from imitbench.records.runs import ReferenceScores
-from imitbench.tune.objectives import mean_log_likelihood
-from imitbench.tune.objectives import OBJECTIVES, EvaluationPoint
-from imitbench.tune.objectives import UnsuitableObjectiveError
+from imitbench.tune.objectives import (
+    OBJECTIVES,
+    EvaluationPoint,
+    UnsuitableObjectiveError,
+    mean_log_likelihood,
+)
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (2,)), spaces.Discrete(3)
 

@@ -15,10 +15,8 @@ from imitbench.executors.inline import InlineExecutor
 from imitbench.store import lease
 from imitbench.store.collector import collect
 from imitbench.store.run_dir import RunDirectory
-from imitbench.tune.runner import read_studies
-from imitbench.tune.request import StudyScope
-from imitbench.tune.runner import check_request
-from imitbench.tune.request import distributions
+from imitbench.tune.request import StudyScope, distributions
+from imitbench.tune.runner import check_request, read_studies
 from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import TrialStudy
 from imitbench.tune.study_runner import StudyRunner

@@ -17,9 +17,13 @@ from tqdm import tqdm
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.discriminator import (
+    Regularization,
+    Summaries,
     compute_train_stats,
+    gradient_penalty,
     log_action_probability,
     train_step,
+    with_noise,
 )
 from imitbench.algorithms.adversarial.expert_batches import (
     FIELDS,
@@ -38,12 +42,6 @@ from imitbench.algorithms.adversarial.generator import (
     steps_per_round,
     venv_with_rewards,
 )
-from imitbench.algorithms.adversarial.discriminator import (
-    Regularization,
-    gradient_penalty,
-    with_noise,
-)
-from imitbench.algorithms.adversarial.discriminator import Summaries
 from imitbench.algorithms.demonstration_fit import check_action_space
 from imitbench.data import types
 from imitbench.rewards.reward_nets import RewardNet

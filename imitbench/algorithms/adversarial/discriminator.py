@@ -1,10 +1,11 @@
 """The discriminator: a training step, and its statistics."""
 
-
-
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -15,29 +16,11 @@ from stable_baselines3.sac.policies import SACPolicy
 from torch.nn import functional
 
 from imitbench.algorithms.adversarial.expert_batches import FIELDS, Array
+from imitbench.rewards.reward_nets import RewardNet
 from imitbench.util.actions import action_rows
-from imitbench.util.networks import evaluating
-import os
-from collections.abc import Mapping
-from pathlib import Path
-
-import torch as th
-
-from imitbench.algorithms.adversarial.expert_batches import FIELDS, Array
-from imitbench.rewards.reward_nets import RewardNet
 from imitbench.util.extras import import_extra
-from imitbench.util.util import AnyPath
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-import numpy as np
-import torch as th
-
-from imitbench.algorithms.adversarial.expert_batches import FIELDS, Array
-from imitbench.rewards.reward_nets import RewardNet
 from imitbench.util.networks import evaluating
-
-
+from imitbench.util.util import AnyPath
 
 
 def train_step(

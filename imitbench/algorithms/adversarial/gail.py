@@ -15,8 +15,8 @@ from torch import nn
 
 from imitbench.algorithms import base
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
-from imitbench.rewards.wrappers import RewardForm, RewardNetFromDiscriminatorLogit
 from imitbench.rewards.reward_nets import NormalizedRewardNet, RewardNet
+from imitbench.rewards.wrappers import RewardForm, RewardNetFromDiscriminatorLogit
 
 __all__ = ["GAIL", "RewardNetFromDiscriminatorLogit"]
 

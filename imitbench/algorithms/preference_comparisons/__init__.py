@@ -7,11 +7,18 @@ the modules in this order: `trajectory_generators` and `agent_trainer` act, `fra
 `losses`, and the agent is trained on it.
 """
 
-from imitbench.algorithms.preference_comparisons.fragmenters import ActiveSelectionFragmenter
 from imitbench.algorithms.preference_comparisons.agent_trainer import AgentTrainer
-from imitbench.algorithms.preference_comparisons.algorithm import PreferenceComparisons
+from imitbench.algorithms.preference_comparisons.algorithm import (
+    QUERY_SCHEDULES,
+    PreferenceComparisons,
+    TrainingRound,
+)
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
-from imitbench.algorithms.preference_comparisons.fragmenters import Fragmenter, RandomFragmenter
+from imitbench.algorithms.preference_comparisons.fragmenters import (
+    ActiveSelectionFragmenter,
+    Fragmenter,
+    RandomFragmenter,
+)
 from imitbench.algorithms.preference_comparisons.gatherers import (
     PreferenceGatherer,
     SyntheticGatherer,
@@ -23,15 +30,9 @@ from imitbench.algorithms.preference_comparisons.human_gatherer import (
 from imitbench.algorithms.preference_comparisons.preference_model import (
     CrossEntropyRewardLoss,
     LossAndMetrics,
-    RewardLoss,
-)
-from imitbench.algorithms.preference_comparisons.preference_model import (
     PreferenceModel,
+    RewardLoss,
     get_base_model,
-)
-from imitbench.algorithms.preference_comparisons.algorithm import (
-    QUERY_SCHEDULES,
-    TrainingRound,
 )
 from imitbench.algorithms.preference_comparisons.reward_trainers import (
     BasicRewardTrainer,

@@ -1,11 +1,11 @@
 """Preference comparisons: the algorithm that alternates between preferences and training."""
 
-
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,10 @@ from imitbench.algorithms.preference_comparisons.gatherers import (
     PreferenceGatherer,
     SyntheticGatherer,
 )
-from imitbench.algorithms.preference_comparisons.preference_model import CrossEntropyRewardLoss
-from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    CrossEntropyRewardLoss,
+    PreferenceModel,
+)
 from imitbench.algorithms.preference_comparisons.reward_trainers import (
     RewardTrainer,
     make_reward_trainer,
@@ -28,13 +30,7 @@ from imitbench.algorithms.preference_comparisons.trajectory_generators import Tr
 from imitbench.data.types import TrajectoryWithRewPair
 from imitbench.rewards.base import RewardNet
 from imitbench.util.logger import HierarchicalLogger
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
-
 from imitbench.util.util import oric
-
 
 Schedule = Callable[[float], float]
 """Maps the share of rounds passed, in [0, 1], to an unnormalized number of comparisons."""

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from torch.utils.data import Dataset
 
 from imitbench.algorithms.preference_comparisons import dataset_storage
-from imitbench.algorithms.preference_comparisons.dataset_storage import PreferenceArrays
-from imitbench.algorithms.preference_comparisons.dataset_storage import fragment_digest
+from imitbench.algorithms.preference_comparisons.dataset_storage import (
+    PreferenceArrays,
+    fragment_digest,
+)
 from imitbench.data.trusted import unpickle_comparisons
 from imitbench.data.types import (
     AnyPath,

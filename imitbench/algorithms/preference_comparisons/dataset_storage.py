@@ -12,9 +12,9 @@ and shapes form a group, whose arrays are concatenated:
 The header of a file is JSON under `preference_dataset` in the metadata of safetensors.
 """
 
-
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -29,14 +29,6 @@ from imitbench.data.types import DictObs, Observation, TrajectoryWithRew
 from imitbench.errors import InputError
 from imitbench.util.files import atomic_write_bytes
 from imitbench.util.text_line import one_line
-import hashlib
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
-from imitbench.data.types import DictObs, TrajectoryWithRew
-
 
 _NUMBERS = "biuf"
 

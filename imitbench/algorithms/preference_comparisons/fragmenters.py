@@ -1,16 +1,8 @@
 """Cuts trajectories into pairs of fragments to compare."""
 
-
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
-
-from imitbench.data.types import TrajectoryWithRew, TrajectoryWithRewPair
-from imitbench.util.logger import HierarchicalLogger, configure
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -19,8 +11,7 @@ import torch as th
 
 from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.data.types import TrajectoryWithRew, TrajectoryWithRewPair
-from imitbench.util.logger import HierarchicalLogger
-
+from imitbench.util.logger import HierarchicalLogger, configure
 
 
 class Fragmenter(abc.ABC):

@@ -1,7 +1,5 @@
 """Asks a human at the terminal which of two videos shows the better behavior."""
 
-
-
 from __future__ import annotations
 
 import os
@@ -11,26 +9,17 @@ from pathlib import Path
 from typing import Literal, TextIO, get_args
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from imitbench.algorithms.preference_comparisons.dataset_storage import pair_digest
 from imitbench.algorithms.preference_comparisons.gatherers import PreferenceGatherer, Preferences
-from imitbench.data.types import AnyPath, TrajectoryWithRewPair
-from imitbench.util.logger import HierarchicalLogger
-import os
-from pathlib import Path
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
+from imitbench.data.render_wrapper import RENDERED_KEY, load_frame
+from imitbench.data.types import AnyPath, Trajectory, TrajectoryWithRewPair
 from imitbench.errors import InputError
 from imitbench.util.files import fsync_directory
+from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.text_line import one_line
-from pathlib import Path
-
-from imitbench.data.render_wrapper import RENDERED_KEY, load_frame
-from imitbench.data.types import Trajectory
 from imitbench.util.video_wrapper import import_encoder
-
 
 # The encoder halves the resolution of colours, so both sides must be even.
 _EVEN_SIDES = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]

@@ -22,9 +22,10 @@ from imitbench.algorithms.preference_comparisons.fragment_batch import (
     JoinedSteps,
     discounts,
 )
-from imitbench.algorithms.preference_comparisons.preference_model import CrossEntropyRewardLoss, RewardLoss
 from imitbench.algorithms.preference_comparisons.preference_model import (
+    CrossEntropyRewardLoss,
     PreferenceModel,
+    RewardLoss,
     check_finite,
 )
 from imitbench.rewards.reward_nets import BasicRewardNet, NormalizedRewardNet

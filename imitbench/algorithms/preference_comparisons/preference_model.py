@@ -1,11 +1,11 @@
 """The probability that a fragment is preferred, from rewards."""
 
-
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, cast
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,22 +20,11 @@ from imitbench.algorithms.preference_comparisons.fragment_batch import (
     observation_bytes,
     stack_fragments,
 )
-from imitbench.data.types import Transitions
+from imitbench.data.types import TrajectoryPair, Transitions
 from imitbench.rewards.base import RewardNet, frozen
 from imitbench.rewards.ensemble import RewardEnsemble
 from imitbench.rewards.reward_function import check_reward_shape
 from imitbench.rewards.wrappers import AddSTDRewardWrapper
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy.typing as npt
-import torch as th
-from torch import nn
-
-from imitbench.algorithms.preference_comparisons.fragment_batch import stack_fragments
-from imitbench.data.types import TrajectoryPair
-
 
 # Largest size of observations, in bytes, in one evaluation without gradients.
 _EVALUATED_AT_ONCE = 2**26

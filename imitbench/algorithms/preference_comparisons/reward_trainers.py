@@ -1,31 +1,7 @@
 """The trainers of reward networks, and the choice between them."""
 
-
-
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-
-from imitbench.algorithms.preference_comparisons.preference_model import RewardLoss
-from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
-from imitbench.algorithms.preference_comparisons.training_data import preference_collate_fn
-from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-
-from imitbench.algorithms.preference_comparisons.preference_model import RewardLoss
-from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
-from imitbench.algorithms.preference_comparisons.training_data import (
-    ComparisonDataset,
-    TrainingData,
-)
-from imitbench.regularization.regularizers import RegularizerFactory
-from imitbench.util.logger import HierarchicalLogger
 import copy
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -38,20 +14,23 @@ from tqdm.auto import tqdm
 
 from imitbench.algorithms.base import check_batch_size
 from imitbench.algorithms.preference_comparisons.lean_gradient import lean_gradient
-from imitbench.algorithms.preference_comparisons.preference_model import LossAndMetrics, RewardLoss
-from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    LossAndMetrics,
+    PreferenceModel,
+    RewardLoss,
+)
 from imitbench.algorithms.preference_comparisons.training_data import (
     Array,
     ComparisonDataset,
     TrainingData,
     in_batches,
+    preference_collate_fn,
 )
 from imitbench.regularization.regularizers import Regularizer, RegularizerFactory
 from imitbench.rewards.base import frozen
 from imitbench.util.adam import direct_step, load_optimizer_state, with_fused
 from imitbench.util.logger import HierarchicalLogger, configure
 from imitbench.util.networks import training
-
 
 Metrics = dict[str, float]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from imitbench.algorithms.adversarial.airl import AIRL
 from imitbench.algorithms.adversarial.common import AdversarialTrainer
+from imitbench.algorithms.adversarial.discriminator import Regularization
 from imitbench.algorithms.adversarial.expert_initialization import ExpertInitialization
 from imitbench.algorithms.adversarial.gail import GAIL
-from imitbench.algorithms.adversarial.discriminator import Regularization
 from imitbench.bench.curve import silent_logger
 from imitbench.bench.learner import Task
 from imitbench.bench.learners.reward_learner import RewardLearner, scaled_by_running_statistics

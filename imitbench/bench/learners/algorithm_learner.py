@@ -1,7 +1,5 @@
 """A learner with one algorithm of Stable-Baselines3: its environments, training and state."""
 
-
-
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -13,9 +11,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import TrainFrequencyUnit
 
-from imitbench.bench.curve import silent_logger
+from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
-from imitbench.bench.curve import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.records.runs import Budget
@@ -28,12 +25,6 @@ if TYPE_CHECKING:
 from collections.abc import Callable
 
 from stable_baselines3.common.callbacks import BaseCallback
-
-from imitbench.bench.learner import Callback, Checkpoint
-from collections.abc import Mapping
-from typing import Any
-
-
 
 
 class RolloutReport(BaseCallback):

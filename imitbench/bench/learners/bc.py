@@ -1,6 +1,5 @@
 """Behavioral cloning in the harness."""
 
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +17,11 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
-from typing import Any
 
 from stable_baselines3.common.policies import ActorCriticPolicy
 
-from imitbench.bench.learner import Task
 from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.util.networks import RunningNorm
-
 
 
 def make_clone_policy(task: Task) -> ActorCriticPolicy:

@@ -16,7 +16,6 @@ A run can be interrupted only after a line of progress. A program without checkp
 from the beginning; with the same seed it must give the same result.
 """
 
-
 from __future__ import annotations
 
 import json
@@ -51,15 +50,10 @@ import ctypes
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from types import TracebackType
-
-from imitbench.errors import InputError
-
 
 GRACE_S = 5.0
 """Seconds between being asked to end and being killed."""

@@ -1,7 +1,5 @@
 """Preference comparisons in the harness, with synthetic preferences by the true reward."""
 
-
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +18,12 @@ from imitbench.algorithms.preference_comparisons import (
     PreferenceComparisons,
     PreferenceModel,
     RandomFragmenter,
-    Round,
     SyntheticGatherer,
+    TrainingRound,
     make_reward_trainer,
 )
-from imitbench.bench.curve import silent_logger
+from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
-from imitbench.bench.curve import EpisodeLog
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.bench.learners.reward_learner import (
     make_ppo,
@@ -48,16 +45,12 @@ from imitbench.util.networks import RunningNorm
 if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
 import numpy.typing as npt
 
-from imitbench.bench.environments import make_training_environments
 from imitbench.data import rollout
 from imitbench.data.observations import assert_not_dictobs
 from imitbench.policies.exploration_wrapper import ExplorationWrapper
@@ -303,7 +296,7 @@ class PreferenceComparisonsLearner(Learner):
             checkpoint()
         return self._episodes.steps
 
-    def _plan(self, total: int) -> list[Round]:
+    def _plan(self, total: int) -> list[TrainingRound]:
         """Plans the rounds that fit into `total` environment steps."""
         algorithm, comparisons = self._algorithm, self._options["total_comparisons"]
         for halvings in range(_MOST_HALVINGS + 1):
@@ -322,7 +315,9 @@ class PreferenceComparisonsLearner(Learner):
             "n_steps"
         )
 
-    def _left_for_agent(self, total: int, last: Round, rounds: Sequence[Round]) -> int:
+    def _left_for_agent(
+        self, total: int, last: TrainingRound, rounds: Sequence[TrainingRound]
+    ) -> int:
         """Steps of training in the last round, with those that sampling did not need."""
         transitions = self._algorithm.transitions_for(last.comparisons)
         trained = last.timesteps if len(rounds) > 1 else 0

@@ -12,7 +12,11 @@ from stable_baselines3.common.vec_env import VecEnv
 import imitbench.rl.lean_dqn
 import imitbench.rl.lean_sac
 from imitbench.bench.learner import Task
-from imitbench.bench.learners.algorithm_learner import DQN_ARGUMENTS, OffPolicyLearner, algorithm_arguments
+from imitbench.bench.learners.algorithm_learner import (
+    DQN_ARGUMENTS,
+    OffPolicyLearner,
+    algorithm_arguments,
+)
 from imitbench.bench.learners.ppo_learner import PPOLearner
 from imitbench.cards.algorithm import ActionSpace, AlgorithmCard, Needs
 from imitbench.cards.catalog import load_algorithm

@@ -11,8 +11,8 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.bench.environments import make_training_environments
 from imitbench.bench.curve import EpisodeLog
+from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.policies.base import NormalizeFeaturesExtractor

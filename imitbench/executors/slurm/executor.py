@@ -1,6 +1,5 @@
 """Hands jobs to a SLURM cluster as arrays, and follows them there."""
 
-
 from __future__ import annotations
 
 import io
@@ -34,9 +33,6 @@ from imitbench.executors.slurm.submission import (
 )
 from imitbench.executors.slurm.task import SlurmTask
 from imitbench.util.extras import import_extra
-from collections.abc import Sequence
-from typing import TypeVar
-
 
 _Job = TypeVar("_Job")
 
@@ -81,7 +77,6 @@ def pack_tasks(
     return tasks
 
 
-_Job = TypeVar("_Job")
 _AT_ONCE = 8
 """Jobs in the queue at a time where the next ones depend on results."""
 _QUEUE_S = 3.0

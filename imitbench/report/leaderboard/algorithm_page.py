@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import RunSpec
 from imitbench.report import html_tables, text
-from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.html_tables import origin, provenance_table
-from imitbench.report.html_markup import fact, html_document, theme_picker
-from imitbench.report.html_tables import Column, TableCell, finite
+from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
+from imitbench.report.html_tables import Column, TableCell, finite, origin, provenance_table
 from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.index_page import (
     SCRIPTS,

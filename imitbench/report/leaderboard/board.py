@@ -1,12 +1,13 @@
 """From results to the board: what stands in which table, and in which order."""
 
-
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from imitbench.published.results_sources import FoundResults, ResultsSource
+from imitbench.published.results_sources import ExternalResults, FoundResults, ResultsSource
 from imitbench.records.runs import FailureRow, ScoreRow
 from imitbench.report.leaderboard.model import (
     Board,
@@ -14,27 +15,24 @@ from imitbench.report.leaderboard.model import (
     BoardRow,
     BoardRun,
     BoardSection,
+    ImportSource,
+    episodes_folder,
+    external_page,
+    page_of,
 )
-from imitbench.report.leaderboard.model import episodes_folder, page_of
 from imitbench.report.leaderboard.source_rows import ReportRows, make_rows
-from imitbench.report.model import AlgorithmResult, Report, Section
-from imitbench.report.model import color_numbers
+from imitbench.report.model import (
+    AlgorithmResult,
+    CellResult,
+    Report,
+    Section,
+    StatisticsSettings,
+    color_numbers,
+)
 from imitbench.report.tables import build_report, is_in_group
 from imitbench.stats.coverage import FailurePolicy
-import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-
-from imitbench.published.results_sources import ExternalResults
-from imitbench.records.runs import ScoreRow
-from imitbench.report.leaderboard.model import BoardRow, ImportSource
-from imitbench.report.leaderboard.model import external_page
-from imitbench.report.model import AlgorithmResult, CellResult, Section, StatisticsSettings
-from imitbench.report.tables import build_report
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import ExternalRun
-
 
 
 def external_rows(

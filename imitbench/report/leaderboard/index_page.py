@@ -8,8 +8,7 @@ from imitbench import __version__
 from imitbench.published.results_sources import ResultsSource
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, axis, strip
-from imitbench.report.html_markup import Markup, join, named, tag
-from imitbench.report.html_markup import fact, html_document, theme_picker
+from imitbench.report.html_markup import Markup, fact, html_document, join, named, tag, theme_picker
 from imitbench.report.html_tables import Column, TableCell
 from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection

@@ -1,23 +1,19 @@
 """What a leaderboard says, before it is written in any format."""
 
-
-
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from imitbench.published.results_folder import PublishedRun
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.runs import FailureRow, ScoreRow
-from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
-from imitbench.store.external_results import ExternalRun
-import hashlib
-import re
 from imitbench.report import text
+from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings
 from imitbench.stats.intervals import Interval
-
-
+from imitbench.store.external_results import ExternalRun
 
 RowKind = Literal["run", "reference", "external", "missing"]
 

@@ -6,12 +6,12 @@ import torch as th
 from gymnasium import spaces
 
 from imitbench.algorithms.adversarial.airl import AIRL
-from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.algorithms.adversarial.discriminator import (
     Regularization,
     gradient_penalty,
     with_noise,
 )
+from imitbench.algorithms.adversarial.gail import GAIL
 from imitbench.rewards.reward_nets import BasicRewardNet, BasicShapedRewardNet
 from imitbench.util.networks import RunningNorm
 

@@ -13,8 +13,11 @@ from support.preference_pairs import (
     quiet_logger,
 )
 
-from imitbench.algorithms.preference_comparisons.fragmenters import ActiveSelectionFragmenter
-from imitbench.algorithms.preference_comparisons.fragmenters import Fragmenter, RandomFragmenter
+from imitbench.algorithms.preference_comparisons.fragmenters import (
+    ActiveSelectionFragmenter,
+    Fragmenter,
+    RandomFragmenter,
+)
 from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.data.rollout import flatten_trajectories
 from imitbench.data.types import TrajectoryWithRew

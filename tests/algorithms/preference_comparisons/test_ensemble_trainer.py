@@ -14,8 +14,10 @@ from support.preference_pairs import (
 )
 
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
-from imitbench.algorithms.preference_comparisons.preference_model import CrossEntropyRewardLoss
-from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    CrossEntropyRewardLoss,
+    PreferenceModel,
+)
 from imitbench.algorithms.preference_comparisons.reward_trainers import (
     BasicRewardTrainer,
     EnsembleTrainer,

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from imitbench.algorithms.preference_comparisons.human_gatherer import Answer, AnswerFile
 from imitbench.algorithms.preference_comparisons.dataset import PreferenceDataset
-from imitbench.algorithms.preference_comparisons.human_gatherer import write_fragment_video
 from imitbench.algorithms.preference_comparisons.fragmenters import RandomFragmenter
 from imitbench.algorithms.preference_comparisons.human_gatherer import (
+    Answer,
+    AnswerFile,
     GatheringStoppedError,
     SynchronousHumanGatherer,
+    write_fragment_video,
 )
 from imitbench.data import rollout
 from imitbench.data.render_wrapper import RenderImageInfoWrapper

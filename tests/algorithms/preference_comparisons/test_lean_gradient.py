@@ -13,8 +13,10 @@ from imitbench.algorithms.preference_comparisons.lean_gradient import (
     cross_entropies,
     lean_gradient,
 )
-from imitbench.algorithms.preference_comparisons.preference_model import CrossEntropyRewardLoss
-from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    CrossEntropyRewardLoss,
+    PreferenceModel,
+)
 from imitbench.rewards.reward_nets import BasicRewardNet, NormalizedRewardNet
 from imitbench.util.networks import EMANorm, RunningNorm
 

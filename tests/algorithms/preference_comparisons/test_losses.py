@@ -5,8 +5,10 @@ import pytest
 import torch as th
 from support.preference_pairs import LinearReward, linear_ensemble, pairs_of, perceptron
 
-from imitbench.algorithms.preference_comparisons.preference_model import CrossEntropyRewardLoss
-from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
+from imitbench.algorithms.preference_comparisons.preference_model import (
+    CrossEntropyRewardLoss,
+    PreferenceModel,
+)
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardEnsemble
 
 WEIGHTS = ([0.7, -1.2, 0.4], [0.0, 1.0, 0.0], [-2.0, 0.5, 0.1])

@@ -20,9 +20,9 @@ from imitbench.algorithms.preference_comparisons.dataset import PreferenceDatase
 from imitbench.algorithms.preference_comparisons.preference_model import (
     CrossEntropyRewardLoss,
     LossAndMetrics,
+    PreferenceModel,
     RewardLoss,
 )
-from imitbench.algorithms.preference_comparisons.preference_model import PreferenceModel
 from imitbench.algorithms.preference_comparisons.reward_trainers import (
     BasicRewardTrainer,
     EnsembleTrainer,
