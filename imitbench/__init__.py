@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from imitbench.errors import InputError
 from imitbench.util.library_patches import make_callable
+from imitbench.version import __version__
 
 if TYPE_CHECKING:
     from imitbench.api import compare, report, results, run
 
-__version__ = "0.1.0"
 __all__ = ["InputError", "__version__", "compare", "report", "results", "run"]
 
 _LAZY = ("compare", "results", "run")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from imitbench import __version__
 from imitbench.errors import InputError
+from imitbench.version import __version__
 
 if TYPE_CHECKING:
     from imitbench.bench.learner import Learner

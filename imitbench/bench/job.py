@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,30 +97,6 @@ class Job(JobOptions):
         except (OSError, ValidationError) as error:
             problem = str(error).splitlines()[0]
             raise InputError(f"{path}: not a job file ({problem})") from error
-
-
-@dataclass(frozen=True)
-class JobWorker:
-    """A worker of runs: `imitbench.executors.base.Worker`.
-
-    Attributes:
-        module: Module of the program.
-        job_type: What its job files hold.
-    """
-
-    module: str = "imitbench.bench.worker"
-    job_type: type[Job] = Job
-
-    def main(self, arguments: list[str]) -> int:
-        """The program within this process; returns its exit code."""
-        code: int = importlib.import_module(self.module).main(arguments)
-        return code
-
-    def after_death(self, job: Path, detail: str) -> bool:
-        """Puts a death on record; returns whether runs of the job remain."""
-        from imitbench.bench.worker_death import on_worker_death
-
-        return on_worker_death(job, detail, self.job_type.read)
 
 
 def pack_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-import imitbench
+from imitbench import version
 from imitbench.records.runs import Provenance
 
 _PACKAGES = ("torch", "stable-baselines3", "gymnasium", "mujoco", "seals", "numpy")
@@ -35,7 +35,7 @@ def package_versions() -> dict[str, str]:
 @cache
 def git_sha() -> str | None:
     """Commit of the checkout that this package runs from; `None` for an installed one."""
-    root = Path(imitbench.__file__).parents[1]
+    root = Path(version.__file__).parents[1]
     if not (root / ".git").exists():
         return None
     try:
@@ -76,7 +76,7 @@ def describe_provenance(command: str, device: str) -> Provenance:
 
         gpu = th.cuda.get_device_name() if th.cuda.is_available() else None
     return Provenance(
-        imitbench=imitbench.__version__,
+        imitbench=version.__version__,
         git_sha=git_sha(),
         python=platform.python_version(),
         packages=package_versions(),

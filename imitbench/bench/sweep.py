@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
-from imitbench.bench.job import Job, JobWorker, pack_runs
+from imitbench.bench.job import Job, pack_runs
 from imitbench.bench.plan import DurationEstimates, Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
 from imitbench.bench.stopping import InterruptFlag, catch_interrupts
+from imitbench.bench.worker_death import JobWorker
 from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions

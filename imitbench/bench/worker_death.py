@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from imitbench.bench import provenance
@@ -15,6 +17,28 @@ from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.run_dir import RunDirectory, RunStatus, State
 
 _LOG_TAIL = 4000  # characters
+
+
+@dataclass(frozen=True)
+class JobWorker:
+    """A worker of runs: `imitbench.executors.base.Worker`.
+
+    Attributes:
+        module: Module of the program.
+        job_type: What its job files hold.
+    """
+
+    module: str = "imitbench.bench.worker"
+    job_type: type[Job] = Job
+
+    def main(self, arguments: list[str]) -> int:
+        """The program within this process; returns its exit code."""
+        code: int = importlib.import_module(self.module).main(arguments)
+        return code
+
+    def after_death(self, job: Path, detail: str) -> bool:
+        """Puts a death on record; returns whether runs of the job remain."""
+        return on_worker_death(job, detail, self.job_type.read)
 
 
 def on_worker_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.read) -> bool:

@@ -77,7 +77,7 @@ def runs(context: typer.Context, incomplete: str) -> list[str]:
     """Ids of the runs of the results folder that was named before or is the default."""
     from pathlib import Path
 
-    from imitbench.cli.options import DEFAULT_OUT
+    from imitbench.api import DEFAULT_OUT
     from imitbench.store.scan import run_directories
 
     out = context.params.get("out") or DEFAULT_OUT

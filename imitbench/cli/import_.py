@@ -124,7 +124,6 @@ def _record(
     quiet: bool,
 ) -> None:
     """Writes what an importer found, and tells."""
-    from imitbench import __version__
     from imitbench.cli.output import print_json
     from imitbench.store.external_results import (
         check_name,
@@ -132,6 +131,7 @@ def _record(
         external_path,
         write_external,
     )
+    from imitbench.version import __version__
 
     label = default_name(source) if name is None else check_name(name)
     if suite is not None:

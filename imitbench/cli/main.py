@@ -11,10 +11,10 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from imitbench import __version__
 from imitbench.errors import InputError
 from imitbench.util.library_patches import silence_unraisable
 from imitbench.util.text_line import printable
+from imitbench.version import __version__
 
 # Name, module in imitbench.cli, and there a function or a Typer with commands of its own.
 _COMMANDS = {

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from imitbench import api
 from imitbench.cli import completion
 from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
 
@@ -70,5 +71,5 @@ Replicates = Annotated[
     typer.Option("--replicates", min=100, max=MOST_REPLICATES, help="Replicates of the bootstrap."),
 ]
 
-DEFAULT_OUT = Path("runs")
+DEFAULT_OUT = Path(api.DEFAULT_OUT)
 DEFAULT_SUITE = "classic"

@@ -147,9 +147,9 @@ def export_results(
 
     Example: imitbench results export submission --out runs
     """
-    from imitbench import __version__
     from imitbench.cli.output import count, note, print_json, typed_command
     from imitbench.published import results_folder
+    from imitbench.version import __version__
 
     runs = results_folder.read_runs(out, suite=suite)
     results_folder.export_results(runs.runs, folder, version=__version__, command=typed_command())

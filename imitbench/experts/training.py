@@ -17,7 +17,6 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecNormalize
 
-from imitbench import __version__
 from imitbench.algorithms.mce_planning import mce_partition_fh, optimal_policy
 from imitbench.bench.environments import make_environment, make_training_environments
 from imitbench.bench.seeding import derive_seed, seed_everything
@@ -31,6 +30,7 @@ from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.rl import lean_sac, ppo
 from imitbench.util.files import atomic_write_text
 from imitbench.util.networks import RunningNorm
+from imitbench.version import __version__
 
 
 def compute_expert(env: Any, temperature: float = 0.0) -> ObservationTabularPolicy:

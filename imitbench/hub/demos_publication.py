@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from imitbench import __version__
 from imitbench.data.conversion import ConversionSummary
 from imitbench.data.dataset_card import dataset_card, dataset_info
 from imitbench.data.inspection import inspect_demonstrations
@@ -16,6 +15,7 @@ from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
 from imitbench.util.files import digest_files
+from imitbench.version import __version__
 
 _DATA = "data/train-*.parquet"
 # Readers load the whole folder, so files of an earlier push must be removed.

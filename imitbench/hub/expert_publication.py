@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from imitbench import __version__
 from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files, left_out_note
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
@@ -22,6 +21,7 @@ from imitbench.policies.hub_policy import STATISTICS_FILE, archive_name
 from imitbench.policies.sb3_export import Sb3ExportResult, export_sb3_zip
 from imitbench.policies.sb3_zip import read_sb3_zip
 from imitbench.util.text_line import one_line
+from imitbench.version import __version__
 
 _POLICY_FILES = (storage.DESCRIPTION_FILE, storage.WEIGHTS_FILE)
 _PAPERS = (

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from imitbench import __version__
 from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
 from imitbench.published.results_folder import PATTERNS, PublishedRun, PublishedRuns, write_results
 from imitbench.store.run_dir import RunDirectory
+from imitbench.version import __version__
 
 _POLICY_FILES = ("policy.json", "policy.safetensors")
 _FORMAT = """

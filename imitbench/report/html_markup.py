@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 
-from imitbench import __version__
+from imitbench.version import __version__
 
 LONGEST_NAME = 40
 """Characters of a name that is kept on one line."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from imitbench import __version__
 from imitbench.report import html_comparison, html_tables, text
 from imitbench.report.html_charts import AxisScale
 from imitbench.report.html_data import data_element
@@ -13,6 +12,7 @@ from imitbench.report.html_tables import origin, provenance_table
 from imitbench.report.model import Report, Section, color_numbers
 from imitbench.report.section_comparison import SectionComparison, compare_section
 from imitbench.store.run_details import ReportDetails
+from imitbench.version import __version__
 
 STYLES = ("report.css",)
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "charts.js", "drill.js", "start.js")

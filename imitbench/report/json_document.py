@@ -7,9 +7,9 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from imitbench import __version__
 from imitbench.report.csv_table import section_rows
 from imitbench.report.model import Report
+from imitbench.version import __version__
 
 FORMAT = "imitbench-report"
 VERSION = 1

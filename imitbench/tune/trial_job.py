@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from imitbench.bench.job import Job, JobWorker
+from imitbench.bench.job import Job
+from imitbench.bench.worker_death import JobWorker
 from imitbench.records.runs import Record
 from imitbench.tune.objectives import ObjectiveName
 from imitbench.tune.storage import StudyLocation

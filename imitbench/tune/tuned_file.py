@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from imitbench import __version__
 from imitbench.cards.algorithm import AlgorithmCard, Scalar
 from imitbench.cards.tuned import (
     HeldOutRuns,
@@ -21,6 +20,7 @@ from imitbench.errors import InputError
 from imitbench.tune.held_out_comparison import CandidateResult, HeldOutComparison
 from imitbench.tune.request import TuneRequest
 from imitbench.util.files import atomic_write_text
+from imitbench.version import __version__
 
 _WIDTH = 100
 

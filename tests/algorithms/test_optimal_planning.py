@@ -5,9 +5,9 @@ import pytest
 from seals.diagnostics.cliff_world import CliffWorldEnv
 from support.tabular import small_model
 
+from imitbench.algorithms.mce_measures import policy_value
 from imitbench.algorithms.mce_planning import optimal_policy
 from imitbench.data.tabular import TabularModel
-from imitbench.stats.tabular import policy_value
 
 
 def every_deterministic_policy(horizon, states, actions):

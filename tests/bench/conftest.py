@@ -3,10 +3,10 @@
 import pytest
 from support.observer import Recorder
 
-from imitbench.bench.job import JobWorker
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import SweepSettings
 from imitbench.bench.sweep import run_sweep
+from imitbench.bench.worker_death import JobWorker
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class
 

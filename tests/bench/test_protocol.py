@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 
+from imitbench.algorithms.mce_measures import policy_value
 from imitbench.algorithms.mce_planning import optimal_policy
 from imitbench.bench.environments import make_environment
 from imitbench.bench.protocol import Evaluator
@@ -14,7 +15,6 @@ from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.records.runs import EnvironmentSpec
-from imitbench.stats.tabular import policy_value
 
 
 class CoinFlip(gym.Env):

@@ -13,10 +13,11 @@ import pytest
 from support.observer import Recorder
 
 from imitbench.bench import worker
-from imitbench.bench.job import Job, JobWorker
+from imitbench.bench.job import Job
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.stopping import RunStoppedError, catch_stop_signals
 from imitbench.bench.sweep import run_sweep
+from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import suite_directory
 from imitbench.executors.base import STOPPED
 from imitbench.executors.local import LocalExecutor
@@ -281,7 +282,7 @@ from pathlib import Path
 from support.observer import Recorder
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import Settings
-from imitbench.bench.job import JobWorker
+from imitbench.bench.worker_death import JobWorker
 from imitbench.bench.sweep import run_sweep
 from imitbench.executors.local import LocalExecutor
 class Announcer(Recorder):

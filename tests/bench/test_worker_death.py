@@ -9,9 +9,9 @@ import time
 import pytest
 from support.observer import Recorder
 
-from imitbench.bench.job import Job, JobWorker
+from imitbench.bench.job import Job
 from imitbench.bench.sweep import run_sweep
-from imitbench.bench.worker_death import is_settled, on_worker_death
+from imitbench.bench.worker_death import JobWorker, is_settled, on_worker_death
 from imitbench.errors import InputError
 from imitbench.executors.local import LocalExecutor
 from imitbench.executors.options import RunOptions

@@ -6,10 +6,10 @@ import pytest
 from support.hub import serve_hub
 from support.observer import Recorder
 
-from imitbench.bench.job import JobWorker
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import SweepSettings, reference_scores
 from imitbench.bench.sweep import run_sweep
+from imitbench.bench.worker_death import JobWorker
 from imitbench.executors.inline import InlineExecutor
 from imitbench.hub.pull import pull
 

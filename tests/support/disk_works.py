@@ -7,10 +7,11 @@ import shutil
 import sys
 
 from imitbench.bench import worker
-from imitbench.bench.job import Job, JobWorker
+from imitbench.bench.job import Job
 from imitbench.bench.plan import Plan, make_plan
 from imitbench.bench.spec import SweepSettings
 from imitbench.bench.sweep import run_sweep
+from imitbench.bench.worker_death import JobWorker
 from imitbench.cards.catalog import suite_directory
 from imitbench.errors import InputError
 from imitbench.executors.inline import InlineExecutor

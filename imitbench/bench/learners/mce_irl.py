@@ -9,13 +9,13 @@ import numpy as np
 import torch as th
 
 from imitbench.algorithms.mce_irl import MCEIRL, TabularRewardNet
+from imitbench.algorithms.mce_measures import policy_value_regret, reward_rank_correlation
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.tabular import TabularModel
 from imitbench.policies.tabular import ObservationTabularPolicy
 from imitbench.records.runs import Budget
 from imitbench.rewards.reward_nets import BasicRewardNet, RewardNet
-from imitbench.stats.tabular import policy_value_regret, reward_rank_correlation
 from imitbench.util.logger import configure
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from imitbench import __version__
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.model import CellResult
 from imitbench.stats.intervals import Interval
+from imitbench.version import __version__
 
 FORMAT = "imitbench-leaderboard"
 VERSION = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import astuple, replace
 
-from imitbench import __version__
 from imitbench.published.results_sources import ResultsSource
 from imitbench.report import html_tables, text
 from imitbench.report.html_charts import AxisScale, axis, strip
@@ -14,6 +13,7 @@ from imitbench.report.leaderboard import model
 from imitbench.report.leaderboard.model import Board, BoardRow, BoardSection
 from imitbench.report.model import Report
 from imitbench.stats.intervals import Interval
+from imitbench.version import __version__
 
 STYLES = ("report.css", "board.css")
 SCRIPTS = ("theme.js", "elements.js", "tables.js", "board.js")

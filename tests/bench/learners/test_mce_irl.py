@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from imitbench.algorithms.mce_irl import TabularRewardNet
+from imitbench.algorithms.mce_measures import policy_value_regret
 from imitbench.bench.artifacts import ArtifactLocation, load_demos
 from imitbench.bench.environments import make_environment
 from imitbench.bench.learner import Task
@@ -11,7 +12,6 @@ from imitbench.bench.learners.mce_irl import CURVE_POINTS, MCEIRLLearner
 from imitbench.bench.spec import SweepSettings, make_spec
 from imitbench.cards.catalog import load_algorithm, load_suite, suite_directory
 from imitbench.records.runs import Budget, EnvironmentSpec
-from imitbench.stats.tabular import policy_value_regret
 
 SUITE = load_suite("tabular")
 ENV_ID = "imitbench/RandomMDP-0-v0"
