@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="List, train, convert and evaluate experts."
 )
-app.command("convert")(experts.convert)
-app.command("eval")(experts.evaluate)
 app.command("pull")(pull_experts)
 app.command("push")(push_experts)
 
@@ -164,6 +162,7 @@ Trust = Annotated[
 ]
 
 
+@app.command("convert")
 def convert(
     source: Annotated[
         str, typer.Argument(metavar="IN", help="Zip, folder, or repository owner/name.")
@@ -219,6 +218,7 @@ def convert(
         )
 
 
+@app.command("eval")
 def evaluate(
     expert: Expert,
     env: EnvId,

@@ -36,7 +36,7 @@ _COMMANDS = {
     "results": "results:app",
     "import": "import_:app",
     "leaderboard": "leaderboard:app",
-    "prefetch": "prefetch:prefetch",
+    "prefetch": "pull:prefetch",
     "tune": "tune:tune",
     "init-algo": "init_plugin:init_algo",
     "init-suite": "init_plugin:init_suite",

@@ -74,7 +74,7 @@ for _kind in get_args(ActionSpace):
     if environment_id(_kind) not in gym.registry:
         gym.register(
             environment_id(_kind),
-            entry_point=f"{__name__}:Drift",
+            entry_point=f"{__name__}:DriftEnv",
             kwargs={"kind": _kind},
             max_episode_steps=HORIZON,
         )

@@ -76,10 +76,10 @@ def test_the_role_on_a_card_stands_on_the_record_and_is_no_part_of_the_identity(
     document = spec.model_dump(mode="json")
     assert document.get("role", "method") == role
     assert RunSpec.model_validate_json(spec.model_dump_json()) == spec
-    write_finished(tmp_path / "out", spec)
+    write_finished(tmp_path / "out", spec, episodes=spec.protocol.episodes)
     [bundled] = plan_of("zero_reward")
     assert "role" not in bundled.model_dump(mode="json")
-    write_finished(tmp_path / "out", bundled)
+    write_finished(tmp_path / "out", bundled, episodes=spec.protocol.episodes)
     collect(tmp_path / "out")
     with database.reader(tmp_path / "out") as connection:
         found = {row.algo: row.role for row in database.read_scores(connection)}

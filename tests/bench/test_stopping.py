@@ -281,7 +281,7 @@ import sys, time
 from pathlib import Path
 from support.observer import Recorder
 from imitbench.bench.plan import make_plan
-from imitbench.bench.spec import Settings
+from imitbench.bench.spec import SweepSettings
 from imitbench.bench.worker_death import JobWorker
 from imitbench.bench.sweep import run_sweep
 from imitbench.executors.local import LocalExecutor
@@ -291,7 +291,7 @@ class Announcer(Recorder):
     def stopping(self):
         print("stopping", flush=True)
 plan = make_plan(algorithms=["random"], suite="classic", environment="Pendulum-v1", seeds=[0, 1],
-                 settings=Settings(budget="quick"))
+                 settings=SweepSettings(budget="quick"))
 outcome = run_sweep(plan, LocalExecutor(JobWorker(sys.argv[1]), 1), out=Path(sys.argv[2]),
                     command="imitbench run", observer=Announcer())
 print("left", outcome.left)

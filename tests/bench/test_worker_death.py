@@ -21,7 +21,7 @@ from imitbench.store.run_dir import RunDirectory
 # The worker, with a hand in what happens once a run of it is in training.
 ENTRY = """
 import ctypes, os, signal, sys, time
-from imitbench.bench import time_limit, training
+from imitbench.bench import stopping, training
 from imitbench.bench.worker import main
 
 train = training._train
@@ -34,7 +34,7 @@ def act(budget, learner, checkpoints, run):
     return train(budget, learner, checkpoints, run)
 
 if __name__ == "__main__":
-    time_limit.HANG_S = 0.5
+    stopping.HANG_S = 0.5
     training._train = act
     sys.exit(main())
 """

@@ -142,8 +142,8 @@ def test_watching_ends_when_nobody_is_at_work(imitbench, completed, tmp_path):
 HOLD = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from imitbench.store.activity import attending\n"
-    "with attending(Path(sys.argv[1])):\n"
+    "from imitbench.store.activity import active_sweep\n"
+    "with active_sweep(Path(sys.argv[1])):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"
 )

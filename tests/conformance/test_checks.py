@@ -205,7 +205,7 @@ def write(folder, source, unit="batches"):
 def in_this_process(monkeypatch):
     """Leaves out what starts processes: that resuming is judged, see the tests that are slow."""
     monkeypatch.setattr(checks, "check_plugins", lambda _: None)
-    monkeypatch.setattr(checks, "verify_resume", lambda *_, **__: ResumeVerdict())
+    monkeypatch.setattr(checks, "check_resume", lambda *_, **__: ResumeVerdict())
 
 
 SLOW = {"none", "forgets its optimizer"}

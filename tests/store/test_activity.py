@@ -14,8 +14,8 @@ from imitbench.store.sweep_file import read_sweeps
 HOLD = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from imitbench.store.activity import attending\n"
-    "with attending(Path(sys.argv[1])):\n"
+    "from imitbench.store.activity import active_sweep\n"
+    "with active_sweep(Path(sys.argv[1])):\n"
     "    print('held', flush=True)\n"
     "    sys.stdin.read()\n"
 )

@@ -223,7 +223,7 @@ def test_a_reward_can_be_learned_from_a_fixed_dataset():
 
 def test_episodes_of_different_length_are_refused_unless_allowed():
     options = {"fragment_length": 10, "transition_oversampling": 4}
-    with pytest.raises(ValueError, match="episodes have different lengths"):
+    with pytest.raises(ValueError, match="episodes of different length"):
         on_fixed_data([100, 90] * 5, **options).train(0, 10)
     on_fixed_data([100, 90] * 5, allow_variable_horizon=True, **options).train(0, 10)
 
