@@ -236,10 +236,10 @@ def _sweep(out: Path, runs: str) -> dict[str, float]:
     sys.path.insert(0, str(TESTS))
     from support.observer import Recorder
 
-    from imitbench.bench.worker_death import JobWorker
     from imitbench.bench.plan import make_plan
     from imitbench.bench.spec import SweepSettings
     from imitbench.bench.sweep import run_sweep
+    from imitbench.bench.worker_death import JobWorker
     from imitbench.executors.local import LocalExecutor
 
     out.mkdir()

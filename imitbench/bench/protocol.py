@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -14,29 +13,13 @@ import numpy.typing as npt
 from imitbench.bench.environments import make_environment
 from imitbench.bench.seeding import derive_seed
 from imitbench.errors import InputError
+from imitbench.records.episodes import Episodes
 from imitbench.records.runs import EnvironmentSpec
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from stable_baselines3.common.policies import BasePolicy
-
-
-@dataclass(frozen=True)
-class Episodes:
-    """Evaluation episodes, one entry each.
-
-    Attributes:
-        returns: Undiscounted sums of the environment's reward, shape (episodes,), float64.
-        lengths: Steps, shape (episodes,), int64.
-        terminated: Whether each ended in a terminal state, shape (episodes,), bool.
-        deterministic: Whether the policy acted deterministically.
-    """
-
-    returns: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.int64]
-    terminated: npt.NDArray[np.bool_]
-    deterministic: bool
 
 
 class Evaluator:

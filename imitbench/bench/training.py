@@ -21,12 +21,13 @@ from imitbench.bench.artifacts import demos_of_run, expert_of_run
 from imitbench.bench.checkpoint import CheckpointManager, RunProgress
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner, Task
-from imitbench.bench.protocol import Episodes, Evaluator
+from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed, seed_everything
 from imitbench.bench.stopping import RunStoppedError, TimedOut
 from imitbench.cards.algorithm import Scalar
+from imitbench.records.episodes import Episodes, EpisodeTable
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol, RunSpec
-from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.store.run_dir import RunDirectory
 from imitbench.util.torch_startup import repeat_exactly
 
 if TYPE_CHECKING:

@@ -30,7 +30,6 @@ from imitbench.bench.checkpoint import RunProgress
 from imitbench.bench.implementation import make_learner
 from imitbench.bench.job import Job
 from imitbench.bench.learner import Learner
-from imitbench.bench.protocol import Episodes
 from imitbench.bench.stopping import (
     GRACE_S,
     RunStoppedError,
@@ -49,6 +48,7 @@ from imitbench.bench.worker_death import attempt_number, is_settled
 from imitbench.errors import InputError
 from imitbench.executors.base import RESTART, STOPPED
 from imitbench.executors.devices import require_device
+from imitbench.records.episodes import Episodes
 from imitbench.records.runs import RunFailure, RunResult, RunSpec
 from imitbench.store.lease import LeaseLostError
 from imitbench.store.run_dir import RunDirectory, RunStatus, State

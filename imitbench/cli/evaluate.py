@@ -13,8 +13,8 @@ from imitbench.cli import completion, options
 from imitbench.cli.experts import Revision, Trust
 
 if TYPE_CHECKING:
-    from imitbench.bench.protocol import Episodes
     from imitbench.experts.lookup import NamedPolicy
+    from imitbench.records.episodes import Episodes
     from imitbench.records.runs import ReferenceScores
 
 

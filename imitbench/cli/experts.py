@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imitbench.cli import completion, experts, options
+from imitbench.cli import completion, options
 from imitbench.cli.pull import pull_experts
 from imitbench.cli.push import push_experts
 

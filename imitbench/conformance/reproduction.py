@@ -24,10 +24,12 @@ from imitbench.bench.spec import SweepSettings
 from imitbench.cards.suite import BUDGET_NAMES
 from imitbench.errors import InputError
 from imitbench.executors.devices import check_cuda, find_cuda
-from imitbench.published.results_folder import PublishedRun, read_run
+from imitbench.published.results_folder import read_run
+from imitbench.records.episodes import EpisodeTable
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
 from imitbench.store.comparability import Conditions
-from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.store.run_dir import RunDirectory
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Tell
 from imitbench.util.text_line import one_line

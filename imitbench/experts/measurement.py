@@ -13,7 +13,7 @@ from typing import Any
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.bench import artifacts
-from imitbench.bench.protocol import Episodes, Evaluator
+from imitbench.bench.protocol import Evaluator
 from imitbench.bench.spec import environment_spec
 from imitbench.cards.catalog import rewrite_suite_card
 from imitbench.cards.suite import EnvironmentCard, Measurement, References
@@ -21,6 +21,7 @@ from imitbench.errors import InputError
 from imitbench.policies.base import RandomPolicy
 from imitbench.policies.space_check import check_policy_fits
 from imitbench.policies.storage import load_policy
+from imitbench.records.episodes import Episodes
 from imitbench.records.runs import EnvironmentSpec, Protocol
 from imitbench.util.files import atomic_write_text
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from imitbench.errors import InputError
 from imitbench.hub.publication import TAG, Publication, add_licence, choose_files
 from imitbench.hub.repo_card import CARD_FILE, RepoCard
-from imitbench.published.results_folder import PATTERNS, PublishedRun, PublishedRuns, write_results
+from imitbench.published.results_folder import PATTERNS, write_results
+from imitbench.records.published import PublishedRun, PublishedRuns
 from imitbench.store.run_dir import RunDirectory
 from imitbench.version import __version__
 

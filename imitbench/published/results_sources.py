@@ -7,9 +7,10 @@ from pathlib import Path
 
 from imitbench.errors import InputError
 from imitbench.published.findings import Check, Findings, StrictFindings, failed_checks
-from imitbench.published.results_folder import MANIFEST_FILE, PublishedRun, read_runs
+from imitbench.published.results_folder import MANIFEST_FILE, read_runs
 from imitbench.published.submission import read_submission
 from imitbench.published.validation import check_runs
+from imitbench.records.published import PublishedRun
 from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
 from imitbench.store.scan import EXTERNAL_FOLDER, EXTERNAL_SUFFIX, run_directories
 

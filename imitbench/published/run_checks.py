@@ -9,8 +9,8 @@ import numpy as np
 
 from imitbench.cards.suite import EnvironmentCard
 from imitbench.published.findings import Findings
-from imitbench.published.results_folder import PublishedRun
-from imitbench.store.run_dir import EpisodeTable
+from imitbench.records.episodes import EpisodeTable
+from imitbench.records.published import PublishedRun
 from imitbench.util.text_line import one_line
 
 _LEAST, _MOST = 0.5, 2.0

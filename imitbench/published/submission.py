@@ -21,7 +21,6 @@ from imitbench.published.results_folder import (
     EPISODE_COLUMNS,
     MANIFEST_FILE,
     Manifest,
-    PublishedRun,
     ResultLine,
     episode_table,
     episodes_file,
@@ -30,8 +29,10 @@ from imitbench.published.results_folder import (
     text_digest,
 )
 from imitbench.published.run_checks import check_scores
+from imitbench.records.episodes import EpisodeTable
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import Record, RunFailure, RunResult
-from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.store.run_dir import RunDirectory
 from imitbench.util.text_line import one_line
 
 _MAX_BYTES = 2**30

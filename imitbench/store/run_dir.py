@@ -11,15 +11,14 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import ValidationError
 
 from imitbench.errors import InputError
+from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import Record, RunFailure, RunResult, RunSpec
 from imitbench.store import lease
 from imitbench.util.files import atomic_write_bytes, atomic_write_text, fsync_directory
@@ -44,16 +43,6 @@ class RunStatus(Record):
     updated_at: str
     job: str = ""
     attempt: int = 1
-
-
-@dataclass(frozen=True)
-class EpisodeTable:
-    """Evaluation episodes of a run, one entry each; all arrays have the same length."""
-
-    returns: npt.NDArray[np.float64]
-    lengths: npt.NDArray[np.int64]
-    terminated: npt.NDArray[np.bool_]
-    deterministic: npt.NDArray[np.bool_]
 
 
 class RunDirectory:

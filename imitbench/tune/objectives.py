@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import gymnasium as gym
     from stable_baselines3.common.policies import BasePolicy
 
-    from imitbench.bench.protocol import Episodes
     from imitbench.data.types import TrajectoryWithRew
+    from imitbench.records.episodes import Episodes
     from imitbench.stats.strata import FloatArray
 from typing import TYPE_CHECKING
 

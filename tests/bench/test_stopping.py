@@ -252,13 +252,13 @@ def test_a_sweep_goes_on_with_a_run_whose_worker_somebody_stopped(tmp_path, plan
         "import os, signal\n"
         "from pathlib import Path\n"
         "from imitbench.bench import worker\n"
-        "enter, mark = worker._Run.enter, Path(os.environ['MARK'])\n"
+        "enter, mark = worker._RunAttempt.enter, Path(os.environ['MARK'])\n"
         "def stopped_once(self, phase):\n"
         "    if phase == 'train' and not mark.exists():\n"
         "        mark.touch()\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "    enter(self, phase)\n"
-        "worker._Run.enter = stopped_once\n"
+        "worker._RunAttempt.enter = stopped_once\n"
         "raise SystemExit(worker.main())\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)

@@ -15,8 +15,8 @@ from imitbench.conformance.reproduction import sample_runs
 from imitbench.errors import InputError
 from imitbench.published.card_checks import check_against_cards
 from imitbench.published.findings import Findings
-from imitbench.published.results_folder import PublishedRun
 from imitbench.published.submission import LocatedRun
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import ReferenceScores, RunFailure, RunSpec
 from imitbench.util.source_import import register
 

@@ -8,8 +8,9 @@ import pytest
 from support.submissions import write_submitted_runs
 
 from imitbench.conformance.reproduction import compare_run, sample_runs
-from imitbench.published.results_folder import PublishedRun, read_runs
+from imitbench.published.results_folder import read_runs
 from imitbench.published.run_checks import recompute
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import RunSpec
 from imitbench.store.run_dir import RunDirectory
 

@@ -9,8 +9,9 @@ from support.results import EPISODES, write_failed_run, write_finished_run
 from support.runs import make_spec
 
 from imitbench.errors import InputError
-from imitbench.published.results_folder import PublishedRun, read_runs
+from imitbench.published.results_folder import read_runs
 from imitbench.published.submission import read_results, restore_runs
+from imitbench.records.published import PublishedRun
 from imitbench.store import database
 from imitbench.store.collector import collect
 

@@ -11,9 +11,9 @@ from imitbench.cards.suite import BudgetAmounts
 from imitbench.conformance import reproduction
 from imitbench.published.card_checks import check_against_cards
 from imitbench.published.findings import Findings
-from imitbench.published.results_folder import PublishedRun
 from imitbench.published.submission import LocatedRun
 from imitbench.records import bundled_cards
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import ReferenceScores, RunFailure, RunSpec
 from imitbench.store.comparability import run_row
 

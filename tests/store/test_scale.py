@@ -132,7 +132,8 @@ def test_a_process_that_does_not_let_go_is_named(tmp_path, specs):
     holder = subprocess.Popen(
         [sys.executable, "-c",
          "import sys, time; from pathlib import Path; from imitbench.store import database\n"
-         "with database.sole_writer(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)",
+         "with database.exclusive_writer(Path(sys.argv[1])):\n"
+         "    print('held', flush=True); time.sleep(60)",
          str(tmp_path)],
         stdout=subprocess.PIPE,
     )  # fmt: skip

@@ -3,8 +3,9 @@
 import numpy as np
 
 from imitbench.published.run_checks import recompute
+from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import Protocol, Provenance, ReferenceScores, RunFailure, RunResult
-from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.store.run_dir import RunDirectory
 from support.runs import make_spec
 
 EPISODES = 4

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import (
     Budget,
     DemoSpec,
@@ -12,7 +13,7 @@ from imitbench.records.runs import (
     RunFailure,
     RunResult,
 )
-from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.store.run_dir import RunDirectory
 from support.runs import make_spec
 
 EPISODES = 10

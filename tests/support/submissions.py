@@ -5,8 +5,9 @@ import numpy as np
 from imitbench.bench.plan import make_plan
 from imitbench.bench.spec import SweepSettings, reference_scores
 from imitbench.published.run_checks import recompute
+from imitbench.records.episodes import EpisodeTable
 from imitbench.records.runs import RunFailure, RunResult
-from imitbench.store.run_dir import EpisodeTable, RunDirectory
+from imitbench.store.run_dir import RunDirectory
 from support.results import PROVENANCE
 
 LEVELS = {"bc": 0.8, "gail": 0.5, "zero_reward": 0.1, "random": 0.0, "expert": 1.0}

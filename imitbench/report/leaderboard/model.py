@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from imitbench.published.results_folder import PublishedRun
 from imitbench.published.results_sources import ResultsSource
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, ScoreRow
 from imitbench.report import text
 from imitbench.report.model import AlgorithmResult, Section, StatisticsSettings

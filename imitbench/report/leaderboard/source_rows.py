@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from imitbench.published.results_folder import PublishedRun
 from imitbench.published.results_sources import ResultsSource
 from imitbench.records.bundled_cards import role_of
+from imitbench.records.published import PublishedRun
 from imitbench.records.runs import FailureRow, ReferenceRow, ReferenceScores, RunSpec, ScoreRow
 from imitbench.report.model import ANCHORS
 from imitbench.store.comparability import current_run_ids, run_row

@@ -1,0 +1,117 @@
+"""The table of `imitbench status`, which `--watch` keeps up to date."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from imitbench.cli.output import duration, note, on_terminal
+from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
+
+HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
+_Show = Callable[[Sequence[CellStatus]], None]
+
+
+def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
+    """Shows the states of all runs while there is something to wait for, or until Ctrl-C.
+
+    That is over when no run is open any more; and when at two looks in a row, between which a
+    sweep has the time to begin, none was running and nobody had any done.
+
+    Args:
+        survey: The results folder.
+        every_s: Seconds between looks.
+
+    Returns:
+        The states at the end.
+    """
+    cells: list[CellStatus] = []
+    idle_before = False
+    try:
+        with _shown() as show:
+            while True:
+                cells = survey.look()
+                show(cells)
+                idle = is_idle(survey, cells)
+                if not total_status(cells).open or (idle and idle_before):
+                    break
+                idle_before = idle
+                time.sleep(every_s)
+    except KeyboardInterrupt:
+        pass
+    return cells
+
+
+def is_idle(survey: StatusSurvey, cells: Sequence[CellStatus]) -> bool:
+    """Whether no run is at work, and none will be unless somebody asks for it."""
+    running = total_status(cells).counts["running"]
+    return not running and not survey.is_attended() and queue_line(survey.out) is None
+
+
+def queue_line(out: Path) -> str | None:
+    """What a results folder has in a scheduler's queue: `…: 5 pending, 3 running`."""
+    from imitbench.executors.registry import executors_of
+
+    return "; ".join(filter(None, (each.status(out) for each in executors_of(out)))) or None
+
+
+def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:
+    """Rows of the table: cell, number of runs by state, expected time."""
+    return [
+        [
+            *(cell.suite, cell.algo, cell.env),
+            *(cell.counts[state] for state in STATES),
+            duration(cell.eta_s) if cell.eta_s is not None else "?" if cell.open else "",
+        ]
+        for cell in cells
+    ]
+
+
+def summary(cells: Sequence[CellStatus]) -> str:
+    """All cells in one line: `12 done, 3 running, 40 waiting; about 5 min left`."""
+    whole = total_status(cells)
+    counts = ", ".join(f"{whole.counts[state]} {state}" for state in STATES if whole.counts[state])
+    if not whole.open:
+        return counts
+    if not whole.eta_s:
+        return f"{counts}; no run has finished to tell the time from"
+    return f"{counts}; {'about' if whole.whole else 'at least'} {duration(whole.eta_s)} left"
+
+
+@contextmanager
+def _shown() -> Iterator[_Show]:
+    """A live table for people, a line whenever something changed for logs; both to stderr."""
+    if not on_terminal():
+        yield _StatusLines()
+        return
+    console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        yield lambda cells: live.update(_table(cells), refresh=True)
+
+
+class _StatusLines:
+    def __init__(self) -> None:
+        self._counts: object = None
+
+    def __call__(self, cells: Sequence[CellStatus]) -> None:
+        counts = total_status(cells).counts
+        if counts != self._counts:
+            note(summary(cells))
+        self._counts = counts
+
+
+def _table(cells: Sequence[CellStatus]) -> Table:
+    table = Table(caption=Text(summary(cells)))
+    for name in HEADER:
+        table.add_column(name, justify="right" if name in (*STATES, "ETA") else "left")
+    for row in table_rows(cells):
+        table.add_row(*(Text(str(value)) for value in row))
+    return table
