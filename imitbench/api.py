@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
-    from imitbench.report.build import PlotFormat, TextFormat
     from imitbench.report.comparison_runs import ComparableRun
+    from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
     from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
     from imitbench.stats.verdicts import Verdict
@@ -237,16 +237,15 @@ def report(
         InputError: There are no results, a value is not accepted, or a file cannot be written.
     """
     from imitbench.report import build as building
+    from imitbench.report import formats
     from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.files import write_output
     from imitbench.util.text_line import note
 
-    _choice(
-        "format", format, (*get_args(building.TextFormat), *get_args(building.PlotFormat), None)
-    )
+    _choice("format", format, (*get_args(formats.ReportFormat), None))
     _choice("failed_runs", failed_runs, [policy.value for policy in FailurePolicy])
     _check_statistics(replicates)
-    if format in get_args(building.PlotFormat) and to is None:
+    if formats.is_plot(format) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
     folder = Path(out)
     built = building.build(
@@ -259,9 +258,9 @@ def report(
     )
     if format is None:
         return built
-    if format == "png" or format == "svg":
-        return building.plot(built, folder, format, Path(str(to)))
-    text = building.render(built, folder, format)
+    if formats.is_plot(format):
+        return formats.plot(built, folder, format, Path(str(to)))
+    text = formats.render(built, folder, format)
     if to is not None:
         try:
             write_output(Path(to), text)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from imitbench.cli import options
+from imitbench.report.formats import ReportFormat, is_plot, plot, render
 
 
 def report(
     out: options.Out = options.DEFAULT_OUT,
     format: Annotated[
-        Literal["md", "html", "csv", "latex", "json", "png", "svg"],
+        ReportFormat,
         typer.Option(
             "--format", help="Tables (md, csv, latex, json), a page (html), plots (png, svg)."
         ),
@@ -37,13 +38,13 @@ def report(
     """
     from imitbench.cli.output import note
     from imitbench.errors import InputError
-    from imitbench.report.build import build, plot, render
+    from imitbench.report.build import build
     from imitbench.report.plots import require_matplotlib
     from imitbench.util.files import write_output
 
     if json:
         format = "json"
-    if format == "png" or format == "svg":
+    if is_plot(format):
         if to == "-":
             raise InputError(f"--format {format} needs a folder: --to DIR")
         require_matplotlib()
@@ -54,7 +55,7 @@ def report(
         failed_runs=failed_runs,
         with_imported=external,
     )
-    if format == "png" or format == "svg":
+    if is_plot(format):
         for path in plot(built, out, format, Path(to)):
             note(f"wrote {path}")
         return

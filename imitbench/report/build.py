@@ -1,10 +1,10 @@
-"""From a results folder to a report, in whatever format."""
+"""From a results folder to a report, and to the runs that a comparison needs."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from imitbench.cards.plugins import find_suite
 from imitbench.errors import InputError
@@ -16,7 +16,6 @@ from imitbench.report.comparison_runs import (
     table_entries,
 )
 from imitbench.report.model import Report
-from imitbench.report.plots import require_matplotlib, write_plots
 from imitbench.report.tables import build_report
 from imitbench.stats.coverage import FailurePolicy
 from imitbench.store import database
@@ -24,11 +23,9 @@ from imitbench.store.collector import collect
 from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import with_references
 from imitbench.store.importers.long_table import import_csv
-from imitbench.store.run_details import ReportDetails, read_details, read_episodes
+from imitbench.store.run_details import read_episodes
 from imitbench.util.hub_errors import Tell
 
-TextFormat = Literal["md", "html", "csv", "latex", "json"]
-PlotFormat = Literal["png", "svg"]
 REPLICATES = 50_000
 
 _Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
@@ -82,59 +79,6 @@ def build(
 
 def _of_suite(rows: list[_Row], suite: str | None) -> list[_Row]:
     return [row for row in rows if suite in (None, row.suite)]
-
-
-def render(report: Report, out: Path, format: TextFormat) -> str:
-    """Writes a report as text.
-
-    Args:
-        report: What to say.
-        out: The results folder that it was built on; a page shows the runs one by one.
-        format: Of the text.
-    """
-    if format == "html":
-        from imitbench.report.html_page import render_html
-
-        return render_html(report, _details(out))
-    if format == "csv":
-        from imitbench.report.csv_table import render_csv
-
-        return render_csv(report)
-    if format == "latex":
-        from imitbench.report.latex import render_latex
-
-        return render_latex(report)
-    if format == "json":
-        from imitbench.report.json_document import render_json
-
-        return render_json(report)
-    from imitbench.report.markdown import render_markdown
-
-    return render_markdown(report)
-
-
-def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Path]:
-    """Draws a report.
-
-    Args:
-        report: What to show.
-        out: The results folder that it was built on.
-        format: Of the files.
-        folder: Where they go; created when missing.
-
-    Returns:
-        The files.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
-    require_matplotlib()
-    return list(write_plots(report, _details(out), folder, format))
-
-
-def _details(out: Path) -> ReportDetails:
-    with database.reader(out) as connection:
-        return read_details(connection)
 
 
 def read_entries(
