@@ -299,7 +299,7 @@ def _report(out: Path) -> dict[str, float]:
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
 
-    render_markdown(build(out, tell=print))
+    render_markdown(build(out, notify=print))
     return {"status_seconds": looked - started, "seconds": time.perf_counter() - looked}
 
 

@@ -112,7 +112,7 @@ def run(
     from imitbench.util.hub_client import silent
     from imitbench.util.text_line import note
 
-    how = resolve(RunOptions.of({"wait": True, **options}))
+    resolved = resolve(RunOptions.of({"wait": True, **options}))
     request = _request(
         algorithms=_names(algos),
         suite=suite,
@@ -123,13 +123,13 @@ def run(
         overrides={name: _text(value) for name, value in (overrides or {}).items()},
         source=source,
         lock=lock_in_use(None if lock is None else Path(lock), source),
-        device=how.device_class,
+        device=resolved.device_class,
         folder=str(Path.cwd()),
     )
     plans = plan_requests(request, _demo_counts(n_demos), note if progress else silent)
     with make_observer(quiet=not progress) as observer:
         outcome = carry_out(
-            plans, how, out=Path(out), command=_call("run", given), observer=observer
+            plans, resolved, out=Path(out), command=_call("run", given), observer=observer
         )
     return summarize_sweep(plans, Path(out), outcome)
 
@@ -250,7 +250,7 @@ def report(
     folder = Path(out)
     built = building.build(
         folder,
-        tell=note,
+        notify=note,
         suite=suite,
         replicates=replicates,
         failed_runs=failed_runs,
@@ -345,7 +345,7 @@ def compare(
     options = PairwiseOptions(policy=policy, level=level, replicates=replicates)
 
     def entries(path: AnyPath) -> list[ComparableRun]:
-        return read_entries(Path(path), tell=note, suite=suite, env=env, budget=budget)
+        return read_entries(Path(path), notify=note, suite=suite, env=env, budget=budget)
 
     ours = entries(out)
     theirs = ours if against is None else entries(against)

@@ -27,7 +27,7 @@ from imitbench.hub.suite_sources import (
 from imitbench.records.runs import RunSpec
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
 
 _MOST_SEEDS, _SEEDS_END = 1_000_000, 2**32
@@ -131,7 +131,7 @@ def make_plan(
     seeds: Sequence[int],
     settings: SweepSettings,
     lock: HubLock | None = None,
-    tell: Tell = silent,
+    notify: Notify = silent,
 ) -> Plan:
     """Checks a request and plans it.
 
@@ -146,7 +146,7 @@ def make_plan(
         seeds: Seeds of every cell.
         settings: Choices that hold for the whole sweep.
         lock: Commits and digests of what was fetched before.
-        tell: Told about downloads.
+        notify: Called with messages about downloads.
 
     Raises:
         InputError: Something asked for does not exist, does not fit or cannot be fetched.
@@ -157,7 +157,7 @@ def make_plan(
     resolved = _with_overrides(cards, settings.overrides)
     environments = select_environments(card, environment)
     if settings.source == HUB:
-        environments = _fetch(card.name, environments, cards, lock, tell)
+        environments = _fetch(card.name, environments, cards, lock, notify)
         card = card.model_copy(update={"environments": {**card.environments, **environments}})
     return Plan(
         suite=card,
@@ -321,7 +321,7 @@ def _fetch(
     environments: dict[str, EnvironmentCard],
     algorithms: list[AlgorithmCard],
     lock: HubLock | None,
-    tell: Tell,
+    notify: Notify,
 ) -> dict[str, EnvironmentCard]:
     """Pulls what the algorithms need: experts always, whose returns are the references."""
     with_demos = [
@@ -337,8 +337,8 @@ def _fetch(
         for source in suite_sources(environments)
         if source.kind == "model" or source.env_id in with_demos
     ]
-    pulled = pull_sources(suite, sources, lock=lock, tell=tell)
-    warn_of_pins(suite, pulled, lock, tell)
+    pulled = pull_sources(suite, sources, lock=lock, notify=notify)
+    warn_of_pins(suite, pulled, lock, notify)
     return with_commits(environments, pulled)
 
 

@@ -20,7 +20,7 @@ from imitbench.hub.lock_file import read_lock
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SWEEPS_FOLDER, SweepFile, SweepRequest, read_sweeps
 from imitbench.util.hub_client import silent
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class PluginSelection:
 
 def plan_request(
     request: SweepRequest,
-    tell: Tell = silent,
+    notify: Notify = silent,
     *,
     algorithms: Sequence[AlgorithmCard] | None = None,
     suite: SuiteCard | None = None,
@@ -119,7 +119,7 @@ def plan_request(
 
     Args:
         request: What is asked for.
-        tell: Told about downloads.
+        notify: Called with messages about downloads.
         algorithms: Their cards, if they have been found already.
         suite: Its card, if it has been found already.
 
@@ -144,7 +144,7 @@ def plan_request(
             folder=Path(request.folder),
         ),
         lock=lock,
-        tell=tell,
+        notify=notify,
     )
     cards = [card for card, _ in plan.algorithms]
     outside = {card.name: card.origin.reference for card in cards if card.origin.place}
@@ -159,14 +159,14 @@ def plan_request(
 
 
 def plan_requests(
-    request: SweepRequest, demo_counts: Sequence[int | None], tell: Tell = silent
+    request: SweepRequest, demo_counts: Sequence[int | None], notify: Notify = silent
 ) -> list[Plan]:
     """Plans a request for several numbers of demonstrations.
 
     Args:
         request: What is asked for, but for the number of demonstrations.
         demo_counts: Numbers of demonstrations; `None` for all.
-        tell: Told about downloads.
+        notify: Called with messages about downloads.
 
     Returns:
         A plan for each number; only the first has the methods that learn from none.
@@ -176,7 +176,7 @@ def plan_requests(
             are given.
     """
     first, *others = demo_counts
-    plans = [plan_request(request.model_copy(update={"n_demos": first}), tell)]
+    plans = [plan_request(request.model_copy(update={"n_demos": first}), notify)]
     cards = [card for card, _ in plans[0].algorithms if card.needs.demos]
     taught = [card.name for card in cards]
     if others and not taught:
@@ -190,12 +190,12 @@ def plan_requests(
     for count in others:
         update = {"n_demos": count, "algorithms": taught, "overrides": overrides}
         changed = request.model_copy(update=update)
-        plans.append(plan_request(changed, tell, algorithms=cards, suite=suite))
+        plans.append(plan_request(changed, notify, algorithms=cards, suite=suite))
     return plans
 
 
 def plan_missing(
-    out: Path, tell: Tell = silent, plugins: PluginSelection | None = None
+    out: Path, notify: Notify = silent, plugins: PluginSelection | None = None
 ) -> MissingRuns:
     """Plans again what the sweeps of a results folder asked for, to do what is missing.
 
@@ -204,7 +204,7 @@ def plan_missing(
 
     Args:
         out: Results folder.
-        tell: Told about downloads.
+        notify: Called with messages about downloads.
         plugins: Plug-ins that the user named. Others stay what they are, a name in a file.
 
     Raises:
@@ -229,7 +229,7 @@ def plan_missing(
             left_out.append(UnresumableRuns(sweep.command, len(missing), why))
             continue
         try:
-            plan = _plan_again(sweep.request, plugins, out, tell)
+            plan = _plan_again(sweep.request, plugins, out, notify)
             planned = {run.run_id for run in plan}
         except InputError as error:
             left_out.append(UnresumableRuns(sweep.command, len(missing), str(error)))
@@ -243,7 +243,7 @@ def plan_missing(
     return MissingRuns(plans, len(taken), left_out)
 
 
-def _plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, tell: Tell) -> Plan:
+def _plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, notify: Notify) -> Plan:
     """Plans what a file asks for.
 
     Raises:
@@ -263,7 +263,7 @@ def _plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, tell
         )
     return plan_request(
         request,
-        tell,
+        notify,
         algorithms=[plugins.algorithm(name) for name in request.algorithms],
         suite=plugins.suite(request.suite),
     )

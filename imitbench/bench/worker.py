@@ -123,7 +123,7 @@ def _claim_and_run(
             begun = status is not None and status.job == job.id
             try:
                 run = _RunAttempt(job, spec, directory, stop, learner_of, supervised)
-                run.execute(afresh=job.force and not begun)
+                run.execute(rebuild=job.force and not begun)
             except LeaseLostError as error:
                 print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
                 return False
@@ -146,11 +146,11 @@ class _RunAttempt(Monitor):
     limit: TimeLimit = field(default_factory=lambda: TimeLimit(None))
     phase: Phase = "load"
 
-    def execute(self, *, afresh: bool) -> None:
+    def execute(self, *, rebuild: bool) -> None:
         """Makes one attempt, which may go on from the checkpoint of the one before."""
         self.attempt = attempt_number(self.job, self.directory)
         self.limit = TimeLimit(self.job.timeout_s)
-        self.directory.begin(self.spec, afresh=afresh)
+        self.directory.begin(self.spec, rebuild=rebuild)
         opened = self.directory.log.open("a", 1, encoding="utf-8", errors="backslashreplace")
         with opened as log, _output_to(log):
             print(f"-- {provenance.now()} on {socket.gethostname()}: {self._attempt_in_words()}")

@@ -106,7 +106,7 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
     if not (directory.path / "spec.json").exists():
         directory.begin(spec)
 
-    def tell(state: State, attempt: int) -> None:
+    def notify(state: State, attempt: int) -> None:
         directory.write_status(
             RunStatus(
                 state=state,
@@ -126,9 +126,9 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
     with directory.log.open("a") as log:
         log.write(f"attempt {attempt} of {job.retries + 1}: {message}\n")
     if attempt <= job.retries:
-        tell("interrupted", attempt + 1)
+        notify("interrupted", attempt + 1)
         return
-    tell("failed", attempt)
+    notify("failed", attempt)
     directory.fail(
         RunFailure(
             run_id=spec.run_id,

@@ -48,7 +48,7 @@ def check_algo(
         environment=env,
         amount=amount,
         overrides=parse_overrides(set_),
-        tell=(lambda _: None) if quiet else note,
+        notify=(lambda _: None) if quiet else note,
     )
     if json:
         print_json(report.as_document())

@@ -99,10 +99,10 @@ def compare(
 
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     method = Method(policy=policy, level=level, replicates=replicates)
-    ours = read_entries(out, tell=note, suite=suite, env=env, budget=budget)
+    ours = read_entries(out, notify=note, suite=suite, env=env, budget=budget)
     theirs = ours
     if against is not None:
-        theirs = read_entries(against, tell=note, suite=suite, env=env, budget=budget)
+        theirs = read_entries(against, notify=note, suite=suite, env=env, budget=budget)
     names = baseline or ([] if against is None else [algorithm])
     found = compare_pairwise(algorithm, ours, theirs, names, method)
     if json:

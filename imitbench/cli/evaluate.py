@@ -74,7 +74,7 @@ def evaluate(
     from imitbench.experts.lookup import find_named_policy
     from imitbench.util.torch_startup import use_one_thread
 
-    subject = find_named_policy(policy, out=out, revision=revision, tell=make_notifier())
+    subject = find_named_policy(policy, out=out, revision=revision, notify=make_notifier())
     use_one_thread()
     document = _measure(
         subject,
@@ -111,7 +111,7 @@ class _EvaluationRequest:
     trust: bool
 
 
-def _measure(subject: NamedPolicy, wish: _EvaluationRequest) -> dict[str, Any]:
+def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any]:
     """Evaluates, and records where that is asked for."""
     from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
@@ -121,41 +121,41 @@ def _measure(subject: NamedPolicy, wish: _EvaluationRequest) -> dict[str, Any]:
     from imitbench.policies.expert import load_expert_policy
     from imitbench.policies.expert_folder import open_expert_folder
 
-    if wish.suite is not None:
-        find_suite(wish.suite)  # whose source may be run from here on
+    if request.suite is not None:
+        find_suite(request.suite)  # whose source may be run from here on
     own = subject.environment
     spec = own
-    if wish.env is not None:
-        spec = lookup.find_environment(wish.env, wish.suite).evaluated
+    if request.env is not None:
+        spec = lookup.find_environment(request.env, request.suite).evaluated
     if spec is None:
         raise InputError(f"{subject.label}: {subject.lacks}; name it by --env")
     found = open_expert_folder(subject.path)
     spec = evaluation.with_own_arguments(spec, found)
-    rendered = None if wish.video is None else check_video(spec, wish.video)
-    policy = load_expert_policy(found, evaluation.spaces_of(spec), trust=wish.trust)
+    rendered = None if request.video is None else check_video(spec, request.video)
+    policy = load_expert_policy(found, evaluation.spaces_of(spec), trust=request.trust)
     # Where episodes end is of no concern to a policy that learns no more.
     free = {"horizon": "variable"}
     with evaluation.check_arguments_accepted(spec):
         measured = measurement.measure(
             spec.model_copy(update=free),
             policy,
-            episodes=wish.episodes,
-            deterministic=wish.deterministic,
-            seed=wish.seed,
+            episodes=request.episodes,
+            deterministic=request.deterministic,
+            seed=request.seed,
         )
     known = subject.references if spec == own else None
-    references = known or find_references(spec, wish.suite)
+    references = known or find_references(spec, request.suite)
     document = _document(subject.label, spec.id, measured.episodes, references)
-    if rendered is not None and wish.video is not None:
+    if rendered is not None and request.video is not None:
         recorded = record_video(
             rendered.model_copy(update=free),
             policy,
-            wish.video,
-            episodes=wish.video_episodes,
-            deterministic=wish.deterministic,
-            seed=wish.seed,
+            request.video,
+            episodes=request.video_episodes,
+            deterministic=request.deterministic,
+            seed=request.seed,
         )
-        document["video"] = {"file": str(wish.video), "episodes": recorded}
+        document["video"] = {"file": str(request.video), "episodes": recorded}
     return document
 
 

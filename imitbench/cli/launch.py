@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from imitbench.executors.options import RunOptions
 
 
-def launch(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool, quiet: bool) -> None:
+def launch(
+    plans: Sequence[Plan], options: RunOptions, out: Path, *, json: bool, quiet: bool
+) -> None:
     """Runs one plan after the other, or submits them; collects, and prints one short table.
 
     Args:
         plans: What to do.
-        how: How runs are carried out.
+        options: How runs are carried out.
         out: Results folder.
         json: Whether the summary is one JSON document.
         quiet: Whether progress is not shown.
@@ -35,15 +37,15 @@ def launch(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool, qui
     from imitbench.cli.output import typed_command
 
     with make_observer(quiet=quiet) as observer:
-        outcome = carry_out(plans, how, out=out, command=typed_command(), observer=observer)
-    _print(summarize_sweep(plans, out, outcome), how, json=json, quiet=quiet)
-    if outcome.left or (how.wait and outcome.queued):
+        outcome = carry_out(plans, options, out=out, command=typed_command(), observer=observer)
+    _print(summarize_sweep(plans, out, outcome), options, json=json, quiet=quiet)
+    if outcome.left or (options.wait and outcome.queued):
         raise typer.Exit(130)
     if outcome.failed or outcome.lost:
         raise typer.Exit(1)
 
 
-def _print(summary: SweepSummary, how: RunOptions, *, json: bool, quiet: bool) -> None:
+def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: bool) -> None:
     """Says what happened: counts and failures to stderr, scores to stdout."""
     from imitbench.cli.output import command_for, count, note, print_json
     from imitbench.report.tables import build_report
@@ -61,7 +63,7 @@ def _print(summary: SweepSummary, how: RunOptions, *, json: bool, quiet: bool) -
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     for spec, failure in outcome.failed:
         note(f"failed: {spec.label} ({failure.phase}): {failure.error_type}: {failure.message}")
-    also = "" if how.force else f", and so does `{command_for(out, 'resume')}`"
+    also = "" if options.force else f", and so does `{command_for(out, 'resume')}`"
     if outcome.left:
         note(f"stopped with {outcome.left} runs left; the same command resumes{also}")
     if outcome.lost:
@@ -82,12 +84,12 @@ def _print(summary: SweepSummary, how: RunOptions, *, json: bool, quiet: bool) -
         )
 
 
-def print_plans(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool) -> None:
+def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: bool) -> None:
     """Shows each cell with the expected time of what is still to do.
 
     Args:
         plans: What would be done.
-        how: How it would be done.
+        options: How it would be done.
         out: Results folder.
         json: Whether as one JSON document.
     """
@@ -99,13 +101,13 @@ def print_plans(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool
         {"algo": algo, "env": env, "budget": budget, **cell}
         for (_, algo, env, budget), cell in cells.items()
     ]
-    preview = executor_class(how.executor).preview(how, ahead)
+    preview = executor_class(options.executor).preview(options, ahead)
     total = sum(ahead)
     if preview is None:  # however many workers there are, the longest run takes its time
-        total = max([0.0, *ahead, total / (how.jobs or 1)])
+        total = max([0.0, *ahead, total / (options.jobs or 1)])
     not_applicable = [pair for plan in plans for pair in plan.not_applicable]
     if json:
-        submission = {} if preview is None else {how.executor: preview.as_document()}
+        submission = {} if preview is None else {options.executor: preview.as_document()}
         print_json(
             {
                 "cells": rows,
@@ -122,7 +124,7 @@ def print_plans(plans: Sequence[Plan], how: RunOptions, out: Path, *, json: bool
     for pair in not_applicable:
         note(f"not applicable: {pair.algo} on {pair.env}: {pair.why}")
     if preview is None:
-        note(f"expected time with --jobs {how.jobs}: about {duration(total)}")
+        note(f"expected time with --jobs {options.jobs}: about {duration(total)}")
         return
     print_table([preview.command, ""], [list(pair) for pair in preview.request.items()])
     inside = "" if preview.arrays is None else f" in {count(preview.arrays, 'job array')}"

@@ -80,7 +80,7 @@ def verify_submission(
         submitted,
         runs,
         seed=seed,
-        tell=make_notifier(quiet=quiet),
+        notify=make_notifier(quiet=quiet),
         plugins=PluginSelection.named(algo, suite),
     )
     if not quiet:

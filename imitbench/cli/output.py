@@ -15,7 +15,7 @@ import typer
 
 from imitbench.cli import options
 from imitbench.util.hub_client import silent
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import note, on_terminal
 
 __all__ = [
@@ -93,7 +93,7 @@ def typed_command() -> str:
     return shlex.join(["imitbench", *sys.argv[1:]])
 
 
-def make_notifier(*, quiet: bool = False) -> Tell:
+def make_notifier(*, quiet: bool = False) -> Notify:
     """Where messages about downloads go: to stderr, bars to terminals only.
 
     Args:

@@ -12,7 +12,7 @@ from imitbench.cli import options
 if TYPE_CHECKING:
     from imitbench.hub.pull import PulledArtifact
     from imitbench.util.hub_client import RepoKind
-    from imitbench.util.hub_errors import Tell
+    from imitbench.util.hub_errors import Notify
 
 
 Repo = Annotated[
@@ -84,11 +84,11 @@ def _pull(
         raise InputError("--revision: belongs to one repository; give that instead of --suite")
     if repo is not None and env is not None:
         raise InputError("--env: belongs to --suite")
-    tell = make_notifier()
+    notify = make_notifier()
     pulled = (
-        [_pull_one(kind, repo, revision, tell)]
+        [_pull_one(kind, repo, revision, notify)]
         if repo is not None
-        else _pull_suite(kind, str(suite), env, tell)
+        else _pull_suite(kind, str(suite), env, notify)
     )
     rows = [
         {
@@ -112,7 +112,9 @@ def _pull(
         )
 
 
-def _pull_suite(kind: RepoKind, suite: str, env: str | None, tell: Tell) -> list[PulledArtifact]:
+def _pull_suite(
+    kind: RepoKind, suite: str, env: str | None, notify: Notify
+) -> list[PulledArtifact]:
     from imitbench.cards.catalog import select_environments
     from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
@@ -121,11 +123,11 @@ def _pull_suite(kind: RepoKind, suite: str, env: str | None, tell: Tell) -> list
     sources = suite_sources(select_environments(find_suite(suite), env), [kind])
     if not sources:
         raise InputError(f"suite {suite}: its card names no such repository; use source bundled")
-    found = {each.repo: each for _, each in pull_sources(suite, sources, tell=tell)}
+    found = {each.repo: each for _, each in pull_sources(suite, sources, notify=notify)}
     return list(found.values())
 
 
-def _pull_one(kind: RepoKind, repo: str, revision: str | None, tell: Tell) -> PulledArtifact:
+def _pull_one(kind: RepoKind, repo: str, revision: str | None, notify: Notify) -> PulledArtifact:
     from imitbench.cards.catalog import load_suite, suite_names
     from imitbench.errors import InputError, did_you_mean
     from imitbench.hub.pull import pull
@@ -141,7 +143,7 @@ def _pull_one(kind: RepoKind, repo: str, revision: str | None, tell: Tell) -> Pu
         if not full:
             raise InputError(f"{repo}: not owner/name; {did_you_mean(repo, known)}")
         [repo] = full[:1]
-    return pull(kind, repo, revision=revision or known.get(repo), tell=tell)
+    return pull(kind, repo, revision=revision or known.get(repo), notify=notify)
 
 
 def prefetch(
@@ -168,7 +170,7 @@ def prefetch(
     if not sources:
         raise InputError(f"suite {suite}: its card names no hub repository; nothing to fetch")
     before = read_lock(lock)
-    pulled = pull_sources(suite, sources, tell=make_notifier(quiet=quiet))
+    pulled = pull_sources(suite, sources, notify=make_notifier(quiet=quiet))
     items = [found.as_locked() for _, found in pulled]
     write_lock(lock, before.with_items(items))
     if json:

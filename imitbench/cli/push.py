@@ -74,14 +74,14 @@ def push_experts(
 
     Example: imitbench experts push experts/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --yes
     """
-    wish = _PushRequest(repo, yes, private, message, json, quiet)
-    wish.check()
+    request = _PushRequest(repo, yes, private, message, json, quiet)
+    request.check()
 
     from imitbench.hub.expert_publication import staged_expert
     from imitbench.util.torch_startup import use_one_thread
 
     use_one_thread()
-    _push(staged_expert(folder, repo, env_id=env, licence=license), wish)
+    _push(staged_expert(folder, repo, env_id=env, licence=license), request)
 
 
 def push_demos(
@@ -102,12 +102,12 @@ def push_demos(
 
     Example: imitbench demos push demos/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --license mit --yes
     """
-    wish = _PushRequest(repo, yes, private, message, json, quiet)
-    wish.check()
+    request = _PushRequest(repo, yes, private, message, json, quiet)
+    request.check()
 
     from imitbench.hub.demos_publication import staged_demos
 
-    _push(staged_demos(folder, repo, env_id=env, licence=license), wish)
+    _push(staged_demos(folder, repo, env_id=env, licence=license), request)
 
 
 def push_results(
@@ -134,8 +134,8 @@ def push_results(
 
     Example: imitbench results push --out runs me/my-results --license cc-by-4.0 --yes
     """
-    wish = _PushRequest(repo, yes, private, message, json, quiet)
-    wish.check()
+    request = _PushRequest(repo, yes, private, message, json, quiet)
+    request.check()
 
     from imitbench.cli.output import note, typed_command
     from imitbench.hub.results_publication import staged_results
@@ -144,7 +144,7 @@ def push_results(
     from imitbench.report.markdown import render_markdown
 
     runs = read_runs(out, suite=suite)
-    report = render_markdown(build(out, tell=note, suite=suite))
+    report = render_markdown(build(out, notify=note, suite=suite))
     staged = staged_results(
         out,
         runs,
@@ -154,32 +154,34 @@ def push_results(
         licence=license,
         with_policies=with_policies,
     )
-    _push(staged, wish)
+    _push(staged, request)
 
 
-def _push(staged: AbstractContextManager[Publication], wish: _PushRequest) -> None:
+def _push(staged: AbstractContextManager[Publication], request: _PushRequest) -> None:
     from imitbench.cli.output import make_notifier, note
     from imitbench.errors import InputError
     from imitbench.hub.publication import check_for_tokens, push
     from imitbench.util.hub_errors import UnreachableError
 
-    tell = make_notifier(quiet=wish.quiet)
+    notify = make_notifier(quiet=request.quiet)
     with staged as publication:
         check_for_tokens(publication.files.values())
-        if not wish.json:
+        if not request.json:
             _show(publication)
         for text in publication.notes:
             note(f"note: {text}")
         uploaded = None
-        if wish.yes:
+        if request.yes:
             try:
-                uploaded = push(publication, message=wish.message, private=wish.private, tell=tell)
+                uploaded = push(
+                    publication, message=request.message, private=request.private, notify=notify
+                )
             except UnreachableError as error:
                 raise InputError(
                     f"{error}; nothing here has changed: the same command goes on, and what has "
                     "arrived is not uploaded again"
                 ) from error
-        _tell_outcome(publication, uploaded, wish)
+        _tell_outcome(publication, uploaded, request)
 
 
 def _show(publication: Publication) -> None:
@@ -195,12 +197,12 @@ def _show(publication: Publication) -> None:
 
 
 def _tell_outcome(
-    publication: Publication, uploaded: UploadResult | None, wish: _PushRequest
+    publication: Publication, uploaded: UploadResult | None, request: _PushRequest
 ) -> None:
     from imitbench.cli.output import note, print_json
 
-    if wish.json:
-        print_json(_as_json(publication, uploaded, wish))
+    if request.json:
+        print_json(_as_json(publication, uploaded, request))
     elif uploaded is not None:
         typer.echo(f"\n{uploaded.url}")
     if uploaded is None:
@@ -212,7 +214,7 @@ def _tell_outcome(
 
 
 def _as_json(
-    publication: Publication, uploaded: UploadResult | None, wish: _PushRequest
+    publication: Publication, uploaded: UploadResult | None, request: _PushRequest
 ) -> dict[str, Any]:
     done = uploaded is not None
     return {
@@ -225,8 +227,8 @@ def _as_json(
         "created": uploaded.created if uploaded else None,
         "changed": uploaded.changed if uploaded else None,
         "removed": list(uploaded.removed) if uploaded else None,
-        "private": wish.private,
-        "message": wish.message or publication.message,
+        "private": request.private,
+        "message": request.message or publication.message,
         "files": [
             {"path": path, "bytes": file.stat().st_size} for path, file in _listed(publication)
         ],

@@ -50,7 +50,7 @@ def report(
         require_matplotlib()
     built = build(
         out,
-        tell=note,
+        notify=note,
         replicates=replicates,
         failed_runs=failed_runs,
         with_imported=external,

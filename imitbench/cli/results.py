@@ -31,7 +31,7 @@ def export_to_tensorboard(
     from imitbench.cli.output import count, note, print_json
     from imitbench.report.tensorboard_export import export_tensorboard
 
-    done = export_tensorboard(out, to, tell=note, suite=suite)
+    done = export_tensorboard(out, to, notify=note, suite=suite)
     if json:
         print_json({"folder": str(to), **vars(done)})
     elif not quiet:
@@ -74,7 +74,7 @@ def upload_to_wandb(
     from imitbench.report.wandb_upload import upload_runs
 
     done = upload_runs(
-        out, project, tell=note, entity=entity, suite=suite, folder=folder, again=again
+        out, project, notify=note, entity=entity, suite=suite, folder=folder, again=again
     )
     if json:
         print_json({"project": project, "entity": entity, **vars(done)})
@@ -120,7 +120,7 @@ def pull_results(
 
     hub_upload.check_repository_name(repo)
     fetched = hub_client.fetch(
-        repo, files=PATTERNS, kind="dataset", revision=revision, tell=make_notifier(quiet=quiet)
+        repo, files=PATTERNS, kind="dataset", revision=revision, notify=make_notifier(quiet=quiet)
     )
     made, present = restore_runs(read_results(fetched.folder), out)
     if json:

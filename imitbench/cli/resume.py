@@ -46,7 +46,7 @@ def resume(
     from imitbench.cli.output import make_notifier, note, print_json
     from imitbench.executors.registry import resolve
 
-    how = resolve(context.obj)
+    resolved = resolve(context.obj)
     missing = plan_missing(out, make_notifier(quiet=quiet), PluginSelection.named(algo, suite))
     for each in missing.left_out:
         note(_line(each))
@@ -54,11 +54,11 @@ def resume(
         if not missing.left_out:
             note(f"nothing is missing in {out}")
     elif dry_run:
-        print_plans(missing.plans, how, out, json=json)
+        print_plans(missing.plans, resolved, out, json=json)
     elif not missing.plans:
         print_json(SweepSummary(out).as_document())
     else:
-        launch(missing.plans, how, out, json=json, quiet=quiet)
+        launch(missing.plans, resolved, out, json=json, quiet=quiet)
     if missing.left_out:
         raise typer.Exit(1)
 

@@ -43,7 +43,7 @@ def run(
     from imitbench.executors.registry import resolve
     from imitbench.store.sweep_file import SweepRequest
 
-    how = resolve(context.obj)
+    resolved = resolve(context.obj)
     request = SweepRequest(
         algorithms=algo,
         suite=suite,
@@ -54,11 +54,11 @@ def run(
         overrides=parse_overrides(set_),
         source=source,
         lock=lock_in_use(lock, source),
-        device=how.device_class,
+        device=resolved.device_class,
         folder=str(Path.cwd()),
     )
     plans = plan_requests(request, parse_demo_counts(n_demos), make_notifier(quiet=quiet))
     if dry_run:
-        print_plans(plans, how, out, json=json)
+        print_plans(plans, resolved, out, json=json)
     else:
-        launch(plans, how, out, json=json, quiet=quiet)
+        launch(plans, resolved, out, json=json, quiet=quiet)

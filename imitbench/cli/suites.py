@@ -154,7 +154,7 @@ def pin(
         card = read_card_of_suite(path, name)
         sources = suite_sources(card.environments)
         wanted = [each for each in sources if newest or each.hub.revision is None]
-        found = resolve_commits(wanted, tell=make_notifier())
+        found = resolve_commits(wanted, notify=make_notifier())
         if found:
             write_commits(path, found)
             note(f"updated {path}")

@@ -144,7 +144,7 @@ def _teller(training: TrainingSetup, *, quiet: bool) -> OnPoint:
     amount = training.budget.amount
     told = 0
 
-    def tell(step: int, metrics: Any) -> None:
+    def notify(step: int, metrics: Any) -> None:
         nonlocal told
         part = _TOLD * step // max(amount, 1)
         if quiet or part <= told:
@@ -154,7 +154,7 @@ def _teller(training: TrainingSetup, *, quiet: bool) -> OnPoint:
         words = [f"{name.rpartition('/')[2]} {metrics[name]:.4g}" for name in shown]
         note(f"  {step:>{len(f'{amount:,}')},} / {amount:,}  {', '.join(words)}")
 
-    return tell
+    return notify
 
 
 def _show(

@@ -120,13 +120,13 @@ def tune(
     given: RunOptions = context.obj
     if not executor_class(given.executor).distributed:
         given = given.model_copy(update={"jobs": jobs})
-    how = resolve(given)
+    resolved = resolve(given)
     plan = make_plan(
-        how, algo, suite, env, set_, budget, n_demos, source, lock, make_notifier(quiet=quiet)
+        resolved, algo, suite, env, set_, budget, n_demos, source, lock, make_notifier(quiet=quiet)
     )
     request = make_request(
-        plan, how, per=per, objective=objective, trials=trials, search_seeds=search_seeds,
+        plan, resolved, per=per, objective=objective, trials=trials, search_seeds=search_seeds,
         held_out_seeds=held_out_seeds, best=best, points=points, prune=prune, seed=seed,
         storage=storage,
     )  # fmt: skip
-    run_tuning(request, how, target, jobs, json=json, quiet=quiet)
+    run_tuning(request, resolved, target, jobs, json=json, quiet=quiet)

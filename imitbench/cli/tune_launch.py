@@ -27,7 +27,7 @@ from imitbench.tune.runner import TuningOutcome, check_request, tune
 from imitbench.tune.study import Trial
 from imitbench.tune.trial_job import TRIAL_WORKER
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 
 
 class TuneObserver:
@@ -157,7 +157,7 @@ def _required(algo: str | None) -> str:
 
 
 def make_plan(
-    how: RunOptions,
+    options: RunOptions,
     algo: str | None,
     suite: str,
     env: str | None,
@@ -166,7 +166,7 @@ def make_plan(
     n_demos: str,
     source: str,
     lock: Path | None,
-    told: Tell,
+    notify: Notify,
 ) -> Plan:
     """Plans one algorithm on some environments, from options as they are typed.
 
@@ -187,15 +187,15 @@ def make_plan(
         "overrides": planning.parse_overrides(set_),
         "source": source,
         "lock": lock_in_use(lock, source),
-        "device": how.device_class,
+        "device": options.device_class,
         "folder": str(Path.cwd()),
     }
-    return plan_request(SweepRequest.model_validate(document), told)
+    return plan_request(SweepRequest.model_validate(document), notify)
 
 
 def make_request(
     plan: Plan,
-    how: RunOptions,
+    options: RunOptions,
     *,
     search_seeds: str,
     held_out_seeds: str,
@@ -207,7 +207,7 @@ def make_request(
     Raises:
         InputError: One is wrong, or two do not go together.
     """
-    shared = executor_class(how.executor).distributed
+    shared = executor_class(options.executor).distributed
     if storage == "auto":
         storage = "journal" if shared else "sqlite"
     if storage == "sqlite" and shared:
@@ -218,7 +218,7 @@ def make_request(
         held_out_seeds=_seeds(held_out_seeds, "--held-out-seeds"),
         storage="sqlite" if storage == "sqlite" else "journal",
         command=typed_command(),
-        options=how.for_jobs,
+        options=options.for_jobs,
         **others,
     )
 
@@ -233,7 +233,7 @@ def _seeds(text: str, option: str) -> tuple[int, ...]:
 
 def run_tuning(
     request: TuneRequest,
-    how: RunOptions,
+    options: RunOptions,
     target: TuningTarget,
     jobs: int | None,
     *,
@@ -250,7 +250,7 @@ def run_tuning(
     check_target(file, request.algorithm)
     check_request(request, root)
     check_writable(target.out)
-    pool = executor_class(how.executor).from_options(how, TRIAL_WORKER, root)
+    pool = executor_class(options.executor).from_options(options, TRIAL_WORKER, root)
     at_once = jobs if jobs is not None and pool.distributed else pool.at_once
     observer = TuneObserver(request, root, quiet=quiet)
     outcome = tune(request, pool, root, observer, at_once=at_once)

@@ -99,7 +99,7 @@ def verify_resume(
             references=reference_scores(plan.suite, spec.environment.id, source),
             folder=out or Path(temporary),
             kills=kills,
-            tell=(lambda _: None) if quiet else note,
+            notify=(lambda _: None) if quiet else note,
         )
     if json:
         print_json({"algo": spec.algo_label, "env": spec.environment.id, "seed": spec.seed}

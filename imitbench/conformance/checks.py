@@ -102,7 +102,7 @@ class MethodChecker:
         arena: Where it is tried.
         default_amount: What the environment's default budget is in the method's unit.
         verify: Interrupts a run and compares, see `imitbench.conformance.resume`.
-        tell: Told about progress.
+        notify: Called with messages about progress.
     """
 
     def __init__(
@@ -112,13 +112,13 @@ class MethodChecker:
         *,
         default_amount: int,
         verify: Callable[[], ResumeVerdict],
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
         self._subject = subject
         self._arena = arena
         self._default_amount = default_amount
         self._verify = verify
-        self._tell = tell
+        self._tell = notify
         self._trains = subject.card.budget_unit != "none"
         self._repeats = True
 
@@ -392,7 +392,7 @@ def check_method(
     environment: str | None = None,
     amount: int | None = None,
     overrides: dict[str, str] | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> ConformanceReport:
     """Makes every check of a method.
 
@@ -402,7 +402,7 @@ def check_method(
         environment: Glob; the first environment that the method can learn on is taken.
         amount: Training of each trial, in the unit of its budget.
         overrides: Hyper-parameters as text.
-        tell: Told about progress.
+        notify: Called with messages about progress.
 
     Raises:
         InputError: There is no such method, or nothing there that it can learn on.
@@ -442,7 +442,7 @@ def check_method(
         suite_test_bed(spec, root),
         default_amount=env_card.amount("default", card.budget_unit),
         verify=verify,
-        tell=tell,
+        notify=notify,
     ).check()
 
 

@@ -31,7 +31,7 @@ from imitbench.records.runs import RunSpec
 from imitbench.store.comparability import Conditions
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.hub_client import silent
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
 
 Z = 3.0
@@ -136,7 +136,7 @@ def sample_runs(
     count: int,
     *,
     seed: int,
-    tell: Tell = silent,
+    notify: Notify = silent,
     plugins: PluginSelection | None = None,
 ) -> ReproductionSample:
     """Draws completed runs of a submission at random, and plans to train them here.
@@ -147,7 +147,7 @@ def sample_runs(
         runs: The submission's.
         count: How many to draw; fewer are, if fewer can be trained here.
         seed: Seed of the draw.
-        tell: Told about downloads.
+        notify: Called with messages about downloads.
         plugins: Plug-ins that the user named; runs of others are refused.
     """
     plugins = plugins or PluginSelection()
@@ -156,7 +156,7 @@ def sample_runs(
         if len(drawn.runs) == count:
             break
         try:
-            plan = _plan(run.spec, plugins, tell)
+            plan = _plan(run.spec, plugins, notify)
         except InputError as error:
             drawn.refused.append(UnreproducibleRun(run.spec, str(error)))
         else:
@@ -229,7 +229,7 @@ def _shuffled(runs: Sequence[PublishedRun], seed: int) -> list[PublishedRun]:
     return sorted(shuffled, key=lambda run: run.spec.budget.unit == "none")
 
 
-def _plan(spec: RunSpec, plugins: PluginSelection, tell: Tell) -> Plan:
+def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
     """Plans the run here.
 
     Raises:
@@ -281,7 +281,7 @@ def _plan(spec: RunSpec, plugins: PluginSelection, tell: Tell) -> Plan:
             },
             device=spec.device,
         ),
-        tell=tell,
+        notify=notify,
     )
     planned = list(plan)
     if not planned:

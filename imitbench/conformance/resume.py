@@ -147,7 +147,7 @@ def check_resume(
     references: ReferenceScores,
     folder: Path,
     kills: int = 3,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> ResumeVerdict:
     """Trains one run without interruption and once more with several, and compares.
 
@@ -159,13 +159,13 @@ def check_resume(
         folder: Empty folder for both runs.
         kills: Number of interruptions, to which one with a damaged checkpoint is added. Fewer
             are made where training offers fewer checkpoints.
-        tell: Told about progress.
+        notify: Called with messages about progress.
 
     Returns:
         The verdict.
     """
     try:
-        return _ResumeChecker(spec, source_root, references, folder, tell, sources).verify(kills)
+        return _ResumeChecker(spec, source_root, references, folder, notify, sources).verify(kills)
     except _TrialError as error:
         return ResumeVerdict(problem=str(error))
 
@@ -177,14 +177,14 @@ class _ResumeChecker:
         source_root: Path,
         references: ReferenceScores,
         folder: Path,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         sources: Mapping[str, SourceRecord] | None,
     ) -> None:
         self._spec = spec
         self._source_root = source_root
         self._references = references
         self._folder = folder.resolve()
-        self._tell = tell
+        self._tell = notify
         self._sources = dict(sources or {})
         self._rng = np.random.default_rng(derive_seed(spec.seed, "interruptions"))
 

@@ -22,7 +22,7 @@ from imitbench.records.runs import EnvironmentSpec, ReferenceScores
 from imitbench.store.overview import find_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.hub_client import RepoKind
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
 
 
@@ -150,26 +150,26 @@ class LocatedArtifact:
     origin: str | None = None
 
 
-def locate_expert(name: str, revision: str | None, tell: Tell) -> LocatedArtifact:
+def locate_expert(name: str, revision: str | None, notify: Notify) -> LocatedArtifact:
     """Finds an expert.
 
     Args:
         name: Folder, zip, bundled expert, or repository `owner/name`, which is fetched.
         revision: Commit, branch or tag of a repository.
-        tell: Called with messages about downloads.
+        notify: Called with messages about downloads.
 
     Raises:
         InputError: Nothing has that name.
     """
     if _is_repository(name, revision):
-        return _pull("model", name, revision, tell)
+        return _pull("model", name, revision, notify)
     return LocatedArtifact(find_expert(name))
 
 
-def locate_demos(name: str, revision: str | None, tell: Tell) -> LocatedArtifact:
+def locate_demos(name: str, revision: str | None, notify: Notify) -> LocatedArtifact:
     """Finds demonstrations; arguments and errors as in `locate_expert`."""
     if _is_repository(name, revision):
-        return _pull("dataset", name, revision, tell)
+        return _pull("dataset", name, revision, notify)
     return LocatedArtifact(find_demos(name))
 
 
@@ -182,8 +182,8 @@ def _is_repository(name: str, revision: str | None) -> bool:
     return True
 
 
-def _pull(kind: RepoKind, name: str, revision: str | None, tell: Tell) -> LocatedArtifact:
-    pulled = pull(kind, name, revision=revision, tell=tell)
+def _pull(kind: RepoKind, name: str, revision: str | None, notify: Notify) -> LocatedArtifact:
+    pulled = pull(kind, name, revision=revision, notify=notify)
     return LocatedArtifact(pulled.folder, f"{pulled.repo} at {pulled.revision[:12]}")
 
 
@@ -209,7 +209,7 @@ class NamedPolicy:
     lacks: str = "does not state its environment"
 
 
-def find_named_policy(name: str, *, out: Path, revision: str | None, tell: Tell) -> NamedPolicy:
+def find_named_policy(name: str, *, out: Path, revision: str | None, notify: Notify) -> NamedPolicy:
     """Finds a policy.
 
     Args:
@@ -217,14 +217,14 @@ def find_named_policy(name: str, *, out: Path, revision: str | None, tell: Tell)
             zip of Stable-Baselines3; a bundled expert; or a repository `owner/name`.
         out: Results folder in which run ids are looked up.
         revision: Commit, branch or tag of a repository.
-        tell: Called with messages about downloads.
+        notify: Called with messages about downloads.
 
     Raises:
         InputError: `name` is none of these.
     """
     path = Path(name)
     if _is_repository(name, revision):
-        located = _pull("model", name, revision, tell)
+        located = _pull("model", name, revision, notify)
         return NamedPolicy(located.origin or name, located.path)
     if path.exists():
         return _of_path(path)

@@ -32,7 +32,7 @@ from imitbench.experts.training_request import TrainingRequest
 from imitbench.policies.expert import load_expert_policy
 from imitbench.records.runs import Budget, EnvironmentSpec, Protocol
 from imitbench.util.files import digest_files
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
@@ -46,12 +46,12 @@ DEFAULT_SAMPLED = 50
 """Episodes that an expert is asked for where a number was not given."""
 
 
-def prepare_training(request: TrainingRequest, tell: Tell) -> TrainingSetup:
+def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
     """Finds everything that a training needs.
 
     Args:
         request: What is asked for.
-        tell: Told about downloads.
+        notify: Called with messages about downloads.
 
     Raises:
         InputError: Something does not exist or does not fit.
@@ -68,17 +68,17 @@ def prepare_training(request: TrainingRequest, tell: Tell) -> TrainingSetup:
     device = choose_device(request.device).device
     listed = find_listed_environment(request.env.rpartition(":")[2], request.suite)
     spec = _environment(request, card, listed, values)
-    around = spaces_of(spec)
+    spaces = spaces_of(spec)
     origins: dict[str, Any] = {}
     expert = demos = None
     if card.needs.expert or (card.needs.demos and request.expert is not None):
-        expert, origins["expert"] = _expert(request, around, listed, tell)
+        expert, origins["expert"] = _expert(request, spaces, listed, notify)
     if card.needs.demos:
         sampled = expert if request.expert is not None else None
-        demos, origins["demos"] = _demos(request, spec, listed, sampled, tell)
+        demos, origins["demos"] = _demos(request, spec, listed, sampled, notify)
     reward_fn = None
     if request.reward is not None:
-        reward_fn = _reward(request.reward, around, device)
+        reward_fn = _reward(request.reward, spaces, device)
         origins["reward"] = _digest(request.reward)
     return TrainingSetup(
         card=card,
@@ -123,15 +123,15 @@ def _environment(
 
 
 def _expert(
-    request: TrainingRequest, around: Spaces, listed: ListedEnvironment | None, tell: Tell
+    request: TrainingRequest, spaces: Spaces, listed: ListedEnvironment | None, notify: Notify
 ) -> tuple[BasePolicy, dict[str, Any]]:
     if request.expert is not None:
-        located = locate_expert(request.expert, None, tell)
+        located = locate_expert(request.expert, None, notify)
     elif listed is not None:
         located = LocatedArtifact(listed.expert)
     else:
         raise InputError(f"--expert: {request.algo} asks an expert, and none is known; name one")
-    return load_expert_policy(located.path, around), _origin(located, request.expert)
+    return load_expert_policy(located.path, spaces), _origin(located, request.expert)
 
 
 def _demos(
@@ -139,7 +139,7 @@ def _demos(
     spec: EnvironmentSpec,
     listed: ListedEnvironment | None,
     expert: BasePolicy | None,
-    tell: Tell,
+    notify: Notify,
 ) -> tuple[Sequence[TrajectoryWithRew], dict[str, Any]]:
     """Demonstrations that were named, or sampled from the expert, or those of the suite."""
     if request.demos is not None and expert is not None:
@@ -148,7 +148,7 @@ def _demos(
         count = request.n_demos or DEFAULT_SAMPLED
         return sample_demonstrations(expert, spec, count, seed=request.seed), {"sampled": count}
     if request.demos is not None:
-        located = locate_demos(request.demos, None, tell)
+        located = locate_demos(request.demos, None, notify)
     elif listed is not None:
         located = LocatedArtifact(listed.demos)
     else:
@@ -175,14 +175,14 @@ def _digest(path: Path) -> str:
     return digest_files(path, (each for each in path.rglob("*") if each.is_file()))
 
 
-def _reward(folder: Path, around: Spaces, device: str) -> RewardFn:
+def _reward(folder: Path, spaces: Spaces, device: str) -> RewardFn:
     from imitbench.rewards.storage import load_reward_net
 
     nested = folder / "reward"  # of a run, or of a training
     net = load_reward_net(nested if nested.is_dir() else folder, device)
     for name, own, theirs in (
-        ("observations", net.observation_space, around.observation_space),
-        ("actions", net.action_space, around.action_space),
+        ("observations", net.observation_space, spaces.observation_space),
+        ("actions", net.action_space, spaces.action_space),
     ):
         if (type(own), own.shape) != (type(theirs), theirs.shape):
             raise InputError(f"--reward {folder}: is for {name} in {own}, not in {theirs}")

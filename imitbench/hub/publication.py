@@ -12,7 +12,7 @@ from imitbench.errors import InputError
 from imitbench.hub.repo_card import RepoCard
 from imitbench.util import hub_upload
 from imitbench.util.hub_client import RepoKind, silent
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 from imitbench.util.hub_upload import UploadResult
 
 TAG = "imitbench"
@@ -57,7 +57,7 @@ def push(
     *,
     message: str | None = None,
     private: bool = False,
-    tell: Tell = silent,
+    notify: Notify = silent,
 ) -> UploadResult:
     """Uploads a publication, see `imitbench.util.hub_upload.upload_files`.
 
@@ -73,7 +73,7 @@ def push(
         private=private,
         owned=publication.owned,
         tag=TAG,
-        tell=tell,
+        notify=notify,
     )
 
 

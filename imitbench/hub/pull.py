@@ -17,7 +17,7 @@ from imitbench.store.artifact_files import SETTINGS_FILE, content_bytes, content
 from imitbench.util import hub_client
 from imitbench.util.files import digest_files
 from imitbench.util.hub_client import RepoKind
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 
 _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
 
@@ -76,7 +76,7 @@ def pull(
     *,
     revision: str | None = None,
     lock: HubLock | None = None,
-    tell: Tell = hub_client.silent,
+    notify: Notify = hub_client.silent,
 ) -> PulledArtifact:
     """Fetches an expert or demonstrations into the cache, unless cached.
 
@@ -85,7 +85,7 @@ def pull(
         repo: Name of the repository, `owner/name`.
         revision: Branch, tag or commit; when `None`, that of the lock or the latest.
         lock: Earlier fetches, whose content must not have changed.
-        tell: Called with messages about downloads and pauses.
+        notify: Called with messages about downloads and pauses.
 
     Raises:
         InputError: The repository cannot be fetched, has no files of the kind, or differs from the
@@ -95,7 +95,7 @@ def pull(
     if locked is not None and revision is None:
         revision = locked.revision
     fetched = hub_client.fetch(
-        repo, files=files_to_fetch(kind, repo), kind=kind, revision=revision, tell=tell
+        repo, files=files_to_fetch(kind, repo), kind=kind, revision=revision, notify=notify
     )
     try:
         files = content_files(kind, fetched.folder, repo)

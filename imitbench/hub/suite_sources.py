@@ -14,7 +14,7 @@ from imitbench.hub.lock_file import HubLock
 from imitbench.hub.pull import PulledArtifact, pull
 from imitbench.util import hub_client
 from imitbench.util.hub_client import RepoKind
-from imitbench.util.hub_errors import Tell, UnreachableError
+from imitbench.util.hub_errors import Notify, UnreachableError
 
 KINDS: tuple[RepoKind, ...] = ("model", "dataset")
 _PARTS: dict[RepoKind, str] = {"model": "expert", "dataset": "demos"}
@@ -58,7 +58,7 @@ def pull_sources(
     sources: Iterable[SuiteSource],
     *,
     lock: HubLock | None = None,
-    tell: Tell = hub_client.silent,
+    notify: Notify = hub_client.silent,
 ) -> list[tuple[SuiteSource, PulledArtifact]]:
     """Pulls repositories on a suite's card, at the commits that card or lock pin.
 
@@ -68,7 +68,7 @@ def pull_sources(
         suite: Name of the suite.
         sources: Repositories from `suite_sources`.
         lock: Commits for repositories that the card does not pin.
-        tell: Called with messages about downloads and pauses.
+        notify: Called with messages about downloads and pauses.
 
     Raises:
         InputError: A repository cannot be fetched.
@@ -77,7 +77,7 @@ def pull_sources(
     for source in sources:
         try:
             found = pull(
-                source.kind, source.hub.repo, revision=source.hub.revision, lock=lock, tell=tell
+                source.kind, source.hub.repo, revision=source.hub.revision, lock=lock, notify=notify
             )
         except UnreachableError as error:
             raise InputError(
@@ -91,7 +91,7 @@ def warn_of_pins(
     suite: str,
     pulled: Iterable[tuple[SuiteSource, PulledArtifact]],
     lock: HubLock | None,
-    tell: Tell,
+    notify: Notify,
 ) -> None:
     """Warns of commits without a pin, and of those that card and lock pin differently.
 
@@ -99,18 +99,18 @@ def warn_of_pins(
         suite: Name of the suite.
         pulled: Result of `pull_sources`.
         lock: The lock in use.
-        tell: Called with each warning.
+        notify: Called with each warning.
     """
     for source, found in pulled:
         name = hub_client.label(found.kind, found.repo)
         locked = lock.find(found.kind, found.repo) if lock else None
         if source.hub.revision is None and locked is None:
-            tell(
+            notify(
                 f"warning: {name}: the suite card pins no commit; using {found.revision[:12]} "
                 f"(`imitbench suites pin {suite}` pins it)"
             )
         elif locked is not None and locked.revision != found.revision:
-            tell(
+            notify(
                 f"warning: {name}: the lock file has commit {locked.revision[:12]}, the suite "
                 f"card {found.revision[:12]}; using the card's"
             )
@@ -131,7 +131,7 @@ def with_commits(
 
 
 def resolve_commits(
-    sources: Iterable[SuiteSource], *, tell: Tell = hub_client.silent
+    sources: Iterable[SuiteSource], *, notify: Notify = hub_client.silent
 ) -> list[tuple[SuiteSource, str]]:
     """Queries the hub for the latest commit of each repository.
 
@@ -139,7 +139,7 @@ def resolve_commits(
         InputError: A repository cannot be read.
     """
     return [
-        (source, hub_client.resolve(source.hub.repo, kind=source.kind, tell=tell))
+        (source, hub_client.resolve(source.hub.repo, kind=source.kind, notify=notify))
         for source in sources
     ]
 

@@ -364,7 +364,7 @@ def restore_runs(runs: list[PublishedRun], out: Path) -> tuple[int, int]:
 
 def _restore(run: PublishedRun, directory: RunDirectory) -> None:
     with directory.claim(wait=True):
-        directory.begin(run.spec, afresh=True)
+        directory.begin(run.spec, rebuild=True)
         if run.failure is not None:
             directory.fail(run.failure)
         elif run.result is not None and run.episodes is not None:

@@ -24,7 +24,7 @@ from imitbench.store.comparability import Conditions
 from imitbench.store.external_results import with_references
 from imitbench.store.importers.long_table import import_csv
 from imitbench.store.run_details import read_episodes
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 
 REPLICATES = 50_000
 
@@ -34,7 +34,7 @@ _Row = TypeVar("_Row", bound="RunRow | ReferenceRow")
 def build(
     out: Path,
     *,
-    tell: Tell,
+    notify: Notify,
     suite: str | None = None,
     replicates: int = REPLICATES,
     failed_runs: str = FailurePolicy.EXCLUDE.value,
@@ -44,7 +44,7 @@ def build(
 
     Args:
         out: Results folder.
-        tell: Told about run directories that cannot be read.
+        notify: Called with messages about run directories that cannot be read.
         suite: Only this suite.
         replicates: Bootstrap replicates.
         failed_runs: What failed runs count as, a `FailurePolicy`.
@@ -54,7 +54,7 @@ def build(
         InputError: There are no results.
     """
     for left_out in collect(out).quarantined:
-        tell(f"left out: {left_out.path}: {left_out.reason}")
+        notify(f"left out: {left_out.path}: {left_out.reason}")
     with database.reader(out) as connection:
         scores = _of_suite(database.read_scores(connection), suite)
         failures = _of_suite(database.read_failures(connection), suite)
@@ -64,7 +64,7 @@ def build(
         episodes = read_episodes(connection, suite)
         superseded = database.count_superseded(connection, suite)
     if superseded:
-        tell(f"left out: {superseded} runs under settings that newer runs have superseded")
+        notify(f"left out: {superseded} runs under settings that newer runs have superseded")
     return build_report(
         scores,
         failures,
@@ -84,7 +84,7 @@ def _of_suite(rows: list[_Row], suite: str | None) -> list[_Row]:
 def read_entries(
     path: Path,
     *,
-    tell: Tell,
+    notify: Notify,
     suite: str | None = None,
     env: str | None = None,
     budget: str | None = None,
@@ -93,7 +93,7 @@ def read_entries(
 
     Args:
         path: A results folder, its database, or a CSV table.
-        tell: Told about run directories that cannot be read.
+        notify: Called with messages about run directories that cannot be read.
         suite: Only this suite; gives its references to a table without scores.
         env: Only environments whose id matches this shell-style pattern.
         budget: Only this budget.
@@ -104,7 +104,7 @@ def read_entries(
     asked = Conditions(suite, budget, None, None)
     found = [
         entry
-        for entry in _all_entries(path, suite, tell)
+        for entry in _all_entries(path, suite, notify)
         if asked.compatible(entry.conditions)
         if env is None or fnmatchcase(entry.env, env)
     ]
@@ -113,14 +113,14 @@ def read_entries(
     return found
 
 
-def _all_entries(path: Path, suite: str | None, tell: Tell) -> list[ComparableRun]:
+def _all_entries(path: Path, suite: str | None, notify: Notify) -> list[ComparableRun]:
     if path.suffix.lower() == ".csv":
         return _table(path, suite)
     if path.is_file():
         opened = database.reader_of_file(path)
     else:
         for left_out in collect(path).quarantined:
-            tell(f"left out: {left_out.path}: {left_out.reason}")
+            notify(f"left out: {left_out.path}: {left_out.reason}")
         opened = database.reader(path)
     with opened as connection:
         return [

@@ -13,7 +13,7 @@ from imitbench.errors import InputError
 from imitbench.records.runs import RunResult, RunSpec
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class LoggedCurve:
         return int(self.points[-1]["step"]) if self.points else self.spec.budget.amount
 
 
-def read_curves(out: Path, *, tell: Tell, suite: str | None = None) -> Iterator[LoggedCurve]:
+def read_curves(out: Path, *, notify: Notify, suite: str | None = None) -> Iterator[LoggedCurve]:
     """Reads the runs of a results folder, one after the other.
 
     Args:
         out: Results folder.
-        tell: Told about runs that cannot be read.
+        notify: Called with messages about runs that cannot be read.
         suite: Only this suite.
 
     Raises:
@@ -75,7 +75,7 @@ def read_curves(out: Path, *, tell: Tell, suite: str | None = None) -> Iterator[
             result = directory.read_result() if directory.is_done else None
             points = _points(directory.path / "metrics.jsonl") if result else None
         except InputError as error:
-            tell(f"left out: {error}")
+            notify(f"left out: {error}")
             continue
         if points is None:
             points = read_curve(directory.checkpoints)

@@ -14,7 +14,7 @@ from imitbench.errors import InputError
 from imitbench.report.curve_source import LoggedCurve, read_curves
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 
 _MARK = ".imitbench.json"
 _UNFIT = re.compile(r"[^\w.=,@+-]+")
@@ -36,7 +36,7 @@ class ExportSummary:
 
 
 def export_tensorboard(
-    out: Path, to: Path, *, tell: Tell, suite: str | None = None
+    out: Path, to: Path, *, notify: Notify, suite: str | None = None
 ) -> ExportSummary:
     """Writes `<to>/<suite>/<environment>/<algorithm>/seed-<seed>-<run>/events.out.tfevents…`.
 
@@ -45,7 +45,7 @@ def export_tensorboard(
     Args:
         out: Results folder.
         to: Folder for TensorBoard.
-        tell: Told about runs that cannot be read.
+        notify: Called with messages about runs that cannot be read.
         suite: Only this suite.
 
     Raises:
@@ -54,7 +54,7 @@ def export_tensorboard(
     import_extra("tensorboard", "tensorboard", "an export for TensorBoard")
     counts = {"written": 0, "unchanged": 0, "without": 0}
     try:
-        for curve in read_curves(out, tell=tell, suite=suite):
+        for curve in read_curves(out, notify=notify, suite=suite):
             counts[_export(curve, to)] += 1
     except OSError as error:
         raise InputError(f"--to {to}: cannot be written ({error.strerror})") from error

@@ -12,7 +12,7 @@ from imitbench.errors import InputError
 from imitbench.report.curve_source import LoggedCurve, read_curves
 from imitbench.util.extras import import_extra
 from imitbench.util.files import atomic_write_text
-from imitbench.util.hub_errors import Tell
+from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
 
 RECORD_FILE = ".wandb.json"
@@ -73,7 +73,7 @@ def upload_runs(
     out: Path,
     project: str,
     *,
-    tell: Tell,
+    notify: Notify,
     entity: str | None = None,
     suite: str | None = None,
     folder: Path = Path(),
@@ -87,7 +87,7 @@ def upload_runs(
     Args:
         out: Results folder.
         project: Project of W&B.
-        tell: Told about runs that cannot be read.
+        notify: Called with messages about runs that cannot be read.
         entity: User or team; W&B's default when `None`.
         suite: Only this suite.
         folder: Where W&B keeps its files.
@@ -102,7 +102,7 @@ def upload_runs(
     done = set(known.get(place, []))
     counts = {"uploaded": 0, "present": 0, "unfinished": 0}
     offline = False
-    for curve in read_curves(out, tell=tell, suite=suite):
+    for curve in read_curves(out, notify=notify, suite=suite):
         run_id = curve.spec.run_id
         if curve.result is None:
             counts["unfinished"] += 1

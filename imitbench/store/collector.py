@@ -164,22 +164,22 @@ def _revise(out: Path, scan: FolderScan, known: _DatabaseState | None) -> Collec
     try:
         if known is not None:
             try:
-                return _apply(out, scan, known, afresh=False)
+                return _apply(out, scan, known, rebuild=False)
             except duckdb.Error:
                 pass  # damaged where only writing looks: it is derived, so start anew
-        return _apply(out, scan, _DatabaseState({}, {}), afresh=True)
+        return _apply(out, scan, _DatabaseState({}, {}), rebuild=True)
     except duckdb.Error as error:
         why = one_line(error, 500)  # whose end says it
         raise InputError(f"{out / database.DATABASE_FILE}: cannot be written ({why})") from error
 
 
 def _apply(
-    out: Path, scan: FolderScan, known: _DatabaseState, *, afresh: bool
+    out: Path, scan: FolderScan, known: _DatabaseState, *, rebuild: bool
 ) -> CollectionSummary:
     gone, fresh = known.gone(scan), known.fresh(scan)
     problems = dict(known.problems)
     added = 0
-    with database.revision(out, afresh=afresh) as connection:
+    with database.revision(out, rebuild=rebuild) as connection:
         removed = _remove(connection, gone, [path for path in fresh if path in known.stamps])
         for path in chain(gone, fresh):
             problems.pop(path, None)

@@ -188,7 +188,7 @@ def _clear_drafts(out: Path) -> None:
 
 
 @contextmanager
-def revision(out: Path, *, afresh: bool) -> Iterator[DuckDBPyConnection]:
+def revision(out: Path, *, rebuild: bool) -> Iterator[DuckDBPyConnection]:
     """Opens a copy of the database for writing, and puts it in place of the old one at the end.
 
     Whoever has the old one open goes on reading that; whoever opens it finds the old one or the
@@ -196,7 +196,7 @@ def revision(out: Path, *, afresh: bool) -> Iterator[DuckDBPyConnection]:
 
     Args:
         out: Results folder, for which this process is the `exclusive_writer`.
-        afresh: Whether to start with an empty database instead of a copy.
+        rebuild: Whether to start with an empty database instead of a copy.
 
     Raises:
         InputError: The folder cannot be written, or a foreign program has the database open.
@@ -204,12 +204,12 @@ def revision(out: Path, *, afresh: bool) -> Iterator[DuckDBPyConnection]:
     path = out / DATABASE_FILE
     draft = out / f".{DATABASE_FILE}.{socket.gethostname()}-{os.getpid()}"
     with _writable(out):
-        if not afresh:
+        if not rebuild:
             with _open_for_reading(path):  # keeps foreign programs from writing to it
                 shutil.copyfile(path, draft)
         connection = duckdb.connect(str(draft), config={"memory_limit": _MEMORY_LIMIT})
         try:
-            if afresh:
+            if rebuild:
                 connection.begin()
                 connection.execute(SCHEMA)
                 connection.execute("INSERT INTO schema_version VALUES (?)", [SCHEMA_VERSION])

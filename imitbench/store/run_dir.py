@@ -170,16 +170,16 @@ class RunDirectory:
         if self._lease is not None:
             self._lease.confirm()
 
-    def begin(self, spec: RunSpec, *, afresh: bool = False) -> None:
+    def begin(self, spec: RunSpec, *, rebuild: bool = False) -> None:
         """Clears what an earlier attempt left and writes the specification.
 
         Args:
             spec: What the run will do.
-            afresh: Whether its checkpoints, its log and its status are cleared, too.
+            rebuild: Whether its checkpoints, its log and its status are cleared, too.
         """
         self._confirm_claim()
         kept = {"spec.json"}
-        if not (afresh or self.is_done):
+        if not (rebuild or self.is_done):
             kept |= {self.checkpoints.name, self.log.name, "status.json"}
         self.path.mkdir(parents=True, exist_ok=True)
         # The result goes first: without it, whatever else remains counts for nothing.

@@ -248,17 +248,17 @@ class StudyRunner:
         self._open = {each.run_id for each in specs}
         for spec in specs:
             if RunDirectory.of(self.folder / HELD_OUT, spec).is_done:
-                self._run_ended(spec, tell=False)
+                self._run_ended(spec, notify=False)
             elif spec.run_id not in self._adopted:
                 self._waiting.append(spec)
 
-    def _run_ended(self, spec: RunSpec, *, tell: bool = True) -> None:
+    def _run_ended(self, spec: RunSpec, *, notify: bool = True) -> None:
         directory = RunDirectory.of(self.folder / HELD_OUT, spec)
         if not directory.has_outcome:
             self._waiting.append(spec)
             return
         self._open.discard(spec.run_id)
-        if tell:
+        if notify:
             each = len(self._request.held_out_seeds) * len(self.scope.environments)
             total = len(self._finalists) * each
             self._observer.held_out(self.scope.name, total - len(self._open), total)

@@ -16,7 +16,7 @@ from typing import Literal
 
 from imitbench.util.hub_errors import (
     DamagedDownloadError,
-    Tell,
+    Notify,
     UnreachableError,
     at_revision,
     is_passing,
@@ -87,7 +87,7 @@ def cached_folder(cache: Path, kind: RepoKind, repo: str, commit: str) -> Path:
 
 
 def resolve(
-    repo: str, *, kind: RepoKind = "model", revision: str | None = None, tell: Tell = silent
+    repo: str, *, kind: RepoKind = "model", revision: str | None = None, notify: Notify = silent
 ) -> str:
     """The commit that a revision stands for, asked of the hub.
 
@@ -95,7 +95,7 @@ def resolve(
         repo: Name of the repository, `owner/name`.
         kind: Kind of the repository.
         revision: Branch, tag or commit; the default branch when `None`.
-        tell: Told about pauses.
+        notify: Called with messages about pauses.
 
     Raises:
         InputError: There is no such repository or revision, or no access to it.
@@ -107,7 +107,7 @@ def resolve(
             raise UnreachableError(
                 f"{name}: offline mode (HF_HUB_OFFLINE) forbids contacting the hub"
             )
-        return patiently(lambda: _ask_for_commit(repo, kind, revision), name, tell)
+        return patiently(lambda: _ask_for_commit(repo, kind, revision), name, notify)
 
 
 def fetch(
@@ -116,7 +116,7 @@ def fetch(
     files: Sequence[str],
     kind: RepoKind = "model",
     revision: str | None = None,
-    tell: Tell = silent,
+    notify: Notify = silent,
 ) -> Snapshot:
     """Brings files of a repository into the cache; what is there already is not fetched again.
 
@@ -129,7 +129,7 @@ def fetch(
         files: Shell-style patterns of the files wanted; those that do not exist are left out.
         kind: Kind of the repository.
         revision: Branch, tag or commit; the default branch when `None`.
-        tell: Told about downloads, pauses, and a hub that cannot be reached.
+        notify: Called with messages about downloads, pauses, and a hub that cannot be reached.
 
     Raises:
         InputError: There is no such repository or revision, no access to it, or the content is
@@ -150,15 +150,15 @@ def fetch(
             )
         try:
             return patiently(
-                lambda: _download(repo, kind, revision, files, tell),
+                lambda: _download(repo, kind, revision, files, notify),
                 name,
-                tell,
+                notify,
                 give_up=cached is not None,
             )
         except Exception as error:
             if cached is None or not is_passing(error):
                 raise
-            tell(
+            notify(
                 f"{name}: the hub cannot be reached ({reason_of(error)}); using commit "
                 f"{cached.commit[:12]} from the cache"
             )
@@ -211,7 +211,7 @@ def _ask_for_commit(repo: str, kind: RepoKind, revision: str | None) -> str:
 
 
 def _download(
-    repo: str, kind: RepoKind, revision: str | None, files: Sequence[str], tell: Tell
+    repo: str, kind: RepoKind, revision: str | None, files: Sequence[str], notify: Notify
 ) -> Snapshot:
     import huggingface_hub
 
@@ -219,7 +219,7 @@ def _download(
     cached = _find_cached(repo, kind, commit, files)
     fresh = cached is None or not _is_whole(repo, kind, commit)
     if fresh:
-        tell(f"{label(kind, repo)}: fetching commit {commit[:12]}")
+        notify(f"{label(kind, repo)}: fetching commit {commit[:12]}")
         _download_files(repo, kind, commit, files)
     # Nothing is left to download, but the cache learns that it is complete, and what the
     # revision stood for.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 """Says something to the person who waits."""
 
 WAITS_S = (1.0, 2.0, 4.0, 8.0)
@@ -37,14 +37,14 @@ class DamagedDownloadError(OSError):
 
 
 def patiently(
-    operation: Callable[[], _Result], name: str, tell: Tell, *, give_up: bool = False
+    operation: Callable[[], _Result], name: str, notify: Notify, *, give_up: bool = False
 ) -> _Result:
     """Tries again after errors that pass by themselves, with growing pauses.
 
     Args:
         operation: What to do.
         name: What to call the repository in messages.
-        tell: Told about pauses.
+        notify: Called with messages about pauses.
         give_up: Whether to try only once, because there is another way.
     """
     for wait in () if give_up else WAITS_S:
@@ -54,7 +54,7 @@ def patiently(
             if not is_passing(error) or _is_unreachable(error):
                 raise
             pause = min(max(wait, _asked_pause(error)), _MAX_WAIT_S)
-            tell(f"{name}: {reason_of(error)}; trying again in {pause:g} s")
+            notify(f"{name}: {reason_of(error)}; trying again in {pause:g} s")
         time.sleep(pause)
     return operation()
 

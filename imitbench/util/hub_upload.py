@@ -11,7 +11,7 @@ from typing import Any
 
 from imitbench.errors import InputError
 from imitbench.util.hub_client import RepoKind, is_offline, label, silent
-from imitbench.util.hub_errors import Tell, UnreachableError, patiently, told_of_upload
+from imitbench.util.hub_errors import Notify, UnreachableError, patiently, told_of_upload
 
 _ANSWER_S = 15.0
 # What the hub or its pages put into any repository.
@@ -77,7 +77,7 @@ def upload_files(
     private: bool = False,
     owned: Sequence[str],
     tag: str,
-    tell: Tell = silent,
+    notify: Notify = silent,
 ) -> UploadResult:
     """Makes a repository unless it is there, and puts files into it in one commit.
 
@@ -94,7 +94,7 @@ def upload_files(
             Those that are not among `files` are removed in the same commit.
         tag: Tag on the card of such uploads. A repository without it, or with files but none of
             those owned, is somebody's work of another kind and left alone.
-        tell: Told about progress and pauses.
+        notify: Called with messages about progress and pauses.
 
     Raises:
         InputError: There is no token, it may not write there, the repository holds something
@@ -112,10 +112,10 @@ def upload_files(
                 f"{name}: no token; set HF_TOKEN to a token that may write, or log in by "
                 "`hf auth login`"
             )
-        before = patiently(lambda: _look_up(repo, kind), name, tell)
+        before = patiently(lambda: _look_up(repo, kind), name, notify)
         if before is None:
-            tell(f"{name}: creating the repository{', private' if private else ''}")
-            patiently(lambda: _create(repo, kind, private), name, tell)
+            notify(f"{name}: creating the repository{', private' if private else ''}")
+            patiently(lambda: _create(repo, kind, private), name, notify)
             found = _Found(None, (), (), private)
         else:
             found = before
@@ -125,8 +125,8 @@ def upload_files(
             for path in found.files
             if path not in files and any(fnmatchcase(path, pattern) for pattern in owned)
         )
-        tell(f"{name}: uploading {len(files)} files")
-        done = patiently(lambda: _commit(repo, kind, files, stale, message, tell), name, tell)
+        notify(f"{name}: uploading {len(files)} files")
+        done = patiently(lambda: _commit(repo, kind, files, stale, message, notify), name, notify)
     return UploadResult(
         commit=done.oid,
         url=done.commit_url,
@@ -178,7 +178,7 @@ def _commit(
     files: Mapping[str, Path],
     stale: Sequence[str],
     message: str,
-    tell: Tell,
+    notify: Notify,
 ) -> Any:
     import huggingface_hub
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
@@ -201,5 +201,5 @@ def _commit(
             raise
     for warning in caught:
         if issubclass(warning.category, UserWarning):
-            tell(" ".join(str(warning.message).split()))
+            notify(" ".join(str(warning.message).split()))
     return done

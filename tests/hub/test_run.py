@@ -142,7 +142,7 @@ def test_a_pinned_plan_needs_no_further_requests(classic, plan_of):
     lock = HubLock().with_items([each.as_locked() for each in pulled])
     classic.requests.clear()
     told = []
-    assert len(list(plan_of("bc", "Pendulum-v1", lock=lock, tell=told.append))) == 1
+    assert len(list(plan_of("bc", "Pendulum-v1", lock=lock, notify=told.append))) == 1
     assert (classic.requests, told) == ([], [])
 
 

@@ -42,7 +42,7 @@ def scalars(folder):
 
 
 def test_finished_and_running_runs_are_shown(out, tmp_path):
-    done = export_tensorboard(out, tmp_path / "tb", tell=silent)
+    done = export_tensorboard(out, tmp_path / "tb", notify=silent)
     assert (done.written, done.unchanged, done.without) == (2, 0, 1)
     found = [
         scalars(path.parent) for path in sorted((tmp_path / "tb").rglob("events.out.tfevents*"))
@@ -56,12 +56,12 @@ def test_finished_and_running_runs_are_shown(out, tmp_path):
 
 
 def test_again_only_what_has_changed_is_written(out, tmp_path):
-    export_tensorboard(out, tmp_path / "tb", tell=silent)
+    export_tensorboard(out, tmp_path / "tb", notify=silent)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "tb").rglob("events*")}
-    assert export_tensorboard(out, tmp_path / "tb", tell=silent).unchanged == 2
+    assert export_tensorboard(out, tmp_path / "tb", notify=silent).unchanged == 2
     [curve] = out.rglob("metrics.jsonl")
     curve.write_text(json.dumps({"step": 9, "bc/loss": 0.25}) + "\n")
-    done = export_tensorboard(out, tmp_path / "tb", tell=silent)
+    done = export_tensorboard(out, tmp_path / "tb", notify=silent)
     assert (done.written, done.unchanged) == (1, 1)
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "tb").rglob("events*")}
     assert len(after) == 2
@@ -69,13 +69,13 @@ def test_again_only_what_has_changed_is_written(out, tmp_path):
 
 
 def test_other_files_are_left_alone(out, tmp_path):
-    export_tensorboard(out, tmp_path / "tb", tell=silent)
+    export_tensorboard(out, tmp_path / "tb", notify=silent)
     for mark in (tmp_path / "tb").rglob(".imitbench.json"):
         mark.unlink()
     with pytest.raises(InputError, match="holds other files"):
-        export_tensorboard(out, tmp_path / "tb", tell=silent)
+        export_tensorboard(out, tmp_path / "tb", notify=silent)
 
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
-        export_tensorboard(tmp_path / "nothing", tmp_path / "tb", tell=silent)
+        export_tensorboard(tmp_path / "nothing", tmp_path / "tb", notify=silent)

@@ -69,7 +69,7 @@ def test_without_an_expert_above_random_no_score_is_defined_anywhere(tmp_path, f
     for each in (row, shown):
         assert math.isnan(each.score)
         assert math.isnan(each.score_deterministic)
-    [curve] = read_curves(tmp_path, tell=print)
+    [curve] = read_curves(tmp_path, notify=print)
     assert "result/score" not in curve.outcome
     assert curve.outcome["result/raw_return"] == 50.0
 

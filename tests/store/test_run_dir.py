@@ -82,7 +82,7 @@ def test_whoever_was_overtaken_writes_nothing_any_more(tmp_path, spec):
                     write()
             with pytest.raises(LeaseLostError):
                 directory.check_claim()
-            successor.begin(spec, afresh=True)
+            successor.begin(spec, rebuild=True)
             assert not (directory.path / "status.json").exists()
 
 

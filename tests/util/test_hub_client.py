@@ -44,7 +44,7 @@ def content(snapshot):
 def test_only_what_is_wanted_is_fetched_and_whole(hub, kind):
     commit = hub.add(kind, REPO, FILES)
     told = []
-    snapshot = fetch(kind=kind, tell=told.append)
+    snapshot = fetch(kind=kind, notify=told.append)
     assert snapshot.commit == commit
     assert content(snapshot) == {k: v for k, v in FILES.items() if k != "replay.mp4"}
     name = REPO if kind == "model" else f"datasets/{REPO}"
@@ -87,7 +87,7 @@ def test_with_the_hub_down_the_cache_is_used_and_that_is_said(hub, pauses):
     fetch()
     hub.stop()
     told = []
-    assert fetch(tell=told.append).commit == commit
+    assert fetch(notify=told.append).commit == commit
     assert "the hub cannot be reached" in told[0]
     assert f"using commit {commit[:12]} from the cache" in told[0]
     assert pauses == []
@@ -120,7 +120,7 @@ def test_errors_of_the_server_are_tried_again_with_growing_pauses(hub, pauses, s
     hub.add_model(REPO, FILES)
     hub.fail(where, status, times=3)
     told = []
-    assert len(content(fetch(tell=told.append))) == 2
+    assert len(content(fetch(notify=told.append))) == 2
     assert pauses == [1, 2, 4]
     assert f"the hub answered {status}; trying again in 1 s" in " ".join(told)
 
