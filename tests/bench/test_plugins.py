@@ -114,7 +114,7 @@ def test_planning_imports_nothing_and_the_check_before_running_does(tmp_path):
 
 def test_what_is_no_learner_is_told_before_anything_runs(tmp_path):
     plan = plan_of(str(write_plugin(tmp_path / "mine", "class Mine: pass")))
-    with pytest.raises(InputError, match="is no Learner; make it a subclass"):
+    with pytest.raises(InputError, match="is not a Learner; make it a subclass"):
         check_plugins(plan)
 
 

@@ -187,5 +187,5 @@ def test_an_override_of_a_method_without_demonstrations_goes_to_the_first_plan(t
 
 
 def test_several_numbers_need_a_method_that_takes_demonstrations(tmp_path):
-    with pytest.raises(InputError, match="random learn from no demonstrations"):
+    with pytest.raises(InputError, match="random use no demonstrations"):
         plan_requests(requested(tmp_path, algorithms=["random"]), [1, 3])

@@ -196,7 +196,7 @@ def test_a_worker_that_was_overtaken_writes_nothing(tmp_path, job_of, start, uni
     (directory.path / ".lease").unlink()
     held = acquire(directory.path, wait=False)
     process.send_signal(signal.SIGCONT)
-    assert "it is left to that process" in process.stderr.readline()
+    assert "that process continues it" in process.stderr.readline()
     assert not directory.has_outcome
     assert not directory.policy.exists()
     held.confirm()

@@ -165,7 +165,7 @@ def test_demonstrations_of_another_environment_are_refused(tmp_path, plan_of, sw
 
 def test_missing_demonstrations_are_told_before_anything_runs(tmp_path, plan_of, sweep, own_source):
     shutil.rmtree(own_source / "demos" / "sac-Pendulum-v1")
-    with pytest.raises(InputError, match="no parquet file there"):
+    with pytest.raises(InputError, match="found no parquet file"):
         sweep(plan_of(["bc"], source=f"path:{own_source}"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -28,7 +28,7 @@ def test_a_unique_start_is_enough(tmp_path, runs):
 def test_an_ambiguous_start_names_the_runs(tmp_path, runs):
     start = next(r[0] for r in runs if sum(other[0] == r[0] for other in runs) > 1)
     count = sum(other.startswith(start) for other in runs)
-    with pytest.raises(InputError, match=f"{count} runs of .* begin so: {start}") as caught:
+    with pytest.raises(InputError, match=f"{count} runs of .* start with it: {start}") as caught:
         find_run(tmp_path, start)
     assert "bc on Pendulum-v1" in str(caught.value)
 

@@ -43,13 +43,13 @@ class Trainer(Protocol):
 
     @property
     def policy(self) -> BasePolicy:
-        """The policy."""
+        """The policy in training."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on."""
+        """Returns everything that further training depends on."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
 
 
 TrainerT = TypeVar("TrainerT", bound=Trainer)
