@@ -68,7 +68,7 @@ class Job(JobOptions):
         references: References of that environment.
         command: The command that the user typed, for provenance.
         id: Unique id. It shows whether a run was begun by this job, which several workers may
-            get in turn.
+            receive one after another.
     """
 
     out: str

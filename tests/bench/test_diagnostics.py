@@ -47,7 +47,7 @@ def test_every_method_runs_or_says_why_it_does_not(tmp_path, sweep, environment,
     assert outcome.done == len(METHODS) - len(plan.not_applicable)
 
 
-def test_what_does_not_go_together_is_said():
+def test_pairs_that_do_not_fit_together_are_reported():
     found = {
         (each.algo, each.env): each.why
         for each in diagnostics(["all"], None).not_applicable

@@ -102,7 +102,7 @@ def test_resumed_training_equals_uninterrupted_training(name, suite, env_id, tmp
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
-def test_so_it_does_with_other_hyperparameters(name, options, tmp_path):
+def test_resumption_is_exact_with_other_hyperparameters(name, options, tmp_path):
     check_resumption(name, "classic", "Pendulum-v1", tmp_path, options)
 
 

@@ -115,7 +115,7 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_stopped_at_random_moments_it_comes_to_the_same_numbers(
+def test_a_run_stopped_at_random_moments_gives_the_same_numbers(
     tmp_path, job_of, start, uninterrupted
 ):
     expected, train_s = uninterrupted(job_of, start)
@@ -141,9 +141,7 @@ def test_stopped_at_random_moments_it_comes_to_the_same_numbers(
 
 
 @pytest.mark.slow
-def test_with_the_newest_checkpoint_damaged_the_one_before_serves(
-    tmp_path, job_of, start, uninterrupted
-):
+def test_an_earlier_checkpoint_replaces_a_damaged_one(tmp_path, job_of, start, uninterrupted):
     expected, train_s = uninterrupted(job_of, start)
     job = job_of(tmp_path)
     for _ in range(2):
@@ -160,7 +158,7 @@ def test_with_the_newest_checkpoint_damaged_the_one_before_serves(
 
 
 @pytest.mark.slow
-def test_a_forced_job_goes_on_with_what_it_began_itself(tmp_path, job_of, start, uninterrupted):
+def test_a_forced_job_resumes_its_own_runs(tmp_path, job_of, start, uninterrupted):
     expected, train_s = uninterrupted(job_of, start)
     other = job_of(tmp_path)
     assert stop(other, start, 0.0, signal.SIGTERM) == STOPPED
@@ -175,7 +173,7 @@ def test_a_forced_job_goes_on_with_what_it_began_itself(tmp_path, job_of, start,
     assert outcome(job) == expected
 
 
-def test_asked_before_it_could_listen_it_leaves_no_outcome(tmp_path, job_of, start):
+def test_a_worker_stopped_at_its_start_leaves_no_outcome(tmp_path, job_of, start):
     job = job_of(tmp_path)
     process = start(job)
     time.sleep(0.3)
@@ -186,7 +184,7 @@ def test_asked_before_it_could_listen_it_leaves_no_outcome(tmp_path, job_of, sta
 
 
 @pytest.mark.slow
-def test_a_worker_that_was_overtaken_writes_nothing(tmp_path, job_of, start, uninterrupted):
+def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path, job_of, start, uninterrupted):
     expected, _ = uninterrupted(job_of, start)
     job = job_of(tmp_path)
     directory = directory_of(job)
@@ -205,7 +203,7 @@ def test_a_worker_that_was_overtaken_writes_nothing(tmp_path, job_of, start, uni
     assert outcome(job) == expected
 
 
-def test_a_request_is_noted_and_answered_when_asked():
+def test_a_stop_request_is_recorded_and_raises_when_checked():
     before = signal.getsignal(signal.SIGUSR1)
     with catch_stop_signals() as request:
         request.check()
@@ -220,13 +218,13 @@ def test_a_request_is_noted_and_answered_when_asked():
     assert signal.getsignal(signal.SIGUSR1) is before
 
 
-def test_while_idle_it_is_answered_at_once():
+def test_an_idle_process_stops_immediately():
     with catch_stop_signals() as request, pytest.raises(RunStoppedError), request.idle():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
 
 
-def test_an_evaluation_that_takes_too_long_is_left(tmp_path, job_of, plan_of, monkeypatch):
+def test_an_evaluation_that_takes_too_long_is_ended(tmp_path, job_of, plan_of, monkeypatch):
     monkeypatch.setattr(worker, "GRACE_S", 0.0)
     evaluate = Evaluator.evaluate
 
@@ -247,7 +245,9 @@ def test_an_evaluation_that_takes_too_long_is_left(tmp_path, job_of, plan_of, mo
     assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
 
 
-def test_a_sweep_goes_on_with_a_run_whose_worker_somebody_stopped(tmp_path, plan_of, monkeypatch):
+def test_a_sweep_resumes_a_run_whose_worker_was_stopped_from_outside(
+    tmp_path, plan_of, monkeypatch
+):
     (tmp_path / "stopped_once.py").write_text(
         "import os, signal\n"
         "from pathlib import Path\n"
@@ -324,7 +324,7 @@ def stubborn_sweep(tmp_path):
     process.communicate()
 
 
-def test_pressed_once_the_sweep_waits_for_its_workers_and_pressed_twice_it_does_not(
+def test_the_first_ctrl_c_waits_for_workers_and_the_second_does_not(
     stubborn_sweep,
 ):
     process, worker_pid = stubborn_sweep

@@ -52,7 +52,7 @@ def test_a_job_file_has_what_workers_need():
     assert options.for_jobs == JobOptions(retries=2, timeout_s=5400.0, checkpoint_s=60.0)
 
 
-def test_a_new_field_is_an_option_and_a_keyword_at_once(capsys):
+def test_a_new_field_is_both_an_option_and_a_keyword(capsys):
     told = typer.Typer(add_completion=False)
 
     def show(context: typer.Context) -> None:

@@ -75,7 +75,7 @@ def test_a_result_keeps_the_budget_that_it_had(spec, changed_suite):
     assert run_row(spec).budget == f"default-{OLD}"
 
 
-def test_the_new_budget_is_called_by_its_name(spec, changed_suite):
+def test_the_current_budget_has_its_plain_name(spec, changed_suite):
     new = spec.model_copy(update={"budget": spec.budget.model_copy(update={"amount": NEW})})
     assert not findings(new)[0]
     assert run_row(new).budget == "default"

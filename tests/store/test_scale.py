@@ -99,7 +99,7 @@ def test_killed_collectors_lose_nothing_and_double_nothing(tmp_path, specs):
 
 
 @pytest.mark.slow
-def test_readers_and_collectors_at_once_see_whole_results(tmp_path, specs):
+def test_concurrent_readers_and_collectors_see_complete_results(tmp_path, specs):
     out = tmp_path
     write_results(out, specs[:100])
     collect(out)
@@ -127,7 +127,7 @@ def test_readers_and_collectors_at_once_see_whole_results(tmp_path, specs):
     assert [(each.wait(), each.stderr.read()) for each in collectors] == [(0, b"")] * 3
 
 
-def test_a_process_that_does_not_let_go_is_named(tmp_path, specs):
+def test_a_process_that_does_not_release_the_database_is_named(tmp_path, specs):
     write_results(tmp_path, specs[:1])
     holder = subprocess.Popen(
         [sys.executable, "-c",
@@ -145,7 +145,7 @@ def test_a_process_that_does_not_let_go_is_named(tmp_path, specs):
     assert collect(tmp_path).added == 1
 
 
-def test_a_foreign_program_that_writes_is_named(tmp_path, specs):
+def test_a_third_party_program_that_writes_is_named(tmp_path, specs):
     write_results(tmp_path, specs[:1])
     collect(tmp_path)
     holder = subprocess.Popen(

@@ -121,7 +121,7 @@ def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {line}: is no CSV ({one_line(error)})") from error
+        raise InputError(f"{path}, line {line}: is not a CSV table ({one_line(error)})") from error
 
 
 def _columns(header: list[str], path: Path) -> list[str]:
@@ -174,7 +174,7 @@ def _number(name: str, cell: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        raise ValueError(f"{name}: {one_line(cell, 60)!r} is no number") from None
+        raise ValueError(f"{name}: {one_line(cell, 60)!r} is not a number") from None
 
 
 def _whole(name: str, cell: str) -> int:
@@ -188,7 +188,7 @@ def _whole(name: str, cell: str) -> int:
             return int(number)
     except (ValueError, OverflowError):
         pass
-    raise ValueError(f"{name}: {one_line(cell, 60)!r} is no whole number")
+    raise ValueError(f"{name}: {one_line(cell, 60)!r} is not a whole number")
 
 
 def _flag(name: str, cell: str) -> bool:
@@ -205,7 +205,7 @@ def _refuse_second(run: ExternalRun, seen: dict[tuple[Any, ...], str]) -> None:
     if first != run.place:
         raise ValueError(
             f"the same run as {first} ({one_line(run.algo)} on {one_line(run.env)}, seed "
-            f"{run.seed}); tell variants apart in column config"
+            f"{run.seed}); distinguish variants in column config"
         )
 
 
