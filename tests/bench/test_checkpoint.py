@@ -1,4 +1,4 @@
-"""An interrupted run goes on to the very numbers of an uninterrupted one."""
+"""An interrupted run gives the same numbers as an uninterrupted one."""
 
 import random
 
@@ -11,7 +11,7 @@ from imitbench.bench.learner import Learner
 
 
 class Walker(Learner):
-    """Draws from every global generator; its policy is what it drew."""
+    """Draws from every global generator; its policy has the drawn numbers."""
 
     def __init__(self, stop_at=None):
         self.numbers, self.stop_at = [], stop_at

@@ -1,4 +1,4 @@
-"""Ctrl-C is noted once, and heeded at once when pressed again."""
+"""The first Ctrl-C is recorded; the second one interrupts immediately."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from imitbench.bench.stopping import catch_interrupts
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Whoever started the tests in the background had Ctrl-C ignored."""
+    """Sets the default handler, because tests started in the background ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -15,7 +15,7 @@ NAME = "pendulum/random-v0"
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    """A plan for BC, DAgger and random actions on the set's environment and another."""
+    """Returns a plan for BC, DAgger and random actions on the set's environment and another."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     artifacts.minari_copy.cache_clear()

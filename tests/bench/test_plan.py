@@ -1,4 +1,4 @@
-"""What a request expands to."""
+"""Requests are expanded to runs."""
 
 import shutil
 
@@ -177,7 +177,7 @@ def test_an_unknown_source_is_reported():
 
 
 def test_a_folder_has_one_spelling(tmp_path):
-    """However it is typed: it is no other source, and its runs are no other runs."""
+    """All spellings of a folder are the same source and give the same runs."""
     for part in ("experts", "demos"):
         shutil.copytree(suite_directory("classic") / part, tmp_path / "own" / part)
     spellings = ("path:own", "path:./own", "path:own/", "path:other/../own")

@@ -1,4 +1,4 @@
-"""Plug-ins in sweeps: what identifies their runs, and whose word it takes to run them."""
+"""Plug-ins in sweeps: what identifies their runs, and that only the user can cause them to run."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ from imitbench.store.sweep_file import SweepFile, SweepRequest
 from imitbench.util import source_import
 
 BOMB = "raise SystemExit('imported')\nclass Mine: pass\n"
-# As they were before plug-ins; results of all the world are known by these.
+# Ids from before plug-ins existed; all published results have them.
 PINNED = {
     ("classic", "bc", "Pendulum-v1"): "65dc4042564c",
     ("classic", "expert", "Pendulum-v1"): "a058aebb7e0f",
@@ -119,7 +119,7 @@ def test_a_class_that_is_not_a_learner_is_reported_before_anything_runs(tmp_path
 
 
 def test_a_worker_gets_the_location_of_source_from_its_job(tmp_path):
-    """Nothing else tells it: it is another process, on another machine perhaps."""
+    """The job is its only source: a worker is another process, possibly on another machine."""
     write_plugin(tmp_path / "mine")
     plan = plan_of("./mine", "bc", folder=tmp_path)
     [spec] = [run for run in plan if run.algo == "mine"]
@@ -189,7 +189,7 @@ class TestResuming:
         assert (named.runs, named.left_out) == (2, [])
 
     def test_a_results_folder_cannot_cause_a_plugin_to_run(self, out, tmp_path):
-        """The file is somebody's; its names are looked up among what is bundled or was named."""
+        """The file is untrusted; its names are found only among bundled and named plug-ins."""
         path = next((out / ".sweeps").glob("*.json"))
         for name in (str(tmp_path / "mine"), "./mine", "mine", "mine.learner"):
             document = json.loads(path.read_text())

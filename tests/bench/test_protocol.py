@@ -1,4 +1,4 @@
-"""Evaluation: seeded, unbiased by episode length, and honest about horizons."""
+"""Evaluation: seeded, unbiased by episode length, and checked for fixed horizons."""
 
 import gymnasium as gym
 import numpy as np
@@ -55,7 +55,7 @@ def test_the_same_seed_gives_the_same_episodes():
 
 
 def test_the_seeds_of_episodes_do_not_change():
-    """Results on record were evaluated on these: others would give a run id another meaning."""
+    """Recorded results were evaluated with these seeds; others would change what a run id means."""
     seeds = []
 
     class Noting(gym.Wrapper):
@@ -85,7 +85,7 @@ def test_episodes_do_not_depend_on_the_number_of_parallel_environments():
 
 def test_short_episodes_are_not_over_counted():
     episodes = evaluate(FLIP, episodes=400, environments=8)
-    # Whoever counted the first 400 episodes to end would see nearly none of the long ones.
+    # Counting the first 400 episodes that end would include nearly none of the long ones.
     assert abs(np.mean(episodes.returns > 0) - 0.5) < 0.1
 
 
@@ -108,7 +108,7 @@ def test_an_environment_that_is_not_installed_is_reported():
 
 
 class Counting(BasePolicy):
-    """Remembers, as its action tells, how many steps its episode has had."""
+    """Counts the steps of its episode, and returns the count as action."""
 
     def _predict(self, observation, deterministic=False):
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What a sweep asked for can be planned again, and what is missing be done."""
+"""Requests of sweeps can be planned again, and missing runs be done."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def requested(tmp_path, **changes):
 
 
 def ask_for(out, request):
-    """Leaves the file that a sweep leaves; returns its runs."""
+    """Writes the file that a sweep writes; returns its runs."""
     plan = plan_request(request)
     runs = list(plan)
     SweepFile.of(out, runs, COMMAND, plan.request).write(out)
@@ -120,7 +120,7 @@ def test_the_file_of_an_older_version_names_the_command(tmp_path, out):
     [left] = plan_missing(out).left_out
     assert (left.command, left.runs) == (COMMAND, 3)
     assert "type that command again" in left.why
-    # Which is enough: the same runs leave the same file, with the request.
+    # That is enough: the same runs write the same file, with the request.
     ask_for(out, requested(tmp_path))
     assert plan_missing(out).left_out == []
 

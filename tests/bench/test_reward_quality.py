@@ -1,4 +1,4 @@
-"""Learnt rewards are compared with the true one on episodes of every quality."""
+"""Learned rewards are compared with the true one on episodes of every quality."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_pairs_with_equal_true_returns_do_not_count():
 
 
 def test_fragments_do_not_cross_episode_ends():
-    """Within an episode all fragments are alike; only pairs of two episodes count."""
+    """Within an episode all fragments are equal; only pairs of two episodes count."""
     rewards = np.repeat([[1.0], [2.0]], 6, axis=1)
     found = reward_agreement(Linear(1.0), episodes(rewards), 6, seed=0)
     assert found["preference_accuracy"] == 1.0

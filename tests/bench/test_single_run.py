@@ -1,4 +1,4 @@
-"""One training without the harness: the same numbers, live logs, folders that are never half."""
+"""Single trainings: the numbers of the harness, live logs, and consistent folders."""
 
 import csv
 import json

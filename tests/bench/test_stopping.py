@@ -1,4 +1,4 @@
-"""A worker that is asked to stop loses nothing, and whoever resumes comes to the same numbers."""
+"""A stopped worker loses no work, and the resumed run gives the same numbers."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def outcome(job):
 
 
 def stop(job, start, after_s, number):
-    """One attempt, asked to stop some time after it began to train."""
+    """Makes one attempt and requests a stop some time after training began."""
     process = start(job)
     wait_until_it_trains(job, process)
     time.sleep(after_s)
@@ -101,7 +101,7 @@ def stop(job, start, after_s, number):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """Outcome, and seconds of training, of a worker that was left alone; by need."""
+    """Outcome, and seconds of training, of an uninterrupted worker, computed on demand."""
     found = {}
 
     def ask(job_of, start):
@@ -164,7 +164,7 @@ def test_a_forced_job_resumes_its_own_runs(tmp_path, job_of, start, uninterrupte
     assert stop(other, start, 0.0, signal.SIGTERM) == STOPPED
     job = job_of(tmp_path, force=True)
     assert stop(job, start, 0.1 * train_s, signal.SIGTERM) == STOPPED
-    assert "resumed" not in directory_of(job).log.read_text()  # what was there counts for nothing
+    assert "resumed" not in directory_of(job).log.read_text()  # the earlier checkpoint is not used
     assert start(job).wait() == 0
     assert "resumed" in directory_of(job).log.read_text()
     stamp = directory_of(job).outcome_stamp()
@@ -190,7 +190,7 @@ def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path, job_of, start, un
     directory = directory_of(job)
     process = start(job)
     wait_until_it_trains(job, process)
-    process.send_signal(signal.SIGSTOP)  # as a machine that was suspended
+    process.send_signal(signal.SIGSTOP)  # simulates a suspended machine
     (directory.path / ".lease").unlink()
     held = acquire(directory.path, wait=False)
     process.send_signal(signal.SIGCONT)
@@ -239,7 +239,7 @@ def test_an_evaluation_that_takes_too_long_is_ended(tmp_path, job_of, plan_of, m
     assert (status["state"], status["phase"]) == ("interrupted", "evaluate")
     assert not directory_of(job).has_outcome
     assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
-    monkeypatch.setattr(worker, "GRACE_S", 60.0)  # now it is quick enough, but goes no further
+    monkeypatch.setattr(worker, "GRACE_S", 60.0)  # now it is fast enough, but stops there
     assert worker.main([str(job.write())]) == STOPPED
     assert directory_of(job).is_done
     assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
@@ -300,7 +300,7 @@ print("left", outcome.left)
 
 @pytest.fixture
 def stubborn_sweep(tmp_path):
-    """A sweep whose worker does nothing when it is asked to stop, and its output."""
+    """A sweep whose worker does nothing on a request to stop, and its output."""
     (tmp_path / "stubborn.py").write_text(
         "import os, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -341,7 +341,7 @@ def test_the_first_ctrl_c_waits_for_workers_and_the_second_does_not(
 
 
 def has_ended(pid):
-    """Whether a process has ended, be it that nobody has waited for it yet."""
+    """Whether a process has ended, even if it has not been waited for."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

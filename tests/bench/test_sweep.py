@@ -1,4 +1,4 @@
-"""A sweep does what is missing, survives what goes wrong, and repeats its numbers."""
+"""A sweep does missing runs, handles failures, and gives repeatable numbers."""
 
 import json
 import os
@@ -109,7 +109,7 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(
     plan = plan_of(["bc", "random"], seeds=[0], source=f"path:{own_source}")
     specs = list(plan)
     whole = demos.read_bytes()
-    # Corrupt it after planning has counted its rows, as a disk would.
+    # Corrupt it after planning has counted its rows, as a failing disk would.
     demos.write_bytes(whole[: len(whole) // 2] + bytes(100) + whole[len(whole) // 2 + 100 :])
     changed = [spec.model_copy(update={"demos": _repinned(spec, own_source)}) for spec in specs]
     outcome = sweep(_Fixed(plan, changed), tmp_path / "out")
@@ -231,7 +231,7 @@ def test_two_concurrent_sweeps_both_finish_and_nothing_is_done_twice(
     assert len(workers) >= 1
     logs = [(d.path / "log.txt").stat().st_ctime_ns for d in directories(plan, tmp_path)]
     results = [(d.path / "result.json").stat().st_mtime_ns for d in directories(plan, tmp_path)]
-    # A run that was done twice would have begun anew after its result.
+    # A run that was done twice would have started again after its result.
     assert all(log < result for log, result in zip(logs, results, strict=True))
 
 
@@ -246,7 +246,7 @@ def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
     assert process.returncode == 130
     assert "the same command resumes" in errors
     assert "Traceback" not in errors
-    # Its workers were asked, and have answered.
+    # Its workers received a request to stop, and have answered.
     states = {json.loads(path.read_text())["state"] for path in tmp_path.rglob("status.json")}
     assert states <= {"done", "interrupted"}
     assert np.all([not p.name.endswith(".tmp") for p in tmp_path.rglob("*")])

@@ -1,4 +1,4 @@
-"""A worker that dies costs the run that it was at, in a pack too, and the reason is on record."""
+"""A crash affects only the current run, also in a pack, and its reason is recorded."""
 
 import functools
 import json
@@ -18,7 +18,7 @@ from imitbench.executors.options import RunOptions
 from imitbench.records.runs import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 
-# The worker, with a hand in what happens once a run of it is in training.
+# The worker, with injected code that runs during training.
 ENTRY = """
 import ctypes, os, signal, sys, time
 from imitbench.bench import stopping, training
@@ -42,7 +42,7 @@ KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
-    """Does a sweep whose workers have another entry point."""
+    """Runs a sweep whose workers have another entry point."""
     (folder / "mischievous_worker.py").write_text(entry)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=":")
@@ -59,7 +59,7 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
 
 
 def sweep_with_program(folder, plan, program, **options):
-    """Does a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
+    """Runs a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
     entry = ENTRY.format(program=textwrap.dedent(program))
     return sweep_by_worker(folder, plan, entry, **options)
 
@@ -82,7 +82,7 @@ def directory_of(out, plan, seed):
 FATES = {
     1: KILL,
     2: "ctypes.string_at(0)",
-    # A file's name may be any bytes; those that are no UTF-8 cannot be written as such.
+    # A file's name may be any bytes; bytes that are not UTF-8 cannot be written unchanged.
     3: "name = os.fsdecode(b'caf\\xe9'); print(name); raise ValueError(name)",
 }
 
@@ -102,8 +102,8 @@ def check_killed(directory, failure):
     assert failure.message == (
         "worker was killed by SIGKILL, as when memory runs out (in phase train)"
     )
-    assert "last words" in failure.traceback  # what the process said
-    assert "in training" in failure.traceback  # and what the run's log says
+    assert "last words" in failure.traceback  # output of the process
+    assert "in training" in failure.traceback  # end of the run's log
     assert directory.read_failure() == failure
     assert json.loads((directory.path / "status.json").read_text())["state"] == "failed"
 
@@ -261,7 +261,7 @@ def test_runs_of_other_processes_are_not_blamed(tmp_path, job):
     assert [directory.has_failed for directory in directories] == [False, True]
 
 
-# The worker, killed the first two times that it waits for another process.
+# A worker that is killed the first two times that it waits for another process.
 WAITING = """
 import os, signal, sys
 from pathlib import Path

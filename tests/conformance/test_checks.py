@@ -1,4 +1,4 @@
-"""Every fault is found by the check that is there for it, and by no other."""
+"""Every fault is found by its check, and by no other check."""
 
 import pytest
 from support.plugins import write_plugin
@@ -203,7 +203,7 @@ def write(folder, source, unit="batches"):
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Leaves out what starts processes: that resuming is judged, see the tests that are slow."""
+    """Skips checks that start processes; the slow tests cover resuming."""
     monkeypatch.setattr(checks, "check_plugins", lambda _: None)
     monkeypatch.setattr(checks, "check_resume", lambda *_, **__: ResumeVerdict())
 

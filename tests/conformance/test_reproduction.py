@@ -1,4 +1,4 @@
-"""Which runs of a submission are trained again, and what counts as the same."""
+"""Selects runs of a submission to train again, and compares the results."""
 
 import shutil
 from dataclasses import replace
@@ -53,7 +53,7 @@ def test_plans_train_the_drawn_runs_and_no_others(submitted):
     planned = [spec for plan in drawn.plans for spec in plan]
     assert sorted(spec.run_id for spec in planned) == sorted(ids(drawn))
     assert {spec.digest for spec in planned} == {run.spec.digest for run in drawn.runs}
-    [plan] = drawn.plans  # side by side
+    [plan] = drawn.plans  # in parallel
     assert plan.request is None
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_cannot_be_trained_here_is_replaced_by_another(submitted, cas
 
 
 def moved(run, out, returns):
-    """The run as it may come out elsewhere."""
+    """The run as another machine may reproduce it."""
     episodes = run.episodes
     new = type(episodes)(returns, episodes.lengths, episodes.terminated, episodes.deterministic)
     directory = RunDirectory.of(out, run.spec)

@@ -1,4 +1,4 @@
-"""A method that resumes bit for bit passes; one that forgets something is told what."""
+"""A method that resumes bit for bit passes; otherwise the missing state is reported."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ from imitbench.records.runs import Protocol
 
 TESTS = Path(support.__file__).parents[1]
 TABULAR = ("tabular", "seals/CliffWorld7x4-v0")
-CHEAP = {"budget": "quick", "n_demos": 2}  # so that the demonstrations are gone through often
+CHEAP = {"budget": "quick", "n_demos": 2}  # for many passes over the demonstrations
 ENVIRONMENTS = {
     "mce_irl": ("tabular", "seals/CliffWorld7x4-v0"),
     "dagger": ("classic", "Pendulum-v1"),
@@ -33,7 +33,7 @@ ENVIRONMENTS = {
 
 @pytest.fixture
 def verify(tmp_path, monkeypatch):
-    """Verifies an algorithm, or another implementation of behavioral cloning."""
+    """Checks an algorithm, or another implementation of behavioral cloning."""
     paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
 
@@ -119,7 +119,7 @@ def test_a_training_that_is_not_repeatable_is_distinguished(verify):
 
 @pytest.mark.slow
 def test_a_method_that_swallows_a_stop_is_reported(verify):
-    # One offer in the middle: the first interruption asks it to stop.
+    # One offer in the middle: the first interruption requests a stop.
     found = verify("Swallows", batches=2)
     assert "swallowed" in found.hint
 

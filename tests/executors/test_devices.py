@@ -1,4 +1,4 @@
-"""GPUs are used when asked for, and what keeps torch from using them is told in one line."""
+"""GPUs are used when requested, and problems of torch with them are reported in one line."""
 
 import os
 

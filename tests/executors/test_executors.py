@@ -13,7 +13,7 @@ from imitbench.executors.local import LocalExecutor
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class, resolve
 
-# A stand-in for the worker that speaks its language: one answer for each job.
+# A fake worker with the same interface: one answer for each job.
 ENTRY = """
 import os, sys, time
 from pathlib import Path

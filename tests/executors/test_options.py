@@ -1,4 +1,4 @@
-"""A field of the run options is all it takes: command, function and job file follow from it."""
+"""A field of the run options defines the command's option, the keyword and the job file's entry."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ DECIDED = {
 
 
 class MoreOptions(RunOptions):
-    """What one edit adds: this is all that a new option needs before it is used."""
+    """The only edit that a new option needs before it is used."""
 
     nap_s: Annotated[float, Option("Between runs.", keyword="nap_minutes", unit=60.0)] = 0.0
 

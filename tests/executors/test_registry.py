@@ -1,4 +1,4 @@
-"""Executors are found by name, and one of an installed package is used like those of ours."""
+"""Executors are found by name, and third-party ones are used like bundled ones."""
 
 import json
 
@@ -14,7 +14,7 @@ from imitbench.executors.registry import executor_class, executor_names, executo
 from imitbench.executors.slurm import SLURM_FOLDER
 from imitbench.executors.slurm.executor import SlurmExecutor
 
-# All that a laboratory writes: one file, and a line in its pyproject.toml.
+# A third-party executor needs only one file, and a line in its pyproject.toml.
 LAB = """
 from imitbench.executors.inline import InlineExecutor
 

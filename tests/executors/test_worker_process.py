@@ -1,4 +1,4 @@
-"""One worker process after the other, until the job is done or somebody asks to stop."""
+"""Worker processes are started one after another until the job is done or stopped."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from support.workers import ModuleWorker
 from imitbench.executors.descendants import memory_above
 from imitbench.executors.worker_process import WorkerProcess
 
-# A stand-in for the worker: jobs are programs; its deaths are noted in a file beside the job.
+# A fake worker: jobs are programs; its crashes are recorded in a file next to the job.
 ENTRY = """
 import os, signal, sys, time
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_new_process_continues_the_job_while_runs_remain(job, worker):
     process = worker()
     assert process.serve(job).kind == "finished"
     assert deaths(job) == ["worker was killed by SIGSEGV"] * 2
-    assert process.serve(job).kind == "finished"  # by the process that is there
+    assert process.serve(job).kind == "finished"  # by the existing process
 
 
 def test_it_ends_when_no_run_remains(job, worker):
@@ -123,7 +123,7 @@ def test_after_a_signal_no_process_is_started(job, worker, number):
     ids=["killed", "out of memory"],
 )
 def test_descendants_of_programs_do_not_outlive_a_crashed_worker(job, worker, end):
-    """A program with a session of its own, and a child of it that is no child of the worker."""
+    """A program with its own session, whose child is not a child of the worker."""
     job = job(
         "import subprocess\n"
         "words = 'sleep 60 & echo $$ $! >> $0; wait'\n"
@@ -140,7 +140,7 @@ def test_descendants_of_programs_do_not_outlive_a_crashed_worker(job, worker, en
 
 
 def test_children_do_not_outlive_a_crashed_worker(tmp_path, job, worker):
-    # A forked child holds the worker's end of the pipe, from which its death would be seen.
+    # A forked child holds the worker's end of the pipe, by which a crash is usually detected.
     job = job(
         "child = os.fork()\n"
         "if child == 0: time.sleep(60)\n"

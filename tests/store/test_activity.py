@@ -1,4 +1,4 @@
-"""Others see whether somebody is at work on a results folder."""
+"""Other processes see whether a sweep is active in a results folder."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def test_a_killed_process_is_not_active(tmp_path):
     assert not is_active(tmp_path)
     with active_sweep(tmp_path):
         present = list((tmp_path / ".sweeps" / "at-work").iterdir())
-    assert len(present) == 1  # what the other left is gone
+    assert len(present) == 1  # the folder of the killed process is gone
 
 
 def test_a_folder_removed_before_it_had_a_lease_is_made_again(tmp_path, monkeypatch):

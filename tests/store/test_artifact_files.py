@@ -1,4 +1,4 @@
-"""Which files an expert or demonstrations are read from."""
+"""Finds the files of experts and demonstrations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What makes runs comparable, and which of several count, in reports and in what is published."""
+"""Comparable runs and current runs, in reports and in published results."""
 
 import random
 from itertools import combinations, product
@@ -48,7 +48,7 @@ def test_a_plug_in_that_an_edit_broke_has_failed(tmp_path, finished, failed):
 
 
 def test_runs_under_two_settings_are_not_averaged(tmp_path, finished):
-    """They have one label where a value on a card was edited, or demonstrations are other ones."""
+    """They have the same label if a value on a card was edited, or demonstrations were replaced."""
     for seed in range(3):
         finished(make_spec(seed=seed, hyperparameters={"learning_rate": 0.001}), at=day(1))
     edited = make_spec(seed=0, hyperparameters={"learning_rate": 0.5})

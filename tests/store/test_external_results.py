@@ -1,4 +1,4 @@
-"""Imported results: a text file that is whole or absent, and tables apart from own runs."""
+"""Imported results: a text file that is written atomically, and tables separate from own runs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Alike failures are told once."""
+"""Similar failures are reported once."""
 
 import pytest
 from support.runs import make_spec

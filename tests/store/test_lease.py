@@ -1,4 +1,4 @@
-"""Leases: held by one, kept by heartbeats, taken over from the dead by exactly one."""
+"""Leases: held by one process, kept by heartbeats, taken over by exactly one after a crash."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ print(held is not None, flush=True)
 time.sleep(60)
 """
 
-# Each of many rounds: take the lease, go where only one may be, leave.
+# In each of many rounds: take the lease, enter the critical section, leave it.
 RACER = """
 import os, sys
 from pathlib import Path
@@ -43,8 +43,8 @@ for _ in range(rounds):
 print("done")
 """
 
-# Forks processes that go in and out, and kills one after the other at any instant. A lock of the
-# kernel's, which ends with its process, tells whether ever two were inside.
+# Forks processes that take and release the lease, and kills each at a random time. A kernel lock,
+# which ends with its process, detects whether two ever held the lease.
 KILLER = """
 import fcntl, os, random, signal, sys, time
 from pathlib import Path
@@ -88,7 +88,7 @@ for child in children:
 print(codes)
 """
 
-# All at once find a dead owner's lease; whoever gets it dies, too.
+# All find a crashed owner's lease at the same time; the one that takes it crashes, too.
 HEIR = """
 import os, sys, time
 from pathlib import Path
@@ -120,7 +120,7 @@ def start():
 
 
 def edit(folder, *, silent_s=0.0, **changes):
-    """Changes what a lease says, as if it had been written elsewhere."""
+    """Changes a lease as if another machine had written it."""
     path = folder / LEASE_FILE
     content = json.loads(path.read_text()) | changes
     path.write_text(json.dumps(content))
@@ -129,7 +129,7 @@ def edit(folder, *, silent_s=0.0, **changes):
 
 
 def foreign(folder, **changes):
-    """A lease of another machine, whose owner is heard no more."""
+    """A lease of another machine, whose heartbeats have stopped."""
     held = acquire(folder, wait=False, heartbeat_s=3600)
     edit(folder, machine="elsewhere", heartbeat_s=0.05, **changes)
     return held
@@ -203,7 +203,9 @@ def test_the_lease_of_a_killed_local_owner_is_taken_immediately(tmp_path, start)
     assert holder.stdout.readline() == "True\n"
     assert acquire(tmp_path, wait=False) is None
     holder.kill()
-    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # dead, but still in the table
+    os.waitid(
+        os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT
+    )  # exited, but still in the process table
     assert not is_held(tmp_path)
     acquire(tmp_path, wait=False).release()
 
@@ -343,7 +345,7 @@ def test_a_lease_is_released_even_on_a_full_disk(tmp_path, monkeypatch):
 
 
 def test_a_removal_right_of_a_crashed_process_does_not_block_the_lease(tmp_path, start):
-    """A process took the right to remove a dead one's lease, and died itself."""
+    """A process took the right to remove a crashed one's lease, and crashed itself."""
     holder = start(HOLDER, tmp_path, 15)
     assert holder.stdout.readline() == "True\n"
     holder.kill()

@@ -1,4 +1,4 @@
-"""What is done, running, failed, interrupted and waiting, and how long the rest takes."""
+"""Counts of runs by state, and the estimated time of the remaining ones."""
 
 import pytest
 from support.runs import make_spec

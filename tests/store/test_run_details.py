@@ -1,4 +1,4 @@
-"""What the database says on single runs, beside their scores."""
+"""Details of single runs from the database, in addition to their scores."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Run directories: whole or absent, claimed by one, and read back as written."""
+"""Run directories: consistent, claimed by one process, and read back as written."""
 
 import subprocess
 import sys
@@ -102,7 +102,7 @@ def test_checkpoints_are_removed_once_they_are_not_needed(tmp_path, finished, sp
     checkpoint.parent.mkdir()
     checkpoint.touch()
     with directory.claim(wait=False):
-        RunDirectory(directory.path).tidy()  # somebody is at work on it
+        RunDirectory(directory.path).tidy()  # another process works on it
     assert checkpoint.exists()
     directory.tidy()
     assert not directory.checkpoints.exists()
@@ -110,7 +110,7 @@ def test_checkpoints_are_removed_once_they_are_not_needed(tmp_path, finished, sp
     directory.begin(spec)
     checkpoint.parent.mkdir()
     checkpoint.touch()
-    directory.tidy()  # the run will go on from there
+    directory.tidy()  # the run will resume from there
     assert checkpoint.exists()
 
 

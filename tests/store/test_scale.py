@@ -1,4 +1,4 @@
-"""Thousands of runs, several processes at once, and collectors that are killed."""
+"""Thousands of runs, several concurrent processes, and collectors that are killed."""
 
 import json
 import random
@@ -77,7 +77,7 @@ def test_killed_collectors_lose_nothing_and_double_nothing(tmp_path, specs):
     before = content(out)
     shutil.copy(out / database.DATABASE_FILE, saved)
     write_results(out, specs[100:300], failed_every=50)
-    write_results(out, specs[:10])  # done again
+    write_results(out, specs[:10])  # repeated
     started = time.monotonic()
     assert start_collecting(out).wait() == 0
     seconds, after = time.monotonic() - started, content(out)
@@ -109,7 +109,7 @@ def test_concurrent_readers_and_collectors_see_complete_results(tmp_path, specs)
         if len(collectors) < 3:
             collectors.append(start_collecting(out))
         with database.reader(out) as connection:
-            # One answer agrees with the next, whatever is put in place between them.
+            # Successive answers agree, even if the database is replaced between them.
             [(runs,)] = connection.execute("SELECT count(*) FROM runs").fetchall()
             [(episodes,)] = connection.execute("SELECT count(*) FROM episodes").fetchall()
             collect(out)

@@ -1,4 +1,4 @@
-"""Profiles say what a task asks for, and refuse what SLURM would misunderstand."""
+"""Profiles define what a task requests, and reject values that SLURM would misread."""
 
 from pathlib import Path
 

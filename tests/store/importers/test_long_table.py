@@ -1,4 +1,4 @@
-"""Tables with one row per run become external runs; every wrong line is told."""
+"""Tables with one row per run become external runs; every wrong line is reported."""
 
 import os
 
@@ -93,7 +93,7 @@ def test_failures_of_the_database_stay_failures(table):
 def test_all_wrong_lines_are_reported_with_their_numbers(table):
     path = table(
         "algo,env,seed,raw_return,status",
-        "bc,A,0,1.5,",  # right
+        "bc,A,0,1.5,",  # valid
         "bc,A,1,much,",
         "bc,A,1.5,2,",
         "bc,A",
@@ -181,7 +181,7 @@ def test_huge_tables_and_missing_files_are_refused(table, tmp_path, monkeypatch)
         with pytest.raises(InputError, match="more than 1 rows"):
             import_csv(path)
     with path.open("ab") as stream:
-        stream.truncate(2**34)  # takes no room on the disk
+        stream.truncate(2**34)  # a sparse file, which uses no disk space
     with pytest.raises(InputError, match="more than 268435456 bytes"):
         import_csv(path)
     os.mkfifo(tmp_path / "pipe")

@@ -1,4 +1,4 @@
-"""Sacred's run folders become external runs, whatever state they are in."""
+"""Sacred's run folders become external runs, in any state."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_all_real_runs_are_imported_with_their_status(real):
 def test_real_returns_of_adversarial_methods_are_under_the_true_reward(real):
     run = real["train_adversarial/1"]
     assert (run.algo, run.env, run.seed) == ("gail", "seals/CartPole-v0", 1)
-    assert (run.raw_return, run.episodes, run.mean_length) == (34.52, 50, 500.0)  # and not 345.45
+    assert (run.raw_return, run.episodes, run.mean_length) == (34.52, 50, 500.0)  # not 345.45
     assert (run.env_steps, run.wall_s) == (10_000, pytest.approx(28.532667))
     assert (run.expert_return, run.expert_episodes, run.n_demos) == (500.0, 24, 24)
     assert "imitation==1.0.1" in run.provenance["packages"]
@@ -150,7 +150,7 @@ def test_huge_files_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(sacred_runs, "_MAX_BYTES", 1000)
     path = write_sacred(tmp_path) / "config.json"
     with path.open("ab") as stream:
-        stream.truncate(2**34)  # takes no room on the disk
+        stream.truncate(2**34)  # a sparse file, which uses no disk space
     assert "config.json: has more than 1000 bytes" in only_run(tmp_path).reason
 
 
