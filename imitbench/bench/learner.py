@@ -81,7 +81,7 @@ class Learner(ABC):
         """Builds everything that training needs.
 
         Args:
-            task: The task to solve.
+            task: Environment and hyper-parameters.
             demos: Whole expert episodes; empty for methods that need none. They include rewards
                 for diagnosis, which the method must not learn from.
             rng: The only source of randomness that may be used, in addition to torch's global

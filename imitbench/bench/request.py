@@ -118,7 +118,7 @@ def plan_request(
     """Checks a request and plans it.
 
     Args:
-        request: Request of the user.
+        request: Algorithms, suite, seeds and settings, as requested.
         notify: Called with messages about downloads.
         algorithms: Cards of its algorithms, if they have been found already.
         suite: Card of its suite, if it has been found already.
@@ -164,7 +164,7 @@ def plan_requests(
     """Plans a request for several numbers of demonstrations.
 
     Args:
-        request: Request of the user, except for the number of demonstrations.
+        request: As for `plan_request`; its number of demonstrations is replaced.
         demo_counts: Numbers of demonstrations; `None` for all.
         notify: Called with messages about downloads.
 
@@ -203,7 +203,7 @@ def plan_missing(
     other runs, which were not requested.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         notify: Called with messages about downloads.
         plugins: Plug-ins that the user named. Other plug-ins in the files are not imported.
 

@@ -23,7 +23,7 @@ class SweepSummary:
     """Results of everything that was requested, including runs of earlier sweeps.
 
     Attributes:
-        out: Results folder.
+        out: Root of the results folder.
         outcome: What this sweep did.
         scores: Rows of the requested runs that are complete.
         failures: Rows of the requested runs that failed.
@@ -73,7 +73,7 @@ def summarize_sweep(plans: Sequence[Plan], out: Path, outcome: SweepOutcome) -> 
 
     Args:
         plans: Plans of the requested runs.
-        out: Results folder.
+        out: Root of the results folder.
         outcome: What this sweep did.
     """
     from imitbench.store import database

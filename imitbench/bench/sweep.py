@@ -83,9 +83,9 @@ def carry_out(
     """Runs plans sequentially, or submits them, with the executor that the options name.
 
     Args:
-        plans: Plans to run.
+        plans: Plans, which run in this order.
         options: Execution options, as `imitbench.executors.registry.resolve` returns them.
-        out: Results folder.
+        out: Root of the results folder.
         command: The command that the user typed, for provenance.
         observer: Notified of progress.
 
@@ -131,7 +131,7 @@ def run_sweep(
     """Runs a plan until it is complete or stopped.
 
     Args:
-        plan: Plan to run.
+        plan: Runs and settings of the sweep.
         executor: Runs the jobs; closed at the end.
         out: Results folder, created if missing.
         command: The command that the user typed, for provenance.

@@ -26,7 +26,7 @@ class JobEvent:
     """Something that happened to a job.
 
     Attributes:
-        job: The job file.
+        job: Path of the job file.
         kind: `started`; `finished` (its runs record their outcomes); `stopped` (the worker
             received a request to stop, and the job can be submitted again); `died` (the worker
             crashed, and the crash could not be recorded); or `lost` (the scheduler no longer

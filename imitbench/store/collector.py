@@ -102,7 +102,7 @@ def collect(out: Path, *, wait_s: float = database.WAIT_S) -> CollectionSummary:
     """Updates the database of a results folder to match the files in the folder.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         wait_s: Seconds to wait for another process that writes the database.
 
     Returns:

@@ -133,7 +133,7 @@ def exclusive_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
     each writer then replaces the whole database, and the last one wins.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         wait_s: Seconds to wait for another process to finish.
 
     Raises:
@@ -245,7 +245,7 @@ def reader(out: Path) -> Iterator[DuckDBPyConnection]:
     not block revisions.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
 
     Raises:
         InputError: There is no database, or a third-party program writes to it.

@@ -158,13 +158,13 @@ class ExternalHeader(Record):
 
 
 class ExternalScoreRow(Record):
-    """A completed run of another tool, as the `external_scores` view shows it.
+    """A row of the `external_scores` view: a completed run of another tool.
 
     Attributes:
         name: Label of the import.
         score: See `ExternalRun.any_score`.
-        reference_version: Where the references come from that make the score; `None` for one
-            that the source states.
+        reference_version: Source of the references of the score; `None` if the source of the
+            import reports the score.
     """
 
     run_id: str

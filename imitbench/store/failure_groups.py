@@ -76,7 +76,7 @@ def read_failure_groups(out: Path, wanted: Callable[[RunSpec], bool] = lambda _:
     """Reads the failures of runs whose last attempt failed.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         wanted: Whether to include a run.
 
     Raises:

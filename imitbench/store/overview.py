@@ -91,7 +91,7 @@ class StatusSurvey:
     """Inspects a results folder repeatedly; remembers what cannot change.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
 
     Raises:
         InputError: The folder does not exist.
@@ -214,7 +214,7 @@ def find_run(out: Path, start: str) -> RunDirectory:
     """Finds a run directory by the start of its id.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         start: Id of a run, or its first characters.
 
     Raises:

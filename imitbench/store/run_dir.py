@@ -1,4 +1,4 @@
-"""The run directory: one folder per run; every file is written atomically.
+"""The run directory: one folder per run, which is consistent at any time.
 
 `result.json` is written last; its presence means that the run is complete. A failed run has
 `error.json` instead.

@@ -59,7 +59,7 @@ def read_rows(out: Path, path: str) -> RunRows:
     """Reads a run directory with an outcome.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         path: Path of the run directory below the results folder.
 
     Raises:

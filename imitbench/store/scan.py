@@ -42,7 +42,7 @@ def scan_outcomes(out: Path) -> FolderScan:
     """Walks a results folder for runs that completed or failed, and for imported results.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
 
     Returns:
         Sources found, each kind in the order of the paths.
@@ -86,7 +86,7 @@ def run_directories(out: Path, closed: dict[str, str] | None = None) -> Iterator
     """Walks a results folder for folders at the depth of run directories.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         closed: Receives the folders that cannot be listed, with the reason.
 
     Yields:
@@ -115,7 +115,7 @@ def content_stamp(out: Path, path: str) -> str | None:
     """Returns a text that changes when a source of the database is replaced or written to.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         path: Path of a run directory or a file of imported results, below `out`.
 
     Returns:

@@ -49,7 +49,7 @@ def mean_log_likelihood(policy: BasePolicy, demos: Sequence[TrajectoryWithRew]) 
 
     Args:
         policy: A stochastic policy; it is left in evaluation mode.
-        demos: Whole episodes.
+        demos: Whole expert episodes.
 
     Raises:
         UnsuitableObjectiveError: The policy has no action probabilities.

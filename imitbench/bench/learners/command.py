@@ -206,7 +206,7 @@ class CommandTask(BaseModel):
         environment: `id` and `kwargs` for `gymnasium.make`; `module`, whose import registers the
             id, or `null`; and `folder` of that module, or `null` if it is installed.
         observation_space: See `imitbench.util.spaces.space_to_json`.
-        action_space: Same format.
+        action_space: In the format of `observation_space`.
         demos: Folder of parquet files with one row per episode: `obs` (length + 1 observations),
             `acts`, `terminal`; `null` for none.
         output: Folder for the policy; exists and is empty.

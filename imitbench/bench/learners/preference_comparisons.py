@@ -166,7 +166,7 @@ class SamplingCost:
         """Returns the maximum number of environment steps of sampling.
 
         Args:
-            transitions: Transitions to sample.
+            transitions: Number of transitions to sample.
             trained: Steps of training since the last sampling, whose episodes are used first.
         """
         exploratory = int(self.exploration_frac * transitions)

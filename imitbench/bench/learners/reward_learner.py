@@ -73,8 +73,8 @@ class RewardLearner(Learner, Generic[TrainerT]):
         """Creates the algorithm; `options`, `episodes` and `ppo` are set already.
 
         Args:
-            task: The task to solve.
-            demos: Expert trajectories.
+            task: Environment and hyper-parameters.
+            demos: Whole expert episodes, whose rewards must not be used.
             rng: Generator of all random choices.
         """
 

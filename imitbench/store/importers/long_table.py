@@ -40,7 +40,7 @@ _NUMBERS = (
     "expert_return", "expert_std", "reference_random", "reference_expert",
 )  # fmt: skip
 _FLAGS = {"true": True, "false": False}
-# Values of column status.
+# Values of column status; importers derive the other statuses.
 _SAYABLE = ("completed", "interrupted", "killed", "failed")
 # Columns of this package's tables that `ExternalRun` stores in its provenance.
 _PROVENANCE = ("run_id", "uses_reward", "role", "phase")
