@@ -1,1 +1,1 @@
-"""From cards to results: plan, specification, job, worker and evaluation protocol."""
+"""Runs benchmarks: plans, specifications, jobs, workers and the evaluation protocol."""

@@ -1,4 +1,4 @@
-"""Experts and demonstrations: where they lie, what pins them, and reading them."""
+"""Experts and demonstrations: finds them, pins them by content, and reads them."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _KINDS: dict[Part, RepoKind] = {"experts": "model", "demos": "dataset"}
 
 @dataclass(frozen=True)
 class ArtifactLocation:
-    """Where an expert or a set of demonstrations lies.
+    """Location of an expert or a set of demonstrations.
 
     Attributes:
         root: Folder that holds `experts/` and `demos/`; for the hub, its cache; for Minari, the
             folder of the converted set.
-        part: Which of the two.
+        part: `experts` or `demos`.
         source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
         repo: Name of the folder; for the hub, of the repository with its owner.
         revision: Commit of a hub repository.
@@ -70,12 +70,12 @@ class ArtifactLocation:
 
     @classmethod
     def of_spec(cls, root: Path, part: Part, spec: ArtifactSpec, suite: str) -> ArtifactLocation:
-        """Where the artifact of a run's specification lies."""
+        """Returns the location of an artifact of a run's specification."""
         return cls(root, part, spec.source, spec.repo, spec.revision, suite)
 
     @property
     def folder(self) -> Path:
-        """Folder with its files, whether or not they are there."""
+        """Folder of its files; it may not exist."""
         if self.source == HUB:
             return cached_folder(self.root, _KINDS[self.part], self.repo, str(self.revision))
         if self.source.startswith(MINARI) and self.part == "demos":
@@ -83,10 +83,10 @@ class ArtifactLocation:
         return self.root / self.part / self.repo
 
     def files(self) -> list[Path]:
-        """The files that it is read from.
+        """Returns the files that are read.
 
         Raises:
-            InputError: One is missing.
+            InputError: A file is missing.
         """
         try:
             return content_files(_KINDS[self.part], self.folder, self.repo)
@@ -98,12 +98,12 @@ class ArtifactLocation:
                 ) from error
             what = "expert" if self.part == "experts" else "demonstrations"
             raise InputError(
-                f"{error}; the {what} of this environment cannot be had from source '{self.source}'"
+                f"{error}; source '{self.source}' does not have the {what} of this environment"
             ) from error
 
 
 def format_source(source: str) -> str:
-    """A source as records have it: one folder has one spelling, `path:experts/` and `path:experts`.
+    """Returns a source in the spelling of records: `path:experts/` becomes `path:experts`.
 
     Args:
         source: As the user typed it.
@@ -113,15 +113,15 @@ def format_source(source: str) -> str:
 
 
 def source_root(source: str, suite: Path, folder: Path = Path()) -> Path:
-    """Folder that holds `experts/` and `demos/` of a suite; see `Place.root` for others.
+    """Returns the folder that holds `experts/` and `demos/` of a suite.
 
     Args:
         source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
         suite: Folder of the suite.
-        folder: Where a relative `DIR` starts.
+        folder: Base folder of a relative `DIR`.
 
     Raises:
-        InputError: None of these, or no such folder.
+        InputError: The source has none of these forms, or the folder does not exist.
     """
     if source == "bundled":
         return suite
@@ -137,17 +137,17 @@ def source_root(source: str, suite: Path, folder: Path = Path()) -> Path:
     root = folder / where
     if not root.is_dir():
         raise InputError(
-            f"--source {source}: {root} is no folder; it must hold experts/ and demos/"
+            f"--source {source}: {root} is not a folder; it must hold experts/ and demos/"
         )
     return root
 
 
 @cache
 def minari_copy(source: str) -> MinariCopy:
-    """The converted set that `minari:NAME` stands for.
+    """Returns the converted set that `minari:NAME` names.
 
     Raises:
-        InputError: There is no such set, or it cannot be converted.
+        InputError: The set does not exist or cannot be converted.
     """
     from imitbench.data.minari_source import copy_minari
 
@@ -157,11 +157,11 @@ def minari_copy(source: str) -> MinariCopy:
 def locate_artifact(
     root: Path, part: Part, source: str, card: EnvironmentCard, suite: str
 ) -> ArtifactLocation:
-    """Where a source has the expert or the demonstrations of an environment.
+    """Returns the location of the expert or the demonstrations of an environment in a source.
 
     Args:
-        root: As `source_root` gives it.
-        part: Which of the two.
+        root: What `source_root` returned.
+        part: `experts` or `demos`.
         source: `bundled`, `path:DIR`, `hub` or `minari:NAME`.
         card: Card of the environment.
         suite: Name of the suite.
@@ -187,7 +187,7 @@ def locate_artifact(
         return ArtifactLocation(root, part, source, source.removeprefix(MINARI), suite=suite)
     place = ArtifactLocation(root, part, source, recipe.repo, suite=suite)
     if source != "bundled" and hub is not None and not place.folder.exists():
-        # A folder of what `experts pull --to` or `demos pull --to` wrote has the hub's names.
+        # A folder written by `experts pull --to` or `demos pull --to` has the hub's names.
         pulled = ArtifactLocation(root, part, source, hub.repo.rpartition("/")[2], suite=suite)
         return pulled if pulled.folder.exists() else place
     return place
@@ -197,7 +197,7 @@ def pin_expert(place: ArtifactLocation) -> ArtifactSpec:
     """Pins an expert by the content of the files that it is read from.
 
     Raises:
-        InputError: It is not there.
+        InputError: A file is missing.
     """
     return ArtifactSpec(
         source=place.source, repo=place.repo, revision=place.revision, digest=_digest(place)
@@ -208,12 +208,12 @@ def pin_demos(place: ArtifactLocation, available: int, count: int | None) -> Dem
     """Pins a set of demonstrations by content, and how many of them to use.
 
     Args:
-        place: Where it is.
+        place: Location of the set.
         available: How many trajectories the set has.
         count: How many to use; `None` for all.
 
     Raises:
-        InputError: The set is not there or too small.
+        InputError: The set is missing or too small.
     """
     if count is not None and not 1 <= count <= available:
         raise InputError(
@@ -231,10 +231,10 @@ def pin_demos(place: ArtifactLocation, available: int, count: int | None) -> Dem
 
 
 def count_trajectories(place: ArtifactLocation) -> int:
-    """Number of trajectories in a set of demonstrations.
+    """Returns the number of trajectories in a set of demonstrations.
 
     Raises:
-        InputError: It is missing or no parquet.
+        InputError: A file is missing or not a readable parquet file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -256,14 +256,14 @@ def expert_of_run(
     action_space: gym.Space[Any],
     device: str,
 ) -> BasePolicy | None:
-    """Loads the expert of a run; `None` for a run without.
+    """Loads the expert of a run; `None` for a run without one.
 
     Args:
-        spec: The run.
-        root: As `Place.root`.
-        observation_space: Space of the observations in its environment.
+        spec: Specification of the run.
+        root: As `ArtifactLocation.root`.
+        observation_space: Space of the observations in the run's environment.
         action_space: Space of the actions there.
-        device: Where to put its weights.
+        device: Device of the policy's weights.
 
     Raises:
         InputError: As `load_expert_policy`.
@@ -281,11 +281,11 @@ def expert_of_run(
 
 
 def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
-    """Loads the demonstrations of a run; none for a run without.
+    """Loads the demonstrations of a run; an empty list for a run without.
 
     Args:
-        spec: The run.
-        root: As `Place.root`.
+        spec: Specification of the run.
+        root: As `ArtifactLocation.root`.
 
     Raises:
         InputError: As `load_demos`.
@@ -300,13 +300,13 @@ def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
 def load_expert(
     place: ArtifactLocation, spec: ArtifactSpec, surroundings: Spaces, device: str
 ) -> BasePolicy:
-    """Loads the expert that `spec` pins, in this library's own form or Stable-Baselines3's.
+    """Loads the expert that `spec` pins, in this library's format or Stable-Baselines3's.
 
     Args:
-        place: Where it is.
-        spec: What pins it.
-        surroundings: Where it will act, which is checked.
-        device: Where to put its weights.
+        place: Location of the expert.
+        spec: Digest of the expected content.
+        surroundings: Spaces and time limit of its environment, which the policy must fit.
+        device: Device of the policy's weights.
 
     Raises:
         InputError: Its content is not what was pinned, or cannot be read.

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: what it takes to go on as if nothing had happened."""
+"""Checkpoints of a run: the complete state, from which training continues identically."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from imitbench.version import __version__
 if TYPE_CHECKING:
     from imitbench.bench.learner import Learner
 
-_KEPT = 2  # the one before is there in case the last one was damaged
+_KEPT = 2  # an earlier one serves if the latest is damaged
 
 
 @dataclass
 class RunProgress:
-    """What a run has to show so far, beside its learner.
+    """Progress of a run, in addition to its learner's state.
 
     Attributes:
         curve: Points of the learning curve.
-        train_s: Seconds of training, all attempts together.
+        train_s: Seconds of training, over all attempts.
     """
 
     curve: list[Mapping[str, float]] = field(default_factory=list)
@@ -35,7 +35,7 @@ class RunProgress:
 
 
 class CheckpointManager:
-    """The checkpoints in a folder, the newest of which counts.
+    """The checkpoints in a folder, of which the latest readable one is used.
 
     Args:
         directory: Folder of the run's checkpoints.
@@ -48,14 +48,14 @@ class CheckpointManager:
         self._last = time.monotonic()
 
     def save_if_due(self, learner: Learner, progress: Callable[[], RunProgress]) -> bool:
-        """Writes a checkpoint if the last one is old enough.
+        """Writes a checkpoint if the last one is at least `every_s` old.
 
         Args:
             learner: A learner between two steps of its training.
-            progress: Gives the progress so far.
+            progress: Returns the progress so far.
 
         Returns:
-            Whether one was written.
+            Whether a checkpoint was written.
         """
         if time.monotonic() - self._last < self._every_s:
             return False
@@ -81,13 +81,13 @@ class CheckpointManager:
             old.unlink(missing_ok=True)
 
     def resume(self, learner: Learner) -> RunProgress | None:
-        """Takes a learner to where the newest usable checkpoint stands.
+        """Restores a learner from the latest usable checkpoint.
 
         Args:
             learner: A learner that was set up for the same run.
 
         Returns:
-            The progress until then; `None` without a checkpoint, the learner being untouched.
+            The progress until then; `None` if there is no checkpoint: the learner is unchanged.
         """
         from imitbench.util.state_file import load_state
 
@@ -106,22 +106,22 @@ class CheckpointManager:
         return None
 
     def _existing(self) -> list[Path]:
-        """Checkpoints from the oldest to the newest."""
+        """Returns the checkpoints from the oldest to the latest."""
         return sorted(self._directory.glob("*.state"), key=_number)
 
 
 def read_curve(directory: Path) -> list[Mapping[str, float]]:
-    """The learning curve as far as the newest readable checkpoint of a folder goes.
+    """Reads the learning curve from the latest readable checkpoint of a folder.
 
     Args:
-        directory: Folder of a run's checkpoints; need not exist.
+        directory: Folder of a run's checkpoints; it may not exist.
     """
     from imitbench.util.state_file import load_state
 
     for path in sorted(directory.glob("*.state"), key=_number, reverse=True):
         try:
             curve: list[Mapping[str, float]] = load_state(path)["curve"]
-        except (InputError, OSError, KeyError):  # replaced just now, or damaged
+        except (InputError, OSError, KeyError):  # removed in the meantime, or damaged
             continue
         return curve
     return []
@@ -132,7 +132,7 @@ def _number(path: Path) -> int:
 
 
 def generator_states() -> dict[str, Any]:
-    """States of the global generators, from which third-party code draws."""
+    """Returns the states of the global generators, which third-party code uses."""
     import torch as th
 
     return {
@@ -144,7 +144,7 @@ def generator_states() -> dict[str, Any]:
 
 
 def restore_generators(states: Mapping[str, Any]) -> None:
-    """Restores what `generator_states` gave."""
+    """Restores what `generator_states` returned."""
     import torch as th
 
     random.setstate(states["python"])

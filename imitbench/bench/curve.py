@@ -1,4 +1,4 @@
-"""Turns what an algorithm logs into points of its learning curve."""
+"""Converts an algorithm's log into points of its learning curve."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from imitbench.util.logger import HierarchicalLogger
 
 
 class CurveWriter(KVWriter):
-    """An output of the logger that passes numbers on to the harness.
+    """An output of the logger that passes numbers to the harness.
 
     Args:
-        step_key: Logged key that counts what the budget counts.
-        leave_out: Logged keys that are no metrics.
+        step_key: Logged key that counts units of the budget.
+        leave_out: Logged keys that are not metrics.
 
     Attributes:
-        callback: Where points go; `None` drops them.
-        offset: Added to the step, where the algorithm counts from 0 again.
+        callback: Receives the points; `None` drops them.
+        offset: Added to the step, because the algorithm may count from 0 again.
     """
 
     def __init__(self, step_key: str, leave_out: Collection[str] = ()) -> None:
@@ -51,19 +51,19 @@ class CurveWriter(KVWriter):
 
 
 def curve_logger(writer: CurveWriter) -> HierarchicalLogger:
-    """A logger whose only output is the learning curve."""
+    """Creates a logger whose only output is the learning curve."""
     return HierarchicalLogger(Logger(folder=None, output_formats=[writer]), format_strs=[])
 
 
 def silent_logger() -> HierarchicalLogger:
-    """A logger without outputs, for learners that record their curve themselves."""
+    """Creates a logger without outputs, for learners that record their curve themselves."""
     return HierarchicalLogger(Logger(folder=None, output_formats=[]), format_strs=[])
 
 
 class EpisodeLog(VecEnvWrapper):
-    """Notes how the episodes of monitored environments end.
+    """Records the returns, lengths and ends of the episodes of monitored environments.
 
-    Returns are those of the environments' own rewards, which the learner does not see.
+    Returns use the environments' rewards, which the learner does not see.
 
     Args:
         venv: Environments with Stable-Baselines3's monitor.
@@ -92,7 +92,7 @@ class EpisodeLog(VecEnvWrapper):
         return obs, rewards, dones, infos
 
     def pop(self) -> dict[str, float]:
-        """Means over the episodes that ended since the last call; empty without any.
+        """Returns means over the episodes that ended since the last call; empty if none did.
 
         Returns:
             `rollout/return_mean`, `rollout/length_mean` in steps, and

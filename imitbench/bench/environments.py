@@ -1,4 +1,4 @@
-"""Builds the environments that a specification names."""
+"""Builds the environments that specifications name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imitbench.util.source_import import forget_module, import_source
 if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
-_registered: dict[str, str] = {}  # digest of the source that registered an environment last
+_registered: dict[str, str] = {}  # by environment id: digest of the source that registered it last
 
 
 def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
@@ -30,7 +30,7 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
         elif spec.module:
             importlib.import_module(spec.module)
         with warnings.catch_warnings():
-            # Rounding the declared bounds of a Box to its dtype is no news to anybody.
+            # Gymnasium warns when it rounds the bounds of a Box to its dtype; that is harmless.
             warnings.filterwarnings("ignore", message=".*precision lowered by casting.*")
             kwargs: dict[str, Any] = dict(spec.kwargs)
             return gym.make(spec.id, disable_env_checker=True, **kwargs)
@@ -42,18 +42,18 @@ def make_environment(spec: EnvironmentSpec) -> gym.Env[Any, Any]:
 
 
 def _import_beside_suite(spec: EnvironmentSpec, digest: str) -> None:
-    """Registers an environment of a suite that lies in a folder of the user's."""
+    """Registers an environment whose module is in the folder of a user's suite."""
     what = f"environment {spec.id}"
     if _registered.get(spec.id) != digest:
         module = import_source(digest, str(spec.module), what)
-        if spec.id in _registered:  # of another state of the source, in this very process
+        if spec.id in _registered:  # registered in this process from another version of the source
             forget_module(module)
             import_source(digest, str(spec.module), what)
         _registered[spec.id] = digest
 
 
 def make_training_environments(spec: EnvironmentSpec, count: int, seed: int) -> VecEnv:
-    """Builds environments stepped in this process, seeded `seed`, `seed + 1`, ….
+    """Builds environments that are stepped in this process, seeded `seed`, `seed + 1`, ….
 
     Their episodes can be resumed, see `imitbench.data.resumable_env`.
     """

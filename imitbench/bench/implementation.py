@@ -1,4 +1,4 @@
-"""From a run's specification to the class that carries it out."""
+"""Finds the learner class, card folder and hyper-parameters of a run's specification."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 
 def learner_class(implementation: str, digest: str | None, what: str) -> type[Learner]:
-    """The class that a card names.
+    """Returns the learner class that a card names.
 
     Args:
         implementation: Class as `module:Class`.
-        digest: Digest of its source, if that lies outside this package; the source was registered.
-        what: What to call it in messages.
+        digest: Digest of its source if that is outside this package; the source must be
+            registered.
+        what: Name of the method in messages.
 
     Raises:
-        InputError: The source was not named or has changed, or what it names is no learner.
+        InputError: The source was not registered or has changed, the class does not exist, or it
+            is not a complete subclass of `Learner`.
     """
     from imitbench.bench.learner import Learner
 
@@ -44,7 +46,7 @@ def learner_class(implementation: str, digest: str | None, what: str) -> type[Le
         raise InputError(f"{what}: {found.__file__} has no class {name}")
     if not (isinstance(made, type) and issubclass(made, Learner)):
         raise InputError(
-            f"{what}: {name} of {found.__file__} is no Learner; make it a subclass of "
+            f"{what}: {name} of {found.__file__} is not a Learner; make it a subclass of "
             "imitbench.bench.learner.Learner"
         )
     absent = sorted(getattr(made, "__abstractmethods__", ()))
@@ -54,7 +56,7 @@ def learner_class(implementation: str, digest: str | None, what: str) -> type[Le
 
 
 def make_learner(spec: RunSpec) -> Learner:
-    """The learner that a specification names, not set up yet.
+    """Creates the learner that a specification names; it is not set up yet.
 
     Raises:
         InputError: As `learner_class`.
@@ -64,10 +66,10 @@ def make_learner(spec: RunSpec) -> Learner:
 
 
 def folder_of(spec: RunSpec) -> Path | None:
-    """Folder of the card of a run's method, if it lies outside this package.
+    """Returns the folder of the method's card; `None` for a method of this package.
 
     Raises:
-        InputError: It was not named, or the source there has changed.
+        InputError: The source was not registered or has changed.
     """
     if spec.implementation_digest is None:
         return None
@@ -75,7 +77,7 @@ def folder_of(spec: RunSpec) -> Path | None:
 
 
 def hyperparameters_of(spec: RunSpec) -> dict[str, Scalar]:
-    """Every hyper-parameter of a run, those included that its record leaves out.
+    """Returns all hyper-parameters of a run, including those that its record omits.
 
     Raises:
         InputError: As `folder_of`, or the card there is malformed.
@@ -85,6 +87,6 @@ def hyperparameters_of(spec: RunSpec) -> dict[str, Scalar]:
         card = read_yaml_model(folder / ALGORITHM_CARD, AlgorithmCard)
     elif spec.algo in algorithm_names():
         card = load_algorithm(spec.algo)
-    else:  # a learner that was handed over, without a card
+    else:  # a learner that was passed as an object, without a card
         return dict(spec.hyperparameters)
     return card.completed(spec.hyperparameters)

@@ -1,4 +1,4 @@
-"""Checks the installation and this machine."""
+"""Checks of the installation and of this machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LEAST_FREE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True)
 class InstallationCheck:
-    """One thing that was checked.
+    """Result of one check.
 
     Attributes:
-        what: The thing.
-        ok: Whether it is as it should be.
-        detail: What was found; for a problem, with its fix.
+        what: Name of what was checked, for example `packages`.
+        ok: Whether the check passed.
+        detail: What was found; for a problem, also how to fix it.
     """
 
     what: str
@@ -54,7 +54,7 @@ def check_installation(out: Path) -> list[InstallationCheck]:
 def _check(what: str, check: Callable[[], str]) -> InstallationCheck:
     try:
         return InstallationCheck(what, True, check())
-    except Exception as error:  # whatever goes wrong is what the user wants to know
+    except Exception as error:  # any error is a finding to report
         return InstallationCheck(what, False, str(error).splitlines()[0])
 
 

@@ -1,4 +1,4 @@
-"""A job: the unit that an executor runs, a file naming one or more runs of one cell."""
+"""A job: the file that names one or more runs of one cell, which an executor gives to a worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOBS_FOLDER = ".jobs"
 
 
 class SourceRecord(Record):
-    """Where source outside this package lies: `imitbench.util.source_import.SourcePlace`."""
+    """Location of source outside this package: `SourcePlace` in the form of a job file."""
 
     folder: str
     package: str = ""
@@ -33,7 +33,7 @@ class SourceRecord(Record):
 
     @classmethod
     def of(cls, place: SourcePlace) -> SourceRecord:
-        """The same, for a file."""
+        """Converts a `SourcePlace` to a record."""
         return cls(
             folder=str(place.folder),
             package=place.package,
@@ -43,7 +43,7 @@ class SourceRecord(Record):
         )
 
     def register(self, digest: str) -> None:
-        """Lets the source be imported in this process."""
+        """Allows this process to import the source."""
         register(
             digest,
             SourcePlace(
@@ -57,18 +57,18 @@ class SourceRecord(Record):
 
 
 class Job(JobOptions):
-    """What a worker is told (a JSON file): what to do, and the options that concern it.
+    """Content of a job file (JSON): the runs, and the options that concern a worker.
 
     Attributes:
         out: Results folder, absolute.
         source_root: Folder that holds `experts/` and `demos/`, absolute.
-        sources: Where source outside this package lies, by its digest. It is the user who named
-            it; a run's specification says only what it must be.
+        sources: Locations of source outside this package, by digest. The user names them; a run's
+            specification has only their digests.
         runs: Runs of one algorithm on one environment.
         references: References of that environment.
         command: The command that the user typed, for provenance.
-        id: Tells whether a run was begun by this job, which may be given to one worker after
-            the other.
+        id: Unique id. It shows whether a run was begun by this job, which several workers may
+            receive one after another.
     """
 
     out: str
@@ -100,11 +100,11 @@ class Job(JobOptions):
 
 
 def pack_runs(runs: Iterable[RunSpec], size: int) -> Iterator[list[RunSpec]]:
-    """Groups consecutive runs of the same cell into packs.
+    """Groups consecutive runs of the same cell into packs of at most `size`.
 
     Args:
-        runs: Runs, those of a cell next to each other.
-        size: Most runs in a pack.
+        runs: Runs, sorted so that those of a cell are consecutive.
+        size: Largest number of runs in a pack.
     """
     for _, cell in groupby(runs, key=lambda run: (run.algo_label, run.environment.id)):
         while pack := list(islice(cell, size)):

@@ -1,4 +1,4 @@
-"""The seam between the harness and an algorithm: one class per method."""
+"""The interface between the harness and a method: one `Learner` class per method."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ Callback = Callable[[int, Mapping[str, float]], None]
 
 
 Checkpoint = Callable[[], object]
-"""Called between two steps of training, when the learner's state is whole."""
+"""Called between two steps of training, when `state_dict` is complete."""
 
 
 def no_checkpoint() -> None:
-    """Does nothing: for trainings that nobody will resume."""
+    """Does nothing; for trainings that are never resumed."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a learner is asked to solve.
+    """The task of a learner.
 
     Attributes:
-        environment: The environment's specification.
-        observation_space: Space of its observations.
-        action_space: Space of its actions.
-        hyperparameters: Every hyper-parameter of the card with its value.
-        seed: Seed for anything that does not take a NumPy generator.
-        expert: The expert, for methods whose card says that they need it.
-        folder: Folder of the method's card, if it is not one of this package's.
+        environment: Specification of the environment.
+        observation_space: Observation space of the environment.
+        action_space: Action space of the environment.
+        hyperparameters: Values of all hyper-parameters on the card.
+        seed: Seed for code that does not accept a NumPy generator.
+        expert: The expert, for methods whose card requires one.
+        folder: Folder of the method's card, if it is outside this package.
     """
 
     environment: EnvironmentSpec
@@ -64,10 +64,10 @@ class Task:
 
 
 class Learner(ABC):
-    """A method as the harness sees it.
+    """A method with the interface that the harness calls.
 
-    Called in the order `setup`, `load_state_dict` if an earlier attempt left a checkpoint,
-    `train`, `policy`; and `state_dict` whenever `train` offers a checkpoint.
+    Methods are called in the order `setup`, `load_state_dict` if an earlier attempt left a
+    checkpoint, `train`, `policy`; and `state_dict` each time `train` offers a checkpoint.
     """
 
     @abstractmethod
@@ -81,10 +81,10 @@ class Learner(ABC):
         """Builds everything that training needs.
 
         Args:
-            task: What to solve.
-            demos: Whole expert episodes; empty for methods that need none. Their rewards are
-                there for diagnosis and must not be learnt from.
-            rng: The only source of randomness that may be used, beside torch's global
+            task: Environment and hyper-parameters.
+            demos: Whole expert episodes; empty for methods that need none. They include rewards
+                for diagnosis, which the method must not learn from.
+            rng: The only source of randomness that may be used, in addition to torch's global
                 generator, which is seeded.
             device: `cpu` or `cuda`.
         """
@@ -93,12 +93,12 @@ class Learner(ABC):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Trains until the budget is spent, what a restored state has spent included.
+        """Trains until the budget is spent, including what a restored state has spent.
 
         Args:
-            budget: How much training, in the unit that the card names.
+            budget: Amount of training, in the unit that the card names.
             callback: Records points of the learning curve.
-            checkpoint: To be called now and then, where `state_dict` is whole; cheap unless a
+            checkpoint: Must be called regularly, when `state_dict` is complete; cheap unless a
                 checkpoint is due.
 
         Returns:
@@ -107,53 +107,53 @@ class Learner(ABC):
 
     @abstractmethod
     def policy(self) -> BasePolicy:
-        """The learnt policy."""
+        """Returns the learned policy."""
 
     def reward(self) -> RewardNet | None:
-        """The learnt reward, for methods that learn one."""
+        """Returns the learned reward, for methods that learn one."""
         return None
 
     def measures(self) -> dict[str, float]:
-        """What else the method can say about its result, by name; asked after training."""
+        """Returns other measures of the result by name; called after training."""
         return {}
 
     def transfer_policy(self) -> BasePolicy | None:
-        """A policy trained from scratch on the learnt reward, which learns no more.
+        """Returns a policy trained from scratch on the learned reward, which stays fixed.
 
-        It tells a reward that explains the expert from one that only drove this training.
-        `None` for methods without a reward, and where that was not asked for.
+        Its score distinguishes a reward that explains the expert from one that only served this
+        training. `None` for methods without a reward, and if transfer was not requested.
         """
         return None
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on.
+        """Returns everything that further training depends on.
 
-        Networks, optimizers, normalizers, buffers, generators, environments, and how much of the
-        budget is spent; only the global generators are kept by the harness.
+        Networks, optimizers, normalizers, buffers, generators, environments, and the spent part
+        of the budget; the harness saves only the global generators.
 
         Returns:
-            Tensors, numeric arrays, numbers, strings and `None`, in any nesting of dictionaries,
+            Tensors, numeric arrays, numbers, strings and `None`, in nested dictionaries,
             lists and tuples.
         """
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` of a learner set up alike gave.
+        """Restores what `state_dict` of a learner with the same setup returned.
 
-        Training on must lead to the same numbers, bit for bit on the CPU, as if it had never
-        been interrupted.
+        Further training must give the same numbers, bit for bit on the CPU, as training without
+        an interruption.
         """
 
 
 class LearnerWrapper(Learner):
-    """Passes everything on.
+    """Forwards all calls to another learner.
 
     Args:
-        learner: The learner itself.
+        learner: Learner that receives the calls.
 
     Attributes:
-        learner: The learner itself.
+        learner: Learner that receives the calls.
     """
 
     def __init__(self, learner: Learner) -> None:
@@ -176,25 +176,25 @@ class LearnerWrapper(Learner):
         return self.learner.train(budget, callback, checkpoint)
 
     def policy(self) -> BasePolicy:
-        """The learner's policy."""
+        """Returns the learner's policy."""
         return self.learner.policy()
 
     def reward(self) -> RewardNet | None:
-        """The learner's reward."""
+        """Returns the learner's reward."""
         return self.learner.reward()
 
     def measures(self) -> dict[str, float]:
-        """The learner's measures."""
+        """Returns the learner's measures."""
         return self.learner.measures()
 
     def transfer_policy(self) -> BasePolicy | None:
-        """The learner's policy trained on its reward."""
+        """Returns the learner's policy trained on its reward."""
         return self.learner.transfer_policy()
 
     def state_dict(self) -> dict[str, Any]:
-        """The learner's state."""
+        """Returns the learner's state."""
         return self.learner.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores the learner."""
+        """Restores the learner's state."""
         self.learner.load_state_dict(state)

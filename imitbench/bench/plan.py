@@ -35,12 +35,12 @@ _MOST_SEEDS, _SEEDS_END = 1_000_000, 2**32
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """An algorithm and an environment that cannot go together.
+    """An algorithm and an environment that do not fit together.
 
     Attributes:
         algo: Name of the algorithm.
         env: Id of the environment.
-        why: What does not fit.
+        why: Reason why they do not fit.
     """
 
     algo: str
@@ -50,19 +50,18 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a sweep will do; runs are made one by one when iterated over.
+    """All runs of a sweep; their specifications are made during iteration.
 
     Attributes:
         suite: Card of the suite.
         environments: Chosen environments by id.
-        algorithms: Cards of the chosen algorithms, each with the settings meant for it.
-        tuned: Every hyper-parameter by algorithm and environment, of algorithms that have tuned
-            values; nothing unless these are asked for.
+        algorithms: Cards of the chosen algorithms, each with its overrides.
+        tuned: All hyper-parameters by algorithm and environment, for algorithms that have tuned
+            values; empty unless tuned values are requested.
         seeds: Seeds of every cell.
-        settings: Choices that hold for the whole sweep.
-        request: What was asked for, so that it can be planned again; `None` where that is not
-            wanted.
-        only: Ids of the runs that are meant; `None` for all.
+        settings: Choices that apply to the whole sweep.
+        request: The request, so that it can be planned again; `None` if it is not to be saved.
+        only: Ids of the runs to do; `None` for all.
     """
 
     suite: SuiteCard
@@ -95,7 +94,7 @@ class Plan:
 
     @property
     def not_applicable(self) -> list[NotApplicable]:
-        """Pairs that were asked for but cannot go together."""
+        """Pairs that were requested but do not fit together."""
         return [
             NotApplicable(algorithm.name, env_id, why)
             for algorithm, _ in self.algorithms
@@ -105,7 +104,7 @@ class Plan:
 
     @property
     def sources(self) -> dict[str, SourceRecord]:
-        """Where source outside this package lies, by its digest."""
+        """Locations of source outside this package, by digest."""
         origins = [self.suite.origin, *(card.origin for card, _ in self.algorithms)]
         return {
             origin.digest: SourceRecord.of(origin.place)
@@ -135,21 +134,21 @@ def make_plan(
 ) -> Plan:
     """Checks a request and plans it.
 
-    With source `hub`, experts and demonstrations are brought into the hub's cache, where the
-    workers find them; commits that the suite's card does not pin are looked up.
+    With source `hub`, experts and demonstrations are fetched to the hub's cache, where the workers
+    find them; commits that the suite's card does not pin are looked up.
 
     Args:
-        algorithms: Names, or what else `imitbench.cards.plugins` understands, or cards; `all`
-            stands for every algorithm but controls, and for the controls of the suite.
+        algorithms: Cards, or names in any form that `imitbench.cards.plugins` accepts; `all`
+            means every algorithm except controls, and the controls of the suite.
         suite: Name of the suite, its folder, or its card.
         environment: Glob over environment ids; `None` for all.
         seeds: Seeds of every cell.
-        settings: Choices that hold for the whole sweep.
-        lock: Commits and digests of what was fetched before.
+        settings: Choices that apply to the whole sweep.
+        lock: Commits and digests of earlier downloads.
         notify: Called with messages about downloads.
 
     Raises:
-        InputError: Something asked for does not exist, does not fit or cannot be fetched.
+        InputError: Something requested does not exist, does not fit or cannot be fetched.
     """
     settings = replace(settings, source=artifacts.format_source(settings.source))
     card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
@@ -170,7 +169,7 @@ def make_plan(
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Reads `--seeds`.
+    """Parses the value of `--seeds`.
 
     Args:
         text: A count (`3` means 0, 1, 2) or a list of seeds and ranges (`0,3,5-9`; a single
@@ -180,7 +179,7 @@ def parse_seeds(text: str) -> list[int]:
         Distinct seeds in the order given.
 
     Raises:
-        InputError: Neither form.
+        InputError: The text has neither form, or names too many or too large seeds.
     """
     word = text.strip()
     counted = word.isdecimal() and len(word) < 20
@@ -205,16 +204,16 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_demo_counts(text: str) -> list[int | None]:
-    """Reads `--n-demos`.
+    """Parses the value of `--n-demos`.
 
     Args:
-        text: Numbers of demonstrations, separated by commas; `all` for all that there are.
+        text: Numbers of demonstrations, separated by commas; `all` for all available.
 
     Returns:
         Distinct numbers in the order given, `None` for all.
 
     Raises:
-        InputError: Something else.
+        InputError: A part is neither a positive number nor `all`.
     """
     counts: list[int | None] = []
     for part in text.split(","):
@@ -229,10 +228,10 @@ def parse_demo_counts(text: str) -> list[int | None]:
 
 
 def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
-    """Reads `--set name=value` options.
+    """Parses `--set name=value` options.
 
     Raises:
-        InputError: An option has no `=`.
+        InputError: An option has no `=` or no name.
     """
     overrides = {}
     for setting in settings:
@@ -246,10 +245,10 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
 def _named(
     names: Sequence[str | AlgorithmCard], suite: SuiteCard, folder: Path
 ) -> list[AlgorithmCard]:
-    """The algorithms meant.
+    """Returns the cards of the requested algorithms.
 
-    `all` stands for methods, anchors and the suite's controls; other controls, and references, are
-    named beside it.
+    `all` means methods, anchors and the suite's controls; other controls, and references, must be
+    named in addition to it.
     """
     named = find_algorithms([name for name in names if name != "all"], folder)
     if "all" not in names:
@@ -257,7 +256,7 @@ def _named(
     cards = [load_algorithm(name) for name in algorithm_names()]
     wanted = {card.name for card in named} | set(suite.controls)
     for name in wanted - {card.name for card in [*cards, *named]}:
-        load_algorithm(name)  # says what is wrong
+        load_algorithm(name)  # raises an error that explains the problem
     chosen = [card for card in cards if card.role in ("method", "anchor") or card.name in wanted]
     return [*chosen, *(card for card in named if card.origin.place is not None)]
 
@@ -265,7 +264,7 @@ def _named(
 def _tuned(
     cards: list[AlgorithmCard], settings: SweepSettings
 ) -> dict[str, Mapping[str, dict[str, Scalar]]]:
-    """Tuned values of the algorithms that have any; those without keep their defaults."""
+    """Returns tuned values by algorithm; algorithms without any keep their defaults."""
     if settings.config == "default":
         return {}
     names = ", ".join(card.name for card in cards)
@@ -278,7 +277,7 @@ def _tuned(
     if not path.is_file():
         raise InputError(
             f"--config {settings.config}: must be default, tuned, or a file such as tuned.yaml; "
-            f"{path} is none"
+            f"{path} is not a file"
         )
     file = read_tuned(path)
     for card in cards:
@@ -292,7 +291,7 @@ def _tuned(
 def _with_overrides(
     cards: list[AlgorithmCard], overrides: dict[str, str]
 ) -> list[tuple[AlgorithmCard, dict[str, str]]]:
-    """Gives each algorithm the settings meant for it; each setting must reach at least one."""
+    """Gives each algorithm its overrides; each override must apply to at least one."""
     known = {name for card in cards for name in card.hyperparameters}
     qualified = {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
     for name in overrides:
@@ -311,7 +310,7 @@ def _with_overrides(
             for name, text in overrides.items()
             if name.startswith(prefix)
         }
-        card.resolve(own)  # so that a wrong value is told before anything is fetched
+        card.resolve(own)  # reports a wrong value before anything is fetched
         resolved.append((card, own))
     return resolved
 
@@ -323,7 +322,7 @@ def _fetch(
     lock: HubLock | None,
     notify: Notify,
 ) -> dict[str, EnvironmentCard]:
-    """Pulls what the algorithms need: experts always, whose returns are the references."""
+    """Fetches demonstrations if needed, and experts always: their returns are the references."""
     with_demos = [
         env_id
         for env_id, card in environments.items()
@@ -345,7 +344,7 @@ def _fetch(
 def _source_mismatch(
     algorithm: AlgorithmCard, env_id: str, environment: EnvironmentCard, source: str
 ) -> str | None:
-    """What a source lacks for an algorithm on an environment."""
+    """Returns what a source lacks for an algorithm on an environment; `None` if nothing."""
     if source.startswith(artifacts.MINARI):
         recorded = artifacts.minari_copy(source).environment_id
         if algorithm.needs.expert:
@@ -360,7 +359,7 @@ def _source_mismatch(
     return None
 
 
-_SETUP_S = 1.0  # building environments, reading demonstrations, writing results
+_SETUP_S = 1.0  # to build environments, read demonstrations and write results
 
 History = Mapping[tuple[str, str, str, int], float]
 """Median seconds of finished runs by (algorithm, environment, budget unit, amount)."""
@@ -369,9 +368,9 @@ History = Mapping[tuple[str, str, str, int], float]
 def expected_seconds(
     run: RunSpec, algorithm: AlgorithmCard, environment: EnvironmentCard, history: History
 ) -> float:
-    """Expected seconds of one run on one core.
+    """Estimates the seconds of one run on one core.
 
-    Finished runs of the same cell and budget tell best; without any, the rates on the cards do.
+    Uses finished runs of the same cell and budget if there are any, else the rates on the cards.
     """
     budget = run.budget
     known = history.get((run.algo_label, run.environment.id, budget.unit, budget.amount))
@@ -388,8 +387,8 @@ class DurationEstimates:
     """Expected seconds of a plan's runs.
 
     Args:
-        plan: The plan.
-        out: Results folder, whose finished runs tell best.
+        plan: The plan whose runs are estimated.
+        out: Results folder; its finished runs give the best estimates.
     """
 
     def __init__(self, plan: Plan, out: Path) -> None:
@@ -398,7 +397,7 @@ class DurationEstimates:
         self._history = _history(out)
 
     def seconds(self, run: RunSpec) -> float:
-        """Expected seconds of one run on one core."""
+        """Returns the expected seconds of one run on one core."""
         environment = self._environments[run.environment.id]
         return expected_seconds(run, self._cards[run.algo], environment, self._history)
 

@@ -1,9 +1,9 @@
-"""Tells before anything is run whether plug-ins can be: one error, not one for each run.
+"""Checks plug-ins before any run starts, so that a bad one gives one error, not one per run.
 
 python -m imitbench.bench.plugin_check     a list of `PluginRequirement`s on standard input
 
-Planning reads cards and runs nothing. What a plug-in's modules do when they are imported is tried
-in a process of its own, as workers will do it.
+Planning reads cards and runs nothing. This check imports the modules of plug-ins in a separate
+process, as workers will do.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _REFUSED = 2
 
 
 class PluginRequirement(Record):
-    """Something outside this package that a sweep needs.
+    """Something from outside this package that a sweep needs: a learner or an environment.
 
     Attributes:
-        what: What to call it.
+        what: Name in messages, for example `algorithm NAME`.
         digest: Digest of its source.
-        source: Where that lies.
-        implementation: A learner, as `module:Class`; or else:
-        environment: An environment.
+        source: Location of the source.
+        implementation: A learner class as `module:Class`; `None` for an environment.
+        environment: Specification of an environment; `None` for a learner.
     """
 
     what: str
@@ -50,7 +50,7 @@ def check_plugins(plan: Plan) -> None:
     """Imports what a plan needs from outside this package, in another process.
 
     Raises:
-        InputError: It cannot be imported, or is not what it should be.
+        InputError: An import fails, or finds something other than a learner or an environment.
     """
     questions = _questions(plan)
     if not questions:
@@ -99,7 +99,7 @@ def main() -> int:
     """Entry point.
 
     Returns:
-        0 if all is well; 2 if not, the reason being the last line on standard error.
+        0 if all checks pass; else 2, with the reason as the last line on standard error.
     """
     from imitbench.bench.environments import make_environment
     from imitbench.bench.implementation import learner_class
@@ -121,7 +121,7 @@ def main() -> int:
 
 
 def _told(error: BaseException, question: PluginRequirement) -> str:
-    """An error in one line, with the place in the plug-in's source where it arose."""
+    """Returns an error as one line, with the place in the plug-in's source that raised it."""
     where = ""
     trace = error.__traceback__
     while trace is not None:

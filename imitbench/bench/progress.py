@@ -1,4 +1,4 @@
-"""Progress of a sweep: a live bar for people, plain lines for logs."""
+"""Shows the progress of a sweep: a live bar on terminals, lines of text in logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imitbench.bench.sweep import SweepObserver
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.util.text_line import note, on_terminal
 
-_STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops at once"
+_STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops immediately"
 
 
 class _SilentObserver:
@@ -31,7 +31,7 @@ class _SilentObserver:
 
 
 class _LineObserver(_SilentObserver):
-    """One line for each run that ends."""
+    """Prints one line for each run that ends."""
 
     def planned(self, total: int, already_done: int) -> None:
         self._total, self._count = total, already_done
@@ -47,7 +47,7 @@ class _LineObserver(_SilentObserver):
 
 
 class _BarObserver(_SilentObserver):
-    """A bar with the runs in flight beside it."""
+    """A bar, followed by the running runs."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -80,10 +80,10 @@ class _BarObserver(_SilentObserver):
 
 @contextmanager
 def make_observer(*, quiet: bool) -> Iterator[SweepObserver]:
-    """Chooses how progress is shown.
+    """Yields the observer that shows progress in the way that fits the output.
 
     Args:
-        quiet: Whether it is not shown at all.
+        quiet: Whether to show nothing.
     """
     if quiet:
         yield _SilentObserver()

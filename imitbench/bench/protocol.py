@@ -1,4 +1,4 @@
-"""The evaluation protocol: how a policy becomes a list of episode returns."""
+"""The evaluation protocol: runs a policy and returns the returns of its episodes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Evaluator:
     """Environments kept open for several evaluations of the same specification.
 
     Args:
-        spec: The environment.
-        environments: How many are stepped side by side. Episode `i` runs in environment
-            `i % environments`, decided beforehand: whoever is fast does not get more episodes,
-            so short episodes are not over-counted.
-        check: Called at every step; may raise to leave an evaluation.
-        wrap: Applied to each environment; to record it, say.
+        spec: The environment to build.
+        environments: Number of environments stepped in parallel. Episode `i` always runs in
+            environment `i % environments`, so environments with short episodes do not contribute
+            more of them and short episodes are not over-counted.
+        check: Called at every step; may raise to end an evaluation.
+        wrap: Applied to each environment, for example to record it.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Evaluator:
     def evaluate(
         self, policy: BasePolicy, *, episodes: int, seed: int, deterministic: bool
     ) -> Episodes:
-        """Runs whole episodes, each on its own seed.
+        """Runs whole episodes, each with its own seed.
 
         Args:
-            policy: Acts on batches of observations. One that overrides `predict` may have a
-                memory, which begins anew with each episode.
-            episodes: How many episodes.
-            seed: Seed of the record; training uses other streams of it.
+            policy: Acts on batches of observations. A policy that overrides `predict` may have a
+                memory, which is reset at the start of each episode.
+            episodes: Number of episodes.
+            seed: Seed of the record; training uses other random streams derived from it.
             deterministic: Whether the policy takes its most likely action.
 
         Returns:
@@ -131,7 +131,7 @@ class Evaluator:
 
 
 class _Actor:
-    """Acts by a policy without memory, for the lanes that are in an episode."""
+    """Acts with a policy without memory, in the lanes that are in an episode."""
 
     def __init__(self, policy: BasePolicy, deterministic: bool) -> None:
         from imitbench.data.policy_callable import batch_actor
@@ -139,15 +139,15 @@ class _Actor:
         self._choose = batch_actor(policy, deterministic)
 
     def act(self, observations: list[Any], live: list[int]) -> Any:
-        """One action for each live lane, from the observations of all lanes."""
+        """Returns one action for each live lane, given the observations of all lanes."""
         return self._choose(_stack([observations[lane] for lane in live]))
 
     def begin_episode(self, lane: int) -> None:
-        """To be called where a lane begins another episode."""
+        """Must be called when a lane starts another episode."""
 
 
 class _RecurrentActor(_Actor):
-    """Acts by a policy with memory. It acts in all lanes, since memories know no other layout."""
+    """Acts with a policy with memory, in all lanes: its memory has one entry for each lane."""
 
     def __init__(self, policy: BasePolicy, deterministic: bool, lanes: int) -> None:
         self._policy = policy
@@ -162,7 +162,7 @@ class _RecurrentActor(_Actor):
             episode_start=self._starts,
             deterministic=self._deterministic,
         )
-        # Where nothing happens any more, each step begins an episode that does not count.
+        # In finished lanes each step starts an episode, which is not counted.
         self._starts = np.ones_like(self._starts)
         self._starts[live] = False
         return actions[live]
@@ -187,15 +187,15 @@ def _stack(observations: list[Any]) -> Any:
 
 @contextmanager
 def _seeded(policy: BasePolicy, seed: int) -> Iterator[None]:
-    """Makes sampled actions depend on `seed` alone."""
+    """Makes sampled actions depend only on `seed`."""
     from stable_baselines3.common.policies import ActorCriticPolicy
 
     from imitbench.data.policy_callable import seeded_sampling
 
     policy.action_space.seed(seed)
     with seeded_sampling(policy, np.random.default_rng(seed)):
-        # Generalized state-dependent exploration holds its noise in the policy, drawn at some
-        # earlier moment.
+        # With generalized state-dependent exploration the policy holds noise that was drawn
+        # earlier.
         if isinstance(policy, ActorCriticPolicy) and policy.use_sde:
             policy.reset_noise()
         yield

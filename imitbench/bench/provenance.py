@@ -1,4 +1,4 @@
-"""How and where a result came about."""
+"""Provenance of a result: versions, host, processor and command."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PACKAGES = ("torch", "stable-baselines3", "gymnasium", "mujoco", "seals", "nump
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601 with milliseconds."""
+    """Returns the time in UTC, as ISO 8601 with milliseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 @cache
 def package_versions() -> dict[str, str]:
-    """Versions of the packages that can change numbers; absent ones are left out."""
+    """Returns the versions of packages that can change numbers; skips absent packages."""
     versions = {}
     for name in _PACKAGES:
         try:
@@ -34,7 +34,7 @@ def package_versions() -> dict[str, str]:
 
 @cache
 def git_sha() -> str | None:
-    """Commit of the checkout that this package runs from; `None` for an installed one."""
+    """Returns the commit of this package's checkout; `None` for an installed package."""
     root = Path(version.__file__).parents[1]
     if not (root / ".git").exists():
         return None
@@ -53,7 +53,7 @@ def git_sha() -> str | None:
 
 @cache
 def cpu_model() -> str:
-    """Name of the processor."""
+    """Returns the name of the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -64,11 +64,11 @@ def cpu_model() -> str:
 
 
 def describe_provenance(command: str, device: str) -> Provenance:
-    """Describes this process.
+    """Describes the software and hardware of this process.
 
     Args:
         command: The command that the user typed.
-        device: `cpu` or `cuda`; the GPU's name is recorded only when it is used.
+        device: `cpu` or `cuda`; the GPU's name is recorded only for `cuda`.
     """
     gpu = None
     if device == "cuda":

@@ -1,4 +1,4 @@
-"""From a request to a plan; and from what was once requested to what of it is still missing."""
+"""Plans requests, and plans again the runs of earlier requests that have no result."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from imitbench.util.hub_errors import Notify
 
 @dataclass(frozen=True)
 class UnresumableRuns:
-    """Runs that were asked for, have no result, and cannot be taken up.
+    """Runs that were requested, have no result, and cannot be resumed.
 
     Attributes:
-        command: The command that asked for them.
-        runs: How many.
-        why: The reason, and what to do.
+        command: The command that requested them.
+        runs: Number of runs.
+        why: The reason, and how to proceed.
     """
 
     command: str
@@ -40,12 +40,12 @@ class UnresumableRuns:
 
 @dataclass(frozen=True)
 class MissingRuns:
-    """What of all sweeps of a results folder has no result.
+    """Runs without a result, of all sweeps of a results folder.
 
     Attributes:
         plans: One for each sweep with missing runs, limited to the runs of that sweep.
         runs: Number of missing runs in them.
-        left_out: What they lack.
+        left_out: Missing runs that the plans do not include.
     """
 
     plans: list[Plan]
@@ -54,10 +54,10 @@ class MissingRuns:
 
 
 def lock_in_use(lock: Path | None, source: str) -> str | None:
-    """The lock file that a request names, else the usual one if it is there.
+    """Returns the lock file that a request names, else the default one if it exists.
 
     Args:
-        lock: The file that was named.
+        lock: The lock file that the user named.
         source: Where experts and demonstrations come from; only the hub has lock files.
     """
     if source != HUB:
@@ -69,11 +69,11 @@ def lock_in_use(lock: Path | None, source: str) -> str | None:
 
 @dataclass(frozen=True)
 class PluginSelection:
-    """What the user named of algorithms and suites from outside this package.
+    """Algorithms and suites from outside this package that the user named.
 
     Attributes:
-        algorithms: Cards by name.
-        suites: Cards by name.
+        algorithms: Cards of algorithms by name.
+        suites: Cards of suites by name.
     """
 
     algorithms: Mapping[str, AlgorithmCard] = field(default_factory=dict)
@@ -81,10 +81,10 @@ class PluginSelection:
 
     @classmethod
     def named(cls, algorithms: Sequence[str], suites: Sequence[str] = ()) -> PluginSelection:
-        """Those that the user typed.
+        """Finds the plug-ins that the user typed.
 
         Raises:
-            InputError: There is no such algorithm or suite, or something is wrong with it.
+            InputError: An algorithm or suite does not exist or is invalid.
         """
         return cls(
             {card.name: card for card in find_algorithms(algorithms)},
@@ -92,18 +92,18 @@ class PluginSelection:
         )
 
     def algorithm(self, name: str) -> AlgorithmCard:
-        """The algorithm that a file names: one of these, or a bundled one, and no other.
+        """Returns the algorithm with this name: a selected or a bundled one, and no other.
 
         Raises:
-            InputError: It is neither.
+            InputError: The name is neither selected nor bundled.
         """
         return self.algorithms.get(name) or load_algorithm(name)
 
     def suite(self, name: str) -> SuiteCard:
-        """The suite that a file names: one of these, or a bundled one, and no other.
+        """Returns the suite with this name: a selected or a bundled one, and no other.
 
         Raises:
-            InputError: It is neither.
+            InputError: The name is neither selected nor bundled.
         """
         return self.suites.get(name) or load_suite(name)
 
@@ -118,13 +118,13 @@ def plan_request(
     """Checks a request and plans it.
 
     Args:
-        request: What is asked for.
+        request: Algorithms, suite, seeds and settings, as requested.
         notify: Called with messages about downloads.
-        algorithms: Their cards, if they have been found already.
-        suite: Its card, if it has been found already.
+        algorithms: Cards of its algorithms, if they have been found already.
+        suite: Card of its suite, if it has been found already.
 
     Raises:
-        InputError: Something asked for does not exist, does not fit or cannot be fetched.
+        InputError: Something requested does not exist, does not fit or cannot be fetched.
     """
     lock = None
     if request.source == HUB and request.lock is not None:
@@ -151,7 +151,7 @@ def plan_request(
     if plan.suite.name not in suite_names():
         outside[plan.suite.name] = plan.suite.origin.reference
     found = {
-        "algorithms": [card.name for card in cards],  # what `all` stood for
+        "algorithms": [card.name for card in cards],  # `all` is replaced by names
         "suite": plan.suite.name,
         "plugins": outside,
     }
@@ -164,12 +164,12 @@ def plan_requests(
     """Plans a request for several numbers of demonstrations.
 
     Args:
-        request: What is asked for, but for the number of demonstrations.
+        request: As for `plan_request`; its number of demonstrations is replaced.
         demo_counts: Numbers of demonstrations; `None` for all.
         notify: Called with messages about downloads.
 
     Returns:
-        A plan for each number; only the first has the methods that learn from none.
+        A plan for each number; methods that use no demonstrations are only in the first.
 
     Raises:
         InputError: As `plan_request`, or no method takes demonstrations while several numbers
@@ -181,7 +181,7 @@ def plan_requests(
     taught = [card.name for card in cards]
     if others and not taught:
         raise InputError(
-            f"--n-demos: {', '.join(request.algorithms)} learn from no demonstrations; leave it out"
+            f"--n-demos: {', '.join(request.algorithms)} use no demonstrations; omit it"
         )
     settable = {name for card in cards for name in card.hyperparameters}
     settable |= {f"{card.name}.{name}" for card in cards for name in card.hyperparameters}
@@ -197,18 +197,18 @@ def plan_requests(
 def plan_missing(
     out: Path, notify: Notify = silent, plugins: PluginSelection | None = None
 ) -> MissingRuns:
-    """Plans again what the sweeps of a results folder asked for, to do what is missing.
+    """Plans the missing runs of the sweeps in a results folder again.
 
-    A run is taken up only if the plan still has it: a card that has changed since gives other
-    runs, which nobody asked for.
+    A run is resumed only if the new plan still has it: after a card has changed, the plan gives
+    other runs, which were not requested.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         notify: Called with messages about downloads.
-        plugins: Plug-ins that the user named. Others stay what they are, a name in a file.
+        plugins: Plug-ins that the user named. Other plug-ins in the files are not imported.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: The folder does not exist.
     """
     plugins = plugins or PluginSelection()
     if not out.is_dir():
@@ -225,7 +225,7 @@ def plan_missing(
         if not missing:
             continue
         if sweep.request is None:
-            why = "its file does not say what it asked for; type that command again"
+            why = "its file does not contain the request; type that command again"
             left_out.append(UnresumableRuns(sweep.command, len(missing), why))
             continue
         try:
@@ -244,10 +244,10 @@ def plan_missing(
 
 
 def _plan_again(request: SweepRequest, plugins: PluginSelection, out: Path, notify: Notify) -> Plan:
-    """Plans what a file asks for.
+    """Plans the request in a sweep file.
 
     Raises:
-        InputError: As `plan_request`, or it needs a plug-in that the user did not name.
+        InputError: As `plan_request`, or the request needs a plug-in that the user did not name.
     """
     own = {*plugins.algorithms, *plugins.suites}
     words = []

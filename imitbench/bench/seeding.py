@@ -1,4 +1,4 @@
-"""Independent streams of randomness from the one seed in a run's record."""
+"""Independent random streams derived from the single seed in a run's record."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 def derive_seed(seed: int, purpose: str) -> int:
-    """A seed for one purpose, statistically independent of those for other purposes.
+    """Derives a seed for one purpose, statistically independent of those for other purposes.
 
     Args:
-        seed: Seed of the record, non-negative.
+        seed: Seed in the run's record, non-negative.
         purpose: What the stream is for, for example `training` or `evaluation`.
 
     Returns:

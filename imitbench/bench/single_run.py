@@ -1,9 +1,9 @@
-"""One training without the harness around it: any learner, any environment, live logs.
+"""Trains once, without a sweep: any learner, any environment, with live logs.
 
-A folder of a training holds `config.json` (what determines it), `metrics.jsonl` (the learning
-curve), `log/` (the outputs of the logger), `policy/`, `reward/` where one is learnt,
-`episodes.parquet`, and `result.json`, which is written last. While it trains, `checkpoint/` holds
-what it takes to go on.
+The folder of a training holds `config.json` (what determines it), `metrics.jsonl` (the learning
+curve), `log/` (the outputs of the logger), `policy/`, `reward/` if the method learns one,
+`episodes.parquet`, and `result.json`, which is written last. During training, `checkpoint/` holds
+the state to resume from.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ LOG_FOLDER = "log"
 FORMAT = "imitbench-training"
 
 OnPoint = Callable[[int, Mapping[str, float]], None]
-"""Told of each point of the learning curve: budget units spent so far, and metrics."""
+"""Called with each point of the learning curve: budget units spent so far, and metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSetup(TrainingConfig):
-    """What is to be trained.
+    """Complete description of a single training.
 
     Attributes:
-        card: The algorithm.
-        hyperparameters: Every hyper-parameter, resolved.
+        card: Card of the algorithm.
+        hyperparameters: All hyper-parameters, resolved.
         demos: Demonstrations, where the algorithm needs them.
         expert: The expert, where the algorithm needs it.
-        reward_fn: Rewards in place of the environment's own, for reinforcement learning.
-        origins: Where demonstrations, expert and reward came from, by these names.
+        reward_fn: Rewards that replace the environment's, for reinforcement learning.
+        origins: Sources of demonstrations, expert and reward, by the names that the record uses.
     """
 
     card: AlgorithmCard
@@ -71,7 +71,7 @@ class TrainingSetup(TrainingConfig):
     origins: Mapping[str, Any] = field(default_factory=dict)
 
     def inputs(self) -> TrainingInputs:
-        """The method, not set up yet, and what it learns from."""
+        """Returns the method, not set up yet, and its data."""
         module, _, name = self.card.implementation.partition(":")
         make = getattr(importlib.import_module(module), name)
         return TrainingInputs(
@@ -83,7 +83,7 @@ class TrainingSetup(TrainingConfig):
         )
 
     def record(self) -> dict[str, Any]:
-        """What `config.json` says of it; equal ones are the same training."""
+        """Returns the content of `config.json`; equal records mean the same training."""
         return {
             "format": FORMAT,
             "version": 1,
@@ -99,13 +99,13 @@ class TrainingSetup(TrainingConfig):
 
 
 def claim_training_folder(training: TrainingSetup, folder: Path) -> bool:
-    """Makes the folder of a training, or takes up the one of the same training.
+    """Creates the folder of a training, or checks that it holds the same training.
 
     Returns:
-        Whether there is an interrupted training to go on with.
+        Whether the folder holds an interrupted training to resume.
 
     Raises:
-        InputError: It holds something else, or cannot be made.
+        InputError: The folder holds something else, or cannot be created.
     """
     record = training.record()
     path = folder / RECORD_FILE
@@ -148,20 +148,20 @@ def train_single(
     on_point: OnPoint = lambda _step, _metrics: None,
     checkpoint_s: float = CHECKPOINT_S,
 ) -> Trained:
-    """Trains, evaluates, and writes a folder.
+    """Trains, evaluates, and writes the results to a folder.
 
     Args:
-        training: What to train.
-        folder: Where to; new, or that of the same training when it was interrupted.
-        make_logger: Makes the logger whose files go to a folder; it gets every point of the
-            curve as it comes, and after an interruption the earlier ones once more.
-        command: What the user typed, for provenance.
-        on_point: Told of each point, too.
+        training: Description of the training.
+        folder: New folder, or that of the same training if it was interrupted.
+        make_logger: Makes the logger that writes to a folder; it receives every point of the
+            curve when it is recorded, and after an interruption also all earlier points again.
+        command: The command that the user typed, for provenance.
+        on_point: Also called with each point.
         checkpoint_s: Least seconds between two checkpoints.
 
     Raises:
-        InputError: The folder is taken, or the algorithm refuses what it is given.
-        RunStoppedError: Ctrl-C; a checkpoint is there to go on from.
+        InputError: The folder is in use, or the algorithm rejects its inputs.
+        RunStoppedError: Ctrl-C was pressed; the training can resume from a checkpoint.
     """
     resumes = claim_training_folder(training, folder)
     with catch_interrupts() as interruption:
@@ -196,7 +196,7 @@ def train_single(
 
 @dataclass
 class _Monitor(Monitor):
-    """Logs each point as it comes, and ends the training at Ctrl-C."""
+    """Logs each point when it is recorded, and ends the training at Ctrl-C."""
 
     folder: Path
     make_logger: Callable[[Path], HierarchicalLogger]
@@ -206,7 +206,7 @@ class _Monitor(Monitor):
     logger: HierarchicalLogger | None = None
 
     def begin(self, progress: RunProgress) -> None:
-        """Makes the logger; it gets the points of earlier attempts once more."""
+        """Creates the logger and logs the points of earlier attempts again."""
         self.progress = progress
         shutil.rmtree(self.folder / LOG_FOLDER, ignore_errors=True)
         self.logger = self.make_logger(self.folder / LOG_FOLDER)
@@ -214,17 +214,17 @@ class _Monitor(Monitor):
             self._log(self.logger, point)
 
     def point(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Logs a point, and writes the curve."""
+        """Logs a point, and writes the curve to its file."""
         assert self.logger is not None
         self._log(self.logger, self.progress.curve[-1])
         RunDirectory(self.folder).write_curve(self.progress.curve)
         self.on_point(step, metrics)
 
     def check(self) -> None:
-        """Ends the training once Ctrl-C was pressed.
+        """Ends the training if Ctrl-C was pressed.
 
         Raises:
-            RunStoppedError: It was.
+            RunStoppedError: Ctrl-C was pressed.
         """
         if self.interruption.seen:
             raise RunStoppedError

@@ -1,4 +1,4 @@
-"""Makes the specification of one run from its cards."""
+"""Makes the specification of one run from the cards of suite and algorithm."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ from imitbench.records.runs import (
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """What the user may choose for a whole sweep.
+    """Choices of the user that apply to a whole sweep.
 
     Attributes:
-        source: Where experts and demonstrations come from.
-        budget: Name of the budget.
+        source: Where experts and demonstrations come from: `bundled`, `path:DIR`, `hub` or
+            `minari:NAME`.
+        budget: Name of the budget on the suite's card.
         n_demos: Trajectories to use; `None` for all.
-        overrides: Hyper-parameters as text, `name` or `algorithm.name`.
-        config: `tuned` for hyper-parameters of each environment's own, where an algorithm has
-            such, `default` for those on its card; or a file with tuned ones of an algorithm.
+        overrides: Hyper-parameters as text, by `name` or `algorithm.name`.
+        config: `default` for the hyper-parameters on an algorithm's card; `tuned` for those tuned
+            for each environment, where an algorithm has them; or a file with tuned values of one
+            algorithm.
         device: Class of the processor, on which numbers depend.
-        folder: Where a relative path in `source` or `config` starts.
+        folder: Base folder of a relative path in `source` or `config`.
     """
 
     source: str = "bundled"
@@ -57,16 +59,16 @@ def make_spec(
     settings: SweepSettings,
     tuned: Mapping[str, Scalar] | None = None,
 ) -> RunSpec:
-    """Specifies one run.
+    """Makes the specification of one run.
 
     Args:
         suite: Card of the suite.
-        env_id: One of its environments.
+        env_id: Id of one of its environments.
         algorithm: Card of the algorithm.
         hyperparameters: Every hyper-parameter, resolved.
         seed: Seed of the run.
-        settings: Choices that hold for the whole sweep.
-        tuned: Every hyper-parameter as tuned for this environment, if it is in use.
+        settings: Choices that apply to the whole sweep.
+        tuned: All hyper-parameters as tuned for this environment, if tuned values are in use.
 
     Raises:
         InputError: An expert or demonstrations that the algorithm needs are missing.
@@ -103,22 +105,21 @@ def make_spec(
 def environment_spec(
     env_id: str, card: EnvironmentCard, hyperparameters: Mapping[str, Scalar] | None = None
 ) -> EnvironmentSpec:
-    """What a run's record says about an environment of a suite; as `EnvironmentSpec.of_card`."""
+    """Returns the specification of a suite's environment; as `EnvironmentSpec.of_card`."""
     return EnvironmentSpec.of_card(env_id, card, hyperparameters)
 
 
 def reference_scores(
     suite: SuiteCard, env_id: str, source: str, folder: Path = Path()
 ) -> ReferenceScores:
-    """References of an environment for the expert in use.
+    """Returns the reference scores of an environment for the expert in use.
 
     Args:
         suite: Card of the suite.
-        env_id: One of its environments.
-        source: Where the expert comes from. An expert that does not ship with the suite is
-            measured by the return that its own `results.json` or `README.md` states, where
-            they do.
-        folder: Where a relative path in `source` starts.
+        env_id: Id of one of its environments.
+        source: Where the expert comes from. The reference of an expert that does not ship with
+            the suite is the return that its `results.json` or `README.md` reports, if any.
+        folder: Base folder of a relative path in `source`.
 
     Raises:
         InputError: The suite has not been measured.
@@ -152,11 +153,11 @@ def _pin_demos(
         card.demos.trajectories if settings.source == "bundled" else _count_trajectories(place)
     )
     demos = _pin_demo_set(place, available, settings.n_demos)
-    # Each seed draws its own subset: a lucky draw must not decide a comparison.
+    # Each seed draws its own subset, so that one lucky draw does not decide a comparison.
     return demos.model_copy(update={"subsample_seed": seed}) if demos.count < available else demos
 
 
-# A sweep asks for the same few artifacts thousands of times; hashing them once is enough.
+# A sweep requests the same few artifacts thousands of times; hashing them once is enough.
 _pin_expert = cache(artifacts.pin_expert)
 _pin_demo_set = cache(artifacts.pin_demos)
 _count_trajectories = cache(artifacts.count_trajectories)

@@ -1,8 +1,8 @@
-"""Being asked to stop (SIGTERM, SIGUSR1, SIGUSR2): noted at once, answered where nothing is lost.
+"""Handles requests to stop (SIGTERM, SIGUSR1, SIGUSR2) and time limits.
 
-Schedulers send such signals before they take a machine away or when time is running out, and the
-harness sends SIGTERM when its user presses Ctrl-C. Some schedulers send SIGUSR2 to all processes
-of a task.
+A request is recorded immediately; the process stops where no work is lost. Schedulers send such
+signals before they take a machine away or when time is running out, and the harness sends SIGTERM
+when its user presses Ctrl-C. Some schedulers send SIGUSR2 to all processes of a task.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from imitbench.util.quantities import show_duration
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 GRACE_S = 20.0
-"""What is not trained any more may take so long to complete; schedulers kill after 30 seconds."""
+"""Seconds that an evaluation may take to complete after a stop; schedulers kill after 30."""
 
 
 class RunStoppedError(BaseException):
-    """Ends a run that was asked to stop; it is not complete, and nothing went wrong."""
+    """Ends a run because a stop was requested; the run is incomplete, but did not fail."""
 
 
 class StopRequest:
-    """Remembers whether, and when, the process was asked to stop."""
+    """Records whether, and when, the process received a request to stop."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -36,24 +36,24 @@ class StopRequest:
 
     @property
     def made(self) -> bool:
-        """Whether it was asked."""
+        """Whether a stop was requested."""
         return self._since is not None
 
     def check(self, grace_s: float = 0.0) -> None:
-        """To be called where stopping loses nothing that can be kept.
+        """Raises if a stop was requested; called where stopping loses no work.
 
         Args:
-            grace_s: How long ago it must have been asked.
+            grace_s: Seconds that must have passed since the request.
 
         Raises:
-            RunStoppedError: It was.
+            RunStoppedError: A stop was requested at least `grace_s` seconds ago.
         """
         if self._since is not None and time.monotonic() - self._since >= grace_s:
             raise RunStoppedError
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """Within it, the process only waits, and stops wherever it is."""
+        """Context in which the process only waits, so that a request stops it immediately."""
         self._idle = True
         try:
             self.check()
@@ -70,10 +70,10 @@ class StopRequest:
 
 @contextmanager
 def catch_stop_signals() -> Iterator[StopRequest]:
-    """Within it, requests to stop are noted, and must be looked at often.
+    """Context in which requests to stop are recorded, and must be checked often.
 
     Yields:
-        The request, which has not been made yet; outside the main thread, it never is.
+        The request, which is not set yet; outside the main thread, it is never set.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -87,9 +87,9 @@ def catch_stop_signals() -> Iterator[StopRequest]:
 def signal_handlers(
     numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
 ) -> Iterator[None]:
-    """Within it, a handler hears these signals; whoever heard them before does so afterwards.
+    """Context in which a handler receives these signals; restores earlier handlers afterwards.
 
-    Only in the main thread.
+    Works only in the main thread.
     """
     previous = {number: signal.signal(number, handler) for number in numbers}
     try:
@@ -100,18 +100,18 @@ def signal_handlers(
 
 
 class InterruptFlag:
-    """Remembers whether Ctrl-C was pressed, or a signal asked to stop."""
+    """Records whether Ctrl-C was pressed, or a signal requested a stop."""
 
     def __init__(self) -> None:
         self._seen = False
 
     @property
     def seen(self) -> bool:
-        """Whether it was."""
+        """Whether an interrupt was received."""
         return self._seen
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        # Schedulers repeat themselves; only people are in a hurry.
+        # Schedulers may repeat a signal; only a second Ctrl-C means that the user is in a hurry.
         if self._seen and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._seen = True
@@ -119,42 +119,43 @@ class InterruptFlag:
 
 @contextmanager
 def catch_interrupts(*, wanted: bool = True) -> Iterator[InterruptFlag]:
-    """Within it, the first Ctrl-C is only noted; the second one interrupts as usual.
+    """Context in which the first Ctrl-C is only recorded; the second one interrupts as usual.
 
-    SIGTERM, SIGUSR1 and SIGUSR2, which schedulers send, are noted always.
+    SIGTERM, SIGUSR1 and SIGUSR2, which schedulers send, are only recorded.
 
-    An exception at a random place may be swallowed: by a callback from C, or by a finalizer.
+    Recording is safer: an exception raised at a random place may be swallowed, by a callback from
+    C or by a finalizer.
 
     Args:
-        wanted: Whether to do so at all.
+        wanted: Whether to record interrupts; if not, the context does nothing.
 
     Yields:
-        What was noted; to be checked often.
+        The record, which must be checked often.
     """
     interruption = InterruptFlag()
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield interruption
         return
     numbers = [signal.SIGINT, *SIGNALS]
-    # A shell starts background jobs with Ctrl-C ignored, and so it stays.
+    # A shell starts background jobs with Ctrl-C ignored; it stays ignored.
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     with signal_handlers(heard, interruption._note):
         yield interruption
 
 
 HANG_S = 60.0
-"""After the time is up, what has not answered for so long, and a tenth of the time, is ended."""
+"""A process that exceeds its time limit by this plus a tenth of the limit is killed (seconds)."""
 
 
 class TimedOut(Exception):  # noqa: N818 (its name is what users read in the table of failures)
-    """An attempt took longer than it may."""
+    """An attempt took longer than its time limit."""
 
 
 class TimeLimit:
-    """The time that an attempt may take, from now on.
+    """The time limit of an attempt, which starts now.
 
     Args:
-        seconds: How long; `None` for as long as it likes.
+        seconds: The limit; `None` for no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -162,14 +163,14 @@ class TimeLimit:
         self._end = math.inf if seconds is None else time.monotonic() + seconds
 
     def check(self, phase: str, grace_s: float = 0.0) -> None:
-        """To be called where ending loses nothing that can be kept.
+        """Raises if the time is up; called where ending loses no work.
 
         Args:
-            phase: What the run is doing, for the message.
-            grace_s: How much longer it may take.
+            phase: Phase of the run, for the message.
+            grace_s: Additional seconds that it may take.
 
         Raises:
-            TimedOut: It takes longer.
+            TimedOut: The attempt exceeds the limit and the additional seconds.
         """
         if self._seconds is not None and time.monotonic() >= self._end + grace_s:
             raise TimedOut(
@@ -179,9 +180,9 @@ class TimeLimit:
 
     @contextmanager
     def enforced(self) -> Iterator[None]:
-        """Within it, the process is killed by SIGALRM when that takes much longer.
+        """Context in which SIGALRM kills the process if it exceeds the limit by far.
 
-        For a process of its own, whose death is looked after, and in its main thread.
+        Use it only in the main thread of a process whose exit a supervisor handles.
         """
         if self._seconds is None:
             yield
@@ -197,10 +198,10 @@ class TimeLimit:
 
 
 def explain_alarm(seconds: float) -> str:
-    """What to say of a worker that died by the alarm.
+    """Returns the message for a worker that was killed by the alarm.
 
     Args:
-        seconds: How long its attempt might have taken.
+        seconds: Time limit of its attempt.
     """
     return (
         f"took longer than --timeout {show_duration(seconds)}, did not answer for "

@@ -1,4 +1,4 @@
-"""What a sweep came to: counts, and the rows of its runs."""
+"""Summary of a sweep: counts, and the rows of its runs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """What came of what was asked for, whoever did it and when.
+    """Results of everything that was requested, including runs of earlier sweeps.
 
     Attributes:
-        out: Results folder.
-        outcome: What was done now.
-        scores: Completed runs that were asked for.
-        failures: Failed runs that were asked for.
-        references: References of their environments.
-        not_applicable: Algorithms and environments that cannot go together.
+        out: Root of the results folder.
+        outcome: What this sweep did.
+        scores: Rows of the requested runs that are complete.
+        failures: Rows of the requested runs that failed.
+        references: Reference scores of their environments.
+        not_applicable: Algorithms and environments that do not fit together.
         left_out: Run directories that cannot be read.
     """
 
@@ -47,7 +47,7 @@ class SweepSummary:
         return not (self.failures or outcome.left or outcome.lost)
 
     def to_frame(self) -> pandas.DataFrame:
-        """The completed runs as a table, one line each."""
+        """Returns the completed runs as a table with one row each."""
         pd = import_extra("pandas", "pandas", "a table of results in Python")
         frame: pandas.DataFrame = pd.DataFrame(
             [row.model_dump() for row in self.scores], columns=list(ScoreRow.model_fields)
@@ -55,7 +55,7 @@ class SweepSummary:
         return frame
 
     def as_document(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Returns what `--json` prints."""
         return {
             "already_done": self.outcome.already_done,
             "done": self.outcome.done,
@@ -69,12 +69,12 @@ class SweepSummary:
 
 
 def summarize_sweep(plans: Sequence[Plan], out: Path, outcome: SweepOutcome) -> SweepSummary:
-    """Collects what is new in a results folder, and looks up the runs of some plans.
+    """Collects new results in a results folder, and reads the rows of the plans' runs.
 
     Args:
-        plans: What was asked for.
-        out: Results folder.
-        outcome: What came of it now.
+        plans: Plans of the requested runs.
+        out: Root of the results folder.
+        outcome: What this sweep did.
     """
     from imitbench.store import database
     from imitbench.store.collector import collect

@@ -1,4 +1,4 @@
-"""Runs plans: skips what is done, submits the rest, watches it, and counts failures."""
+"""Runs plans: skips completed runs, submits the others, and monitors them."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ _POLL_S = 0.2
 
 
 class SweepObserver(Protocol):
-    """Is told how a sweep goes."""
+    """Notified of the progress of a sweep."""
 
     def planned(self, total: int, already_done: int) -> None:
-        """The sweep has `total` runs, of which some need nothing."""
+        """Called first: the sweep has `total` runs, of which some are complete."""
 
     def started(self, runs: list[RunSpec]) -> None:
-        """A worker took these runs."""
+        """Called when a worker starts these runs."""
 
     def finished(self, run: RunSpec, failure: RunFailure | None) -> None:
-        """A run completed or failed."""
+        """Called when a run completes or fails."""
 
     def stopping(self) -> None:
-        """Workers were asked to save checkpoints and end; that may take a while."""
+        """Called when workers were requested to save checkpoints and exit; takes a while."""
 
 
 @dataclass
@@ -52,12 +52,12 @@ class SweepOutcome:
     """How a sweep ended.
 
     Attributes:
-        already_done: Runs that were complete before.
-        done: Runs completed now.
-        failed: Runs that failed, with their failure.
-        left: Runs not reached because the sweep was stopped.
-        queued: Runs that go on without this process, in a scheduler's queue.
-        lost: Runs that a scheduler has forgotten: cancelled, or with a node that was lost.
+        already_done: Number of runs that were complete before.
+        done: Number of runs completed by this sweep.
+        failed: Runs that failed, each with its failure.
+        left: Number of runs not reached because the sweep was stopped.
+        queued: Number of runs that continue without this process, in a scheduler's queue.
+        lost: Number of runs that a scheduler no longer knows: cancelled, or on a lost node.
     """
 
     already_done: int = 0
@@ -68,7 +68,7 @@ class SweepOutcome:
     lost: int = 0
 
     def add(self, other: SweepOutcome) -> None:
-        """Adds what came of other runs."""
+        """Adds the outcome of other runs."""
         self.already_done += other.already_done
         self.done += other.done
         self.failed += other.failed
@@ -80,21 +80,21 @@ class SweepOutcome:
 def carry_out(
     plans: Sequence[Plan], options: RunOptions, *, out: Path, command: str, observer: SweepObserver
 ) -> SweepOutcome:
-    """Runs one plan after the other, or submits them, by the executor that options name.
+    """Runs plans sequentially, or submits them, with the executor that the options name.
 
     Args:
-        plans: What to do.
-        options: How, as `imitbench.executors.registry.resolve` gives it.
-        out: Results folder.
+        plans: Plans, which run in this order.
+        options: Execution options, as `imitbench.executors.registry.resolve` returns them.
+        out: Root of the results folder.
         command: The command that the user typed, for provenance.
-        observer: Told about progress.
+        observer: Notified of progress.
 
     Returns:
-        What happened to the runs of all plans. Once a plan was stopped, what is open of those
-        after it counts as left.
+        Outcome of the runs of all plans. After a plan was stopped, the open runs of later plans
+        count as left.
 
     Raises:
-        InputError: It cannot be carried out as asked.
+        InputError: A plan cannot be run as requested.
     """
     outcome = SweepOutcome()
     for plan in plans:
@@ -103,8 +103,8 @@ def carry_out(
             continue
         own = options.model_copy(update={"device": plan.settings.device})
         pool = executor_class(options.executor).from_options(own, JobWorker(), out)
-        # What the summary needs is loaded while the workers are busy. It is waited for in any
-        # case: a process that ends in the middle of an import may crash.
+        # Loads what the summary needs while the workers are busy. The thread is always joined,
+        # because a process that exits in the middle of an import may crash.
         loader = threading.Thread(
             target=importlib.import_module, args=("imitbench.store.collector",)
         )
@@ -128,25 +128,25 @@ def run_sweep(
     options: RunOptions | None = None,
     pack: int = 1,
 ) -> SweepOutcome:
-    """Runs a plan to its end.
+    """Runs a plan until it is complete or stopped.
 
     Args:
-        plan: What to do.
-        executor: Where to do it; closed at the end.
-        out: Results folder, created when missing.
+        plan: Runs and settings of the sweep.
+        executor: Runs the jobs; closed at the end.
+        out: Results folder, created if missing.
         command: The command that the user typed, for provenance.
-        observer: Told about progress.
-        options: How runs are carried out.
-        pack: Most runs in one job.
+        observer: Notified of progress.
+        options: Execution options.
+        pack: Largest number of runs in one job.
 
     Returns:
-        What happened to each run. Interrupting returns too, with `left` above zero: the first
-        Ctrl-C (or SIGTERM, SIGUSR1, SIGUSR2) once the workers have saved checkpoints, the second
-        at once.
-        Where jobs outlive this process, they go on, and count as `queued`.
+        Outcome of the runs. An interrupted sweep also returns, with `left` above zero: after the
+        first Ctrl-C (or SIGTERM, SIGUSR1, SIGUSR2) once the workers have saved checkpoints,
+        after the second immediately. Jobs that outlive this process continue and count as
+        `queued`.
 
     Raises:
-        InputError: The plan cannot be carried out as asked, or the folder cannot be written.
+        InputError: The plan cannot be run as requested, or the folder cannot be written.
     """
     options = options or RunOptions()
     runs = list(plan)
@@ -172,11 +172,11 @@ def run_sweep(
     except OSError as error:
         sweep.stop()
         raise InputError(
-            f"--out {out}: {error.strerror}; mend that, then run the same command again: "
+            f"--out {out}: {error.strerror}; fix that, then run the same command again: "
             "completed runs are kept"
         ) from error
     except BaseException:
-        sweep.stop()  # no worker goes on behind the back of an error
+        sweep.stop()  # no worker continues after an error
         raise
     else:
         executor.close()
@@ -184,10 +184,10 @@ def run_sweep(
 
 
 def check_writable(out: Path) -> None:
-    """Makes sure that results can be written before any work is done.
+    """Checks that results can be written, before any work is done.
 
     Raises:
-        InputError: They cannot.
+        InputError: The folder cannot be created or written.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -207,7 +207,7 @@ def _is_done(out: Path, run: RunSpec) -> bool:
 
 
 class _Sweep:
-    """The jobs of a sweep that are not finished yet."""
+    """The unfinished jobs of a sweep."""
 
     def __init__(
         self,
@@ -226,12 +226,12 @@ class _Sweep:
         self._stamps: dict[str, str | None] = {}
 
     def adopt(self, runs: Iterable[RunSpec]) -> list[RunSpec]:
-        """Takes on the jobs that an earlier process submitted; returns the runs of no such job."""
+        """Takes over jobs that an earlier process submitted; returns runs in no such job."""
         wanted = {run.run_id: run for run in runs}
         for path in self._executor.adopt():
             try:
                 job = Job.read(path)
-            except InputError:  # completed just now
+            except InputError:  # completed in the meantime
                 continue
             if any(run.run_id in wanted for run in job.runs):
                 self._take(path, job)
@@ -275,7 +275,7 @@ class _Sweep:
                 self._wind_down()
 
     def _wind_down(self) -> None:
-        """Lets workers save checkpoints, and counts what still came to an end."""
+        """Lets workers save checkpoints, and counts the runs that still end."""
         if self._executor.outlives:
             if self._outcome.failed:
                 self._executor.kill()
@@ -289,7 +289,7 @@ class _Sweep:
         self.stop()
 
     def stop(self) -> None:
-        """Stops workers, unless they outlive this process; what they completed counts."""
+        """Stops workers, unless they outlive this process; counts what they completed."""
         if not self._executor.outlives:
             self._executor.kill()
         for path, job in self._jobs.items():
@@ -302,7 +302,7 @@ class _Sweep:
                 else:
                     self._outcome.left += 1
             if not queued:
-                with suppress(OSError):  # it may be why everything stops
+                with suppress(OSError):  # a failing disk may be why the sweep stops
                     path.unlink(missing_ok=True)
         self._jobs.clear()
 
@@ -311,7 +311,7 @@ class _Sweep:
         if event.kind == "started":
             self._observer.started(job.runs)
             return
-        if event.kind == "stopped":  # by somebody else: it goes on
+        if event.kind == "stopped":  # not by this process: submit it again
             self._executor.submit([event.job])
             return
         if event.kind == "died":
@@ -319,8 +319,8 @@ class _Sweep:
             raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
         fates = [self._fate(job, run) for run in job.runs]
         if "open" in fates and not (ending or self._executor.outlives):
-            # Another process is at work on a run. A worker waits for that, and takes over if need
-            # be; the one before was killed while it did, or its failure has been cleared away.
+            # Another process is working on a run. A worker waits for it, and takes over if
+            # necessary. Or the worker was killed while it waited, or its failure was cleared.
             self._executor.submit([event.job])
             return
         for run, fate in zip(job.runs, fates, strict=True):
@@ -337,7 +337,7 @@ class _Sweep:
         event.job.unlink(missing_ok=True)
 
     def _fate(self, job: Job, run: RunSpec) -> RunFailure | Literal["done", "lost", "open"]:
-        """What became of a run of a job that came to an end; `open` if no outcome is there."""
+        """Returns the state of a run after its job ended; `open` without an outcome."""
         directory = RunDirectory.of(self._out, run)
         untouched = directory.outcome_stamp() == self._stamps[run.run_id]
         if directory.is_done and not (job.force and untouched):
@@ -355,7 +355,7 @@ class _Sweep:
 
 
 def _failure_on_record(directory: RunDirectory) -> RunFailure | None:
-    """Why a run failed; `None` if that is not said, or another process began the run anew."""
+    """Returns why a run failed; `None` if unknown or if another process restarted the run."""
     try:
         return directory.read_failure()
     except InputError:

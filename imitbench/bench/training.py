@@ -1,7 +1,7 @@
-"""A training from its seed to what it leaves: seed, task, setup, train, evaluate, save.
+"""One training from its seed to saved results: seed, task, setup, train, evaluate, save.
 
-Runs of the harness and single trainings are `run_training`; the checks of a method take its first
-part alone, `seed_generators` and `set_up`. Numbers depend on the order of what happens here.
+Runs of the harness and single trainings call `run_training`; the conformance checks use only its
+first part, `seed_generators` and `set_up`. Numbers depend on the order of the steps here.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ Phase = Literal["load", "setup", "train", "evaluate", "save"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """What determines a training, beside the method and what it learns from.
+    """Everything that determines a training except the method and its data.
 
     Attributes:
-        environment: Where it trains.
-        evaluated: Where its policy is evaluated.
-        budget: How much training.
+        environment: Training environment.
+        evaluated: Environment in which the policy is evaluated.
+        budget: Amount of training.
         seed: Seed of the record, from which all others are derived.
         device: `cpu` or `cuda`.
         protocol: How the policy is evaluated.
-        transfer: Whether a policy is trained from scratch on the learnt reward, and evaluated,
-            where the method offers that.
+        transfer: Whether to train a policy from scratch on the learned reward and evaluate it,
+            if the method supports that.
     """
 
     environment: EnvironmentSpec
@@ -63,7 +63,7 @@ class TrainingConfig:
 
     @classmethod
     def of(cls, spec: RunSpec) -> TrainingConfig:
-        """That of a run."""
+        """Returns the configuration of a run."""
         return cls(
             environment=spec.environment,
             evaluated=spec.environment.evaluated,
@@ -77,16 +77,17 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class TrainingInputs:
-    """The method, and what it learns from.
+    """The method and the data that it learns from.
 
     Attributes:
         learner: The method, not set up yet.
-        hyperparameters: Every hyper-parameter.
+        hyperparameters: All hyper-parameters by name.
         demos: Demonstrations, where the method needs them.
-        demos_name: What messages call them; `None` if they are known to fit the environment.
-        expert: Gives the expert, where the method needs it, for spaces of observations and
-            actions.
-        folder: Folder of the method's card, if it lies outside this package.
+        demos_name: Name of the demonstrations in messages; `None` if they are known to fit the
+            environment.
+        expert: Returns the expert for spaces of observations and actions, where the method needs
+            it.
+        folder: Folder of the method's card, if it is outside this package.
     """
 
     learner: Learner
@@ -100,10 +101,10 @@ class TrainingInputs:
     def of(
         cls, spec: RunSpec, root: Path, learner_of: Callable[[RunSpec], Learner] = make_learner
     ) -> TrainingInputs:
-        """Those of a run.
+        """Returns the inputs of a run.
 
         Args:
-            spec: The run.
+            spec: Specification of the run.
             root: Folder that holds `experts/` and `demos/`.
             learner_of: Makes the learner, not set up yet.
 
@@ -122,15 +123,15 @@ class TrainingInputs:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a training.
+    """Result of a training.
 
     Attributes:
-        stochastic: Evaluation episodes of the policy as it acts.
-        deterministic: The same, with its most likely actions.
+        stochastic: Evaluation episodes with sampled actions.
+        deterministic: Evaluation episodes with the most likely actions.
         env_steps: Environment steps of the training.
-        train_s: Seconds of it, all attempts together.
-        measures: What else the method measured.
-        transfer: Evaluation episodes of the policy that was trained on the learnt reward.
+        train_s: Seconds of training, over all attempts.
+        measures: Other measures of the method, by name.
+        transfer: Evaluation episodes of the policy that was trained on the learned reward.
     """
 
     stochastic: Episodes
@@ -141,7 +142,7 @@ class Trained:
     transfer: Episodes | None = None
 
     def as_document(self) -> dict[str, Any]:
-        """Its numbers, for JSON."""
+        """Returns the numbers as a JSON object."""
         return {
             "mean_return": float(self.stochastic.returns.mean()),
             "std_return": float(self.stochastic.returns.std()),
@@ -156,28 +157,32 @@ class Trained:
 
 
 class Monitor:
-    """Is told how a training goes; this one does nothing."""
+    """Receives the progress of a training; this base class does nothing."""
 
     def enter(self, phase: Phase) -> None:
-        """A phase begins."""
+        """Called when a phase begins."""
 
     def begin(self, progress: RunProgress) -> None:
-        """Training begins; `progress` has what earlier attempts left, and grows from now on."""
+        """Called when training begins.
+
+        Args:
+            progress: What earlier attempts reached; it grows during training.
+        """
 
     def point(self, step: int, metrics: Mapping[str, float]) -> None:
-        """The learning curve has another point, after `step` units of the budget."""
+        """Called when the curve has another point, after `step` units of the budget."""
 
     def check(self) -> None:
         """Called where training may end, and at every step of an evaluation.
 
         Raises:
-            RunStoppedError: It is to end here; of training, a checkpoint is saved first.
-            TimedOut: The same, because it has taken too long.
+            RunStoppedError: The run must end here; during training, a checkpoint is saved first.
+            TimedOut: The same, because the run has taken too long.
         """
 
 
 def seed_generators(config: TrainingConfig) -> None:
-    """Seeds the global generators, before anything of a training is loaded."""
+    """Seeds the global random generators, before any part of a training is loaded."""
     repeat_exactly(config.device)
     seed_everything(derive_seed(config.seed, "training"))
 
@@ -185,13 +190,13 @@ def seed_generators(config: TrainingConfig) -> None:
 def set_up(
     config: TrainingConfig, inputs: TrainingInputs, obs: gym.Space[Any], acts: gym.Space[Any]
 ) -> Learner:
-    """Makes a learner ready to train.
+    """Creates a learner and sets it up.
 
     Args:
-        config: What to train.
-        inputs: What it learns from.
-        obs: Space of observations.
-        acts: Space of actions.
+        config: Configuration of the training.
+        inputs: The method and its data.
+        obs: Observation space of the environment.
+        acts: Action space of the environment.
 
     Raises:
         InputError: Something cannot be loaded or does not fit the environment.
@@ -226,12 +231,12 @@ def run_training(
     """Seeds, loads, sets up, trains, evaluates and saves.
 
     Args:
-        config: What to train.
-        load: Loads the method and what it learns from.
-        directory: Gets policy, learnt reward, learning curve and episodes. A checkpoint that an
-            earlier attempt left there is taken up.
+        config: Configuration of the training.
+        load: Loads the method and its data.
+        directory: Receives policy, learned reward, learning curve and episodes. Training resumes
+            from a checkpoint that an earlier attempt left there.
         checkpoint_s: Least seconds between two checkpoints.
-        monitor: Told how it goes; may end it.
+        monitor: Notified of progress; may end the training.
         keep_trained: Whether a checkpoint is saved after training, in case the evaluation is
             interrupted.
 
@@ -265,7 +270,7 @@ def run_training(
 def _train(
     budget: Budget, learner: Learner, checkpoints: CheckpointManager, monitor: Monitor
 ) -> tuple[int, RunProgress]:
-    """Trains from the start, or from where an interrupted attempt left a checkpoint."""
+    """Trains from the start, or from the checkpoint of an interrupted attempt."""
     progress = checkpoints.resume(learner) or RunProgress()
     monitor.begin(progress)
     earlier, started = progress.train_s, time.monotonic()
@@ -284,7 +289,7 @@ def _train(
         except (RunStoppedError, TimedOut):
             try:
                 checkpoints.save(learner, timed())
-            except OSError as error:  # the one before is still there
+            except OSError as error:  # the earlier checkpoint is still there
                 print(f"no checkpoint could be written: {error}", file=sys.stderr)
             raise
         checkpoints.save_if_due(learner, timed)

@@ -1,12 +1,12 @@
-"""The worker: runs the job it is given, whoever started it.
+"""The worker process: runs the job that it is given.
 
 python -m imitbench.bench.worker JOBFILE     one job
-python -m imitbench.bench.worker -           job files named on standard input, one a line;
+python -m imitbench.bench.worker -           job files named on standard input, one per line;
 each is answered by a line on standard output
 
-Exit codes: 0 when every run has an outcome, be it a failure on record; 75 when it was asked to
-stop (SIGTERM, SIGUSR1, SIGUSR2) and left runs that the same job resumes; 76 when it asks for a
-fresh process to go on with the job (only when jobs are named on standard input); 2 when nothing
+Exit codes: 0 when every run has an outcome, which may be a recorded failure; 75 when a signal
+(SIGTERM, SIGUSR1, SIGUSR2) requested a stop and the same job resumes the remaining runs; 76 when a
+new process must continue the job (only when jobs are named on standard input); 2 when nothing
 could be done.
 """
 
@@ -58,7 +58,7 @@ from imitbench.util.torch_startup import use_one_thread
 
 
 class UnusableProcessError(BaseException):
-    """A failure, which is on record, may have spoilt all that this process does later."""
+    """A recorded failure may have corrupted the state of this process for later runs."""
 
 
 LearnerOf = Callable[[RunSpec], Learner]
@@ -73,19 +73,19 @@ def run_job(
 ) -> None:
     """Does every run of a job that is not done yet.
 
-    A run that another process is working on is left to it and looked at again at the end. A
-    run that fails as often as it may leaves `error.json` and does not stop the others.
+    A run that another process is working on is skipped and checked again at the end. A run whose
+    attempts are used up leaves `error.json` and does not stop the others.
 
     Args:
-        job: What to do.
-        stop: Made when the process is asked to stop.
+        job: Runs and options.
+        stop: Set when the process receives a request to stop.
         learner_of: Makes the learner of a run, not set up yet.
-        supervised: Whether this process is expendable: whoever started it sees to it that its
-            death is put on record, and gives the job to another one.
+        supervised: Whether a supervisor started this process. The supervisor records a crash and
+            gives the job to another process.
 
     Raises:
-        RunStoppedError: It was; the run it was at can be resumed from where it stopped.
-        UnusableProcessError: Another process should go on with the job; only when supervised.
+        RunStoppedError: A stop was requested; the current run can be resumed where it stopped.
+        UnusableProcessError: Another process must continue the job; only when supervised.
     """
     stop = stop or StopRequest()
     for digest, source in job.sources.items():
@@ -109,7 +109,7 @@ def _claim_and_run(
     supervised: bool,
     wait: bool,
 ) -> bool:
-    """Runs `spec` unless it is done; `False` when another process holds it."""
+    """Runs `spec` unless it is done; returns `False` when another process holds it."""
     stop.check()
     directory = RunDirectory.of(Path(job.out), spec)
     started_as = directory.outcome_stamp()
@@ -125,16 +125,16 @@ def _claim_and_run(
                 run = _RunAttempt(job, spec, directory, stop, learner_of, supervised)
                 run.execute(rebuild=job.force and not begun)
             except LeaseLostError as error:
-                print(f"{spec.label}: {error}; it is left to that process", file=sys.stderr)
+                print(f"{spec.label}: {error}; that process continues it", file=sys.stderr)
                 return False
-            except OSError as error:  # not even the failure could be written down
+            except OSError as error:  # the failure could not be recorded either
                 raise InputError(f"{error.filename or directory.path}: {error.strerror}") from error
     return True
 
 
 @dataclass
 class _RunAttempt(Monitor):
-    """One run from loading to its result."""
+    """One attempt at a run, from loading to its result."""
 
     job: Job
     spec: RunSpec
@@ -147,7 +147,7 @@ class _RunAttempt(Monitor):
     phase: Phase = "load"
 
     def execute(self, *, rebuild: bool) -> None:
-        """Makes one attempt, which may go on from the checkpoint of the one before."""
+        """Makes one attempt, which may continue from the checkpoint of an earlier one."""
         self.attempt = attempt_number(self.job, self.directory)
         self.limit = TimeLimit(self.job.timeout_s)
         self.directory.begin(self.spec, rebuild=rebuild)
@@ -160,7 +160,7 @@ class _RunAttempt(Monitor):
             except LeaseLostError:
                 raise
             except RunStoppedError:
-                print("asked to stop")
+                print("stop requested")
                 with contextlib.suppress(OSError):
                     self._tell("interrupted")
                 raise
@@ -216,7 +216,7 @@ class _RunAttempt(Monitor):
         return TrainingInputs.of(self.spec, Path(self.job.source_root), self.learner_of)
 
     def _transfer_measures(self, episodes: Episodes | None) -> dict[str, float]:
-        """What the learnt reward teaches an agent that starts from scratch."""
+        """Returns the evaluation of a policy trained from scratch on the learned reward."""
         if episodes is None:
             return {}
         mean = float(episodes.returns.mean())
@@ -226,18 +226,18 @@ class _RunAttempt(Monitor):
         }
 
     def enter(self, phase: Phase) -> None:
-        """Puts on record what the run is doing."""
+        """Records what the run is doing."""
         self.phase = phase
         self.check()
         self._tell("running")
 
     def begin(self, progress: RunProgress) -> None:
-        """Says in the log how much earlier attempts have trained."""
+        """Writes to the log how long earlier attempts trained."""
         if progress.curve or progress.train_s:
             print(f"resumed after {progress.train_s:.1f} s of training")
 
     def check(self) -> None:
-        """Leaves a run that is not to go on, unless it is about to be complete."""
+        """Raises if the run must stop, unless it is about to be complete."""
         self.directory.check_claim()
         if self.phase != "save":
             grace_s = GRACE_S if self.phase == "evaluate" else 0.0
@@ -278,7 +278,7 @@ def _output_to(log: TextIO) -> Iterator[None]:
 
 
 Doer = Callable[[Path, StopRequest, bool], None]
-"""Does the job in a file; told of a request to stop, and whether this process is supervised."""
+"""Does the job in a file, given requests to stop and whether this process is supervised."""
 
 
 def run_job_file(path: Path, stop: StopRequest, supervised: bool) -> None:
@@ -291,11 +291,11 @@ def main(arguments: list[str] | None = None, do: Doer = run_job_file) -> int:
 
     Args:
         arguments: One job file, or `-`; from the command line when `None`.
-        do: Does a job: another worker's way, where it has one.
+        do: Does the job in a file; other kinds of worker pass their own function.
 
     Returns:
-        0, also when runs failed: their failure is on record. 75 when asked to stop: the same
-        job resumes. 76 to be replaced by a fresh process. 2 for a malformed job, or when the
+        0, also when runs failed: their failure is recorded. 75 when a stop was requested: the
+        same job resumes. 76 when a new process must continue. 2 for a malformed job, or when the
         results folder cannot be written.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -322,10 +322,10 @@ def main(arguments: list[str] | None = None, do: Doer = run_job_file) -> int:
 
 def _serve(stop: StopRequest, do: Doer) -> None:
     """Answers each job file named on standard input once it is done."""
-    # Open until the process ends: whoever sees the end of it may ask for the exit code.
+    # Open until the process ends: a reader that sees the end may request the exit code.
     answers = os.dup(1)
-    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
-    faulthandler.enable(2)  # a crash in C says where
+    os.dup2(2, 1)  # output of libraries must not be read as an answer
+    faulthandler.enable(2)  # prints the traceback of a crash in C
     while True:
         with stop.idle():
             line = sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""What becomes of a run whose worker process died: another attempt, or a failure on record."""
+"""Handles the crash of a worker process: its run gets another attempt or a recorded failure."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ _LOG_TAIL = 4000  # characters
 
 @dataclass(frozen=True)
 class JobWorker:
-    """A worker of runs: `imitbench.executors.base.Worker`.
+    """The worker program of runs; implements `imitbench.executors.base.Worker`.
 
     Attributes:
-        module: Module of the program.
-        job_type: What its job files hold.
+        module: Module of the worker program.
+        job_type: Class of its job files.
     """
 
     module: str = "imitbench.bench.worker"
     job_type: type[Job] = Job
 
     def main(self, arguments: list[str]) -> int:
-        """The program within this process; returns its exit code."""
+        """Runs the program within this process and returns its exit code."""
         code: int = importlib.import_module(self.module).main(arguments)
         return code
 
     def after_death(self, job: Path, detail: str) -> bool:
-        """Puts a death on record; returns whether runs of the job remain."""
+        """Records a crash of the worker and returns whether runs of the job remain."""
         return on_worker_death(job, detail, self.job_type.read)
 
 
 def on_worker_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.read) -> bool:
-    """Puts the death of a worker on record, in the directory of the run that it was at.
+    """Records a crash of a worker in the directory of the run that it was working on.
 
-    Every call uses up an attempt or a run, so that a job comes to an end whatever its runs do.
+    Every call uses up an attempt or a run, so a job always ends.
 
     Args:
         path: The worker's job file.
-        detail: How it died (first line), and its last words.
+        detail: How the worker ended (first line), and the end of its output.
         read: Reads the job file.
 
     Returns:
@@ -56,7 +56,7 @@ def on_worker_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.r
 
     Raises:
         InputError: The job file or the results folder cannot be read or written.
-        OSError: The file system refused.
+        OSError: The file system raised an error.
     """
     job = read(path)
     for spec in _suspects(job):
@@ -65,16 +65,16 @@ def on_worker_death(path: Path, detail: str, read: Callable[[Path], Job] = Job.r
             if claimed:
                 _record(job, spec, directory, detail)
                 break
-    else:  # the worker was only waiting for others, whose runs all of these are
+    else:  # the worker was only waiting for other processes, which hold all of these runs
         return False
     return any(not is_settled(job, run) for run in job.runs)
 
 
 def is_settled(job: Job, spec: RunSpec) -> bool:
-    """Whether a job has nothing to do for one of its runs, or nothing any more.
+    """Whether a job has nothing left to do for one of its runs.
 
-    What this very job began, or completed, before its worker stopped or died is not forced
-    again, and what failed in it is not tried again.
+    Runs that this job began or completed before its worker stopped or crashed are not forced
+    again, and runs that failed in it are not tried again.
     """
     directory = RunDirectory.of(Path(job.out), spec)
     status = directory.last_status()
@@ -84,13 +84,13 @@ def is_settled(job: Job, spec: RunSpec) -> bool:
 
 
 def attempt_number(job: Job, directory: RunDirectory) -> int:
-    """Which attempt of this job a run is at, counted from 1."""
+    """Returns the number of the run's current attempt in this job, counted from 1."""
     status = directory.last_status()
     return status.attempt if status is not None and status.job == job.id else 1
 
 
 def _suspects(job: Job) -> list[RunSpec]:
-    """Runs that a dead worker may have been at, the most likely first."""
+    """Runs that the crashed worker may have been working on, the most likely first."""
 
     def is_innocent(spec: RunSpec) -> bool:
         status = RunDirectory.of(Path(job.out), spec).last_status()
@@ -138,7 +138,7 @@ def _record(job: Job, spec: RunSpec, directory: RunDirectory, detail: str) -> No
             traceback=f"{last_words}\n\nEnd of {directory.log.name}:\n{_tail(directory.log)}",
             failed_at=provenance.now(),
             references=job.references,
-            # It speaks of this process, which must not touch a GPU.
+            # Describes this process, which must not use a GPU.
             provenance=provenance.describe_provenance(job.command, "cpu"),
         )
     )

@@ -1,1 +1,1 @@
-"""Does a method keep to what the harness relies on? `imitbench check-algo` asks."""
+"""Checks that a method satisfies the assumptions of the harness; `imitbench check-algo`."""

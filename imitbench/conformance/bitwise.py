@@ -1,4 +1,4 @@
-"""Compares what two runs left behind, number by number, with no tolerance."""
+"""Compares the outputs of two runs exactly, number by number."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import torch as th
 from imitbench.store.run_dir import RunDirectory
 
 _KINDS = {False: "stochastic", True: "deterministic"}
-_DIGESTS = ("sha256",)  # of files that are compared themselves
+_DIGESTS = ("sha256",)  # digests of files, which are compared directly
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two nested values differ.
+    """A difference between two nested values.
 
     Attributes:
-        name: Keys on the way there, joined by dots.
-        what: How they differ, as the rest of a sentence: `differs by up to 0.001`.
+        name: Path of keys to the value, joined by dots.
+        what: How the values differ, as the end of a sentence: `differs by up to 0.001`.
         in_array: Whether they are arrays, such as weights.
     """
 
@@ -39,12 +39,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class PartDifferences:
-    """One part of what two runs left behind.
+    """Differences in one part of the outputs of two runs.
 
     Attributes:
-        part: What was compared.
-        count: How many episodes, points or arrays there are, or which measures, in words.
-        differences: Where they differ; empty when they are equal.
+        part: Name of the part.
+        count: Number of episodes, points or arrays, or the names of measures, as text.
+        differences: All differences; empty if the parts are equal.
     """
 
     part: str
@@ -53,17 +53,17 @@ class PartDifferences:
 
 
 def find_differences(expected: Any, found: Any, name: str = "") -> list[Difference]:
-    """Walks two nested values.
+    """Compares two nested values recursively.
 
     Args:
-        expected: Tensors, arrays, numbers, strings and `None`, in any nesting of dictionaries,
-            lists and tuples.
-        found: What should be the same.
-        name: What to call the values themselves.
+        expected: Tensors, arrays, numbers, strings and `None`, in nested dictionaries, lists and
+            tuples.
+        found: Value to compare with it.
+        name: Name of the values in the differences.
 
     Returns:
-        Where they differ, in the order of `expected`. Arrays must have equal types, shapes and
-        numbers, NaN being equal to NaN.
+        Differences in the order of `expected`. Arrays must have equal types, shapes and numbers;
+        NaN equals NaN.
     """
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         return _mapping_differences(expected, found, name)
@@ -86,7 +86,7 @@ def find_differences(expected: Any, found: Any, name: str = "") -> list[Differen
 
 
 def compare_runs(expected: RunDirectory, found: RunDirectory) -> list[PartDifferences]:
-    """Compares two completed runs in everything that is a number and no time.
+    """Compares two completed runs in all numbers except times.
 
     Raises:
         InputError: A run is not complete, or its files cannot be read.
@@ -185,7 +185,7 @@ def _compare_folders(part: str, expected: Path, found: Path) -> PartDifferences:
 
 
 def _contents(folder: Path) -> dict[str, dict[str, Any]]:
-    """What the files of a policy or reward hold, by their path below the folder."""
+    """Reads the files of a policy or reward, by path below the folder."""
     from safetensors.torch import load_file
 
     contents: dict[str, dict[str, Any]] = {}

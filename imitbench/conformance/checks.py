@@ -1,4 +1,4 @@
-"""The checks of a method, one by one."""
+"""The individual conformance checks of a method."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class CheckResult:
 
     Attributes:
         check: Name of the check.
-        verdict: `failed` alone counts against the method. `skipped` where it could not be judged
-            or does not apply; `told` for what is no matter of right or wrong.
-        what: What was seen, in a sentence.
+        verdict: Only `failed` counts against the method. `skipped` if the check is not possible or
+            does not apply; `told` for information that is neither right nor wrong.
+        what: Finding of the check, as a sentence.
     """
 
     check: str
@@ -56,13 +56,13 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class ConformanceReport:
-    """Every check of a method.
+    """Results of all checks of a method.
 
     Attributes:
         algo: Name of the method.
-        env: Environment of the checks that are not on made-up ones.
-        amount: Training of each trial, with its unit.
-        findings: One for each check, in the order in which they were made.
+        env: Environment of the checks that do not use artificial ones.
+        amount: Amount of training per trial, with its unit.
+        findings: One result for each check, in order.
     """
 
     algo: str
@@ -76,7 +76,7 @@ class ConformanceReport:
         return not any(each.verdict == "failed" for each in self.findings)
 
     def as_document(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Returns the report as a JSON object."""
         return {
             "algo": self.algo,
             "env": self.env,
@@ -89,19 +89,19 @@ class ConformanceReport:
 LARGEST_STATE = 1 << 30
 """Bytes that a checkpoint may take by the end of a default budget."""
 
-_NAMED = 3  # largest entries of a state that are told
-_UNREPEATABLE = "training does not repeat itself, so that this cannot be told; see seeding"
+_NAMED = 3  # largest entries of a state to report
+_UNREPEATABLE = "training is not repeatable, so this cannot be checked; see seeding"
 _UNTRAINED = "trains nothing"
 
 
 class MethodChecker:
-    """Tries a method and takes down what it finds.
+    """Runs all checks of a method and reports the results.
 
     Args:
-        subject: The method.
-        arena: Where it is tried.
-        default_amount: What the environment's default budget is in the method's unit.
-        verify: Interrupts a run and compares, see `imitbench.conformance.resume`.
+        subject: Method to check.
+        arena: Test bed of the checks.
+        default_amount: The environment's default budget in the method's unit.
+        verify: Runs the check of `imitbench.conformance.resume`.
         notify: Called with messages about progress.
     """
 
@@ -123,7 +123,7 @@ class MethodChecker:
         self._repeats = True
 
     def check(self) -> ConformanceReport:
-        """Makes every check."""
+        """Runs every check."""
         card = self._subject.card
         amount = f"{self._subject.amount} {card.budget_unit}" if self._trains else "none"
         report = ConformanceReport(card.name, self._arena.environment.id, amount)
@@ -147,7 +147,7 @@ class MethodChecker:
             self._tell(name)
             try:
                 report.findings.append(check())
-            except Exception as error:  # of the method, whatever it is
+            except Exception as error:  # any error of the method is a finding
                 report.findings.append(CheckResult(name, "failed", f"raises {_in_words(error)}"))
         return report
 
@@ -158,11 +158,11 @@ class MethodChecker:
         return f"{self._base.seconds:.1f} s, {points} points of a curve, {self._base.offers} offers"
 
     def _check_spaces(self) -> CheckResult:
-        """Each space that the card names is tried; what it does not name is not."""
+        """Checks each kind of action space that the card names."""
         card = self._subject.card
         if card.needs.tabular:
             wrong = self._misfit(self._base, self._arena)
-            what = "tabular: tried on this environment alone"
+            what = "tabular: checked only on this environment"
             return CheckResult("spaces", "failed" if wrong else "passed", wrong or what)
         for kind in card.needs.action_spaces:
             arena = practice_test_bed(kind)
@@ -178,7 +178,7 @@ class MethodChecker:
         return CheckResult("spaces", "passed", f"acts in {', '.join(card.needs.action_spaces)}")
 
     def _misfit(self, trained: TrainingTrace, arena: TestBed) -> str:
-        """How a policy does not suit its environment; empty if it does."""
+        """Describes how a policy does not fit its environment; empty if it fits."""
         policy = trained.learner.policy()
         for name, found, due in (
             ("observation", policy.observation_space, arena.observation_space),
@@ -194,32 +194,32 @@ class MethodChecker:
             for action in actions:
                 value = action.item() if np.ndim(action) == 0 else action
                 if not arena.action_space.contains(value if np.ndim(action) else int(value)):
-                    return f"action {action!r} is none of {arena.action_space}"
+                    return f"action {action!r} is not in {arena.action_space}"
         return ""
 
     def _check_seeding(self) -> CheckResult:
-        """The same seed gives the same numbers, whatever the global generators give."""
+        """Checks that the same seed gives the same numbers, independent of global generators."""
         found = self._unlike(self._subject.train(self._arena, others=1))
         if found:
             self._repeats = False
             again = self._unlike(self._subject.train(self._arena))
             if again:
-                what = f"the same seed gives other numbers: {again[0]}; draw from `rng` alone"
+                what = f"the same seed gives different numbers: {again[0]}; draw only from `rng`"
                 return CheckResult("seeding", "failed", what)
             self._repeats = True
             what = (
-                f"draws from the global generator of NumPy or Python: {found[0]}; draw from `rng` "
-                "alone"
+                f"draws from the global generator of NumPy or Python: {found[0]}; draw only from "
+                "`rng`"
             )
             return CheckResult("seeding", "failed", what)
         if not self._trains:
-            return CheckResult("seeding", "passed", f"{_UNTRAINED}; sets up alike")
+            return CheckResult("seeding", "passed", f"{_UNTRAINED}; setup is repeatable")
         if not self._unlike(self._subject.train(self._arena, seed=1)):
-            return CheckResult("seeding", "failed", "seed 1 gives the very numbers of seed 0")
+            return CheckResult("seeding", "failed", "seed 1 gives the same numbers as seed 0")
         return CheckResult("seeding", "passed", "same seed, same bits; another seed, other numbers")
 
     def _check_rewards(self) -> CheckResult:
-        """Whether true rewards make a difference, see `watched`."""
+        """Checks that true rewards do not affect training, see `InstrumentedEnv`."""
         if self._subject.card.needs.true_reward:
             return CheckResult(
                 "rewards", "skipped", "the card says that it learns from true rewards"
@@ -234,17 +234,17 @@ class MethodChecker:
                     "rewards", "failed", f"with {words} for true rewards: raises {_in_words(error)}"
                 )
             if found:
-                what = f"learns otherwise with {words} for true rewards: {found[0]}"
+                what = f"learns differently with {words} for true rewards: {found[0]}"
                 return CheckResult("rewards", "failed", what)
-        return CheckResult("rewards", "passed", "learns the same whatever the true rewards are")
+        return CheckResult("rewards", "passed", "learns the same for any true rewards")
 
     def _check_budget(self) -> CheckResult:
         base, asked, unit = self._base, self._subject.amount, self._subject.card.budget_unit
         if self._subject.card.command is not None:
-            what = f"a process of its own: says {base.claimed_steps} steps, which are not counted"
+            what = f"runs in its own process: reports {base.claimed_steps} steps, not counted here"
             return CheckResult("budget", "skipped", what)
         if base.claimed_steps != base.real_steps:
-            what = f"says it took {base.claimed_steps} environment steps; it took {base.real_steps}"
+            what = f"reports {base.claimed_steps} environment steps; it took {base.real_steps}"
             return CheckResult("budget", "failed", what)
         if not self._trains:
             return CheckResult("budget", "passed", f"{_UNTRAINED}; {base.real_steps} steps")
@@ -255,7 +255,7 @@ class MethodChecker:
         if spent > asked:
             return CheckResult("budget", "failed", f"spends more than it is given: {words}")
         if spent == 0:
-            what = "reports no point of its curve, so that batches cannot be told"
+            what = "reports no point of its curve, so batches cannot be counted"
             return CheckResult("budget", "failed", what)
         return CheckResult("budget", "passed", words)
 
@@ -270,7 +270,7 @@ class MethodChecker:
             size = path.stat().st_size
             found = find_differences(state, load_state(path))
         if found:
-            return CheckResult("state", "failed", f"is not read back as it was: {found[0]}")
+            return CheckResult("state", "failed", f"is read back differently: {found[0]}")
         sizes = sorted(sizes_in(state), key=lambda pair: -pair[1])[:_NAMED]
         words = f"{show_size(size)}; largest: " + ", ".join(f"{n} {show_size(b)}" for n, b in sizes)
         expected = max(size, self._expected_size())
@@ -280,10 +280,10 @@ class MethodChecker:
                 f"budget, more than {show_size(LARGEST_STATE)}; {words}"
             )
             return CheckResult("state", "failed", what)
-        return CheckResult("state", "passed", words if sizes else "nothing to keep")
+        return CheckResult("state", "passed", words if sizes else "empty")
 
     def _expected_size(self) -> int:
-        """Bytes by the end of a default budget, if it goes on as between the first and last."""
+        """Extrapolates the size of the state in bytes linearly to the end of a default budget."""
         sizes = self._base.sizes
         if len(sizes) < 2:
             return 0
@@ -303,7 +303,7 @@ class MethodChecker:
         return CheckResult("resume", "passed", words)
 
     def _check_policy(self) -> CheckResult:
-        """Whether what is stored acts as what was trained."""
+        """Checks that the stored policy acts as the trained one."""
         policy = self._base.learner.policy()
         with tempfile.TemporaryDirectory() as folder:
             save_policy(policy, Path(folder))
@@ -318,7 +318,7 @@ class MethodChecker:
             )
             if not np.array_equal(one, other):
                 how = "deterministic" if deterministic else "stochastic"
-                return CheckResult("policy", "failed", f"{how} actions change by storing it")
+                return CheckResult("policy", "failed", f"{how} actions change when it is stored")
         return CheckResult("policy", "passed", f"{show_size(size)}; acts the same when loaded")
 
     def _check_speed(self) -> CheckResult:
@@ -340,11 +340,11 @@ class MethodChecker:
         return amount / max(subject.train(self._arena).seconds, 1e-9)
 
     def _unlike(self, other: TrainingTrace) -> list[Difference]:
-        """How what was learnt differs from what the first training learnt."""
+        """Returns the differences between the results of a training and of the first one."""
         return find_differences(self._learnt(self._base), self._learnt(other))
 
     def _learnt(self, training: TrainingTrace) -> dict[str, Any]:
-        """What a training is for: its policy and reward, not what it noted on the way."""
+        """Returns the results of a training: policy and reward, without its curve."""
         policy, reward = training.learner.policy(), training.learner.reward()
         return {
             "policy": dict(policy.state_dict()),
@@ -355,7 +355,7 @@ class MethodChecker:
 
 
 def _speed_baseline(card: AlgorithmCard) -> AlgorithmCard:
-    """What speeds are compared with: of the same unit, and a control where there is one."""
+    """Returns the method to compare speeds with: of the same unit, a control if possible."""
     bundled = (load_algorithm(name) for name in algorithm_names())
     fitting = [each for each in bundled if each.budget_unit == card.budget_unit]
     return min(fitting, key=lambda each: (each.needs.tabular, each.role != "control", each.name))
@@ -382,7 +382,7 @@ def _actions(policy: Any, observations: Any, *, deterministic: bool) -> Any:
 
 
 _PROTOCOL = Protocol(episodes=4, environments=4)
-_SHARE = 4  # of a quick budget
+_SHARE = 4  # the default amount is this fraction of a quick budget
 
 
 def check_method(
@@ -394,18 +394,18 @@ def check_method(
     overrides: dict[str, str] | None = None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> ConformanceReport:
-    """Makes every check of a method.
+    """Runs every check of a method.
 
     Args:
-        reference: The method, as the user names it.
-        suite: Where to try it; `None` for the classic or the tabular suite.
-        environment: Glob; the first environment that the method can learn on is taken.
-        amount: Training of each trial, in the unit of its budget.
+        reference: Name or path of the method, as the user typed it.
+        suite: Suite to use; `None` for the classic or the tabular suite.
+        environment: Glob over environment ids; the first that the method can learn on is used.
+        amount: Amount of training per trial, in the unit of its budget.
         overrides: Hyper-parameters as text.
         notify: Called with messages about progress.
 
     Raises:
-        InputError: There is no such method, or nothing there that it can learn on.
+        InputError: The method does not exist, or cannot learn on any of the environments.
     """
     card = find_algorithm(reference)
     plan = make_plan(
@@ -451,7 +451,8 @@ def _first(plan: Plan) -> RunSpec:
         return spec
     pair = plan.not_applicable[0]
     raise InputError(
-        f"{pair.algo} on {pair.env}: {pair.why}; name where it can learn by --suite and --env"
+        f"{pair.algo} on {pair.env}: {pair.why}; choose an environment where it can learn with "
+        "--suite and --env"
     )
 
 

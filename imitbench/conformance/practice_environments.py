@@ -1,4 +1,4 @@
-"""Small made-up environments, one for each kind of action space, on which methods are tried."""
+"""Small artificial environments for tests of methods, one for each kind of action space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KINDS: dict[ActionSpace, spaces.Space[Any]] = {
 
 
 class DriftEnv(gym.Env[npt.NDArray[np.float32], Any]):
-    """A point that drifts, and that actions push; as registered, episodes have one length.
+    """A point that drifts and is pushed by actions; registered with a fixed episode length.
 
     Args:
         kind: Kind of action space.
@@ -44,7 +44,7 @@ class DriftEnv(gym.Env[npt.NDArray[np.float32], Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Starts somewhere near the middle."""
+        """Starts at a random position near the origin."""
         super().reset(seed=seed)
         self._position = self.np_random.normal(size=3)
         return self._position.astype(np.float32), {}
@@ -52,7 +52,7 @@ class DriftEnv(gym.Env[npt.NDArray[np.float32], Any]):
     def step(
         self, action: Any
     ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Moves the point; being near the middle is rewarded."""
+        """Moves the point; the reward is higher near the origin."""
         push = np.resize(np.asarray(action, dtype=np.float64).ravel(), 2) @ self._push
         drift = self.np_random.normal(scale=0.1, size=3)
         self._position = np.clip(0.95 * self._position + push + drift, -10.0, 10.0)
@@ -61,12 +61,12 @@ class DriftEnv(gym.Env[npt.NDArray[np.float32], Any]):
 
 
 def environment_id(kind: ActionSpace) -> str:
-    """Gymnasium id of the environment with such actions."""
+    """Returns the Gymnasium id of the environment with this kind of actions."""
     return f"imitbench-practice/{kind}-v0"
 
 
 def practice_environment(kind: ActionSpace) -> EnvironmentSpec:
-    """The environment with such actions."""
+    """Returns the environment with this kind of actions."""
     return EnvironmentSpec(id=environment_id(kind), module=__name__)
 
 
@@ -85,22 +85,22 @@ Poison = Literal["none", "nan", "other"]
 
 @dataclass
 class StepCounter:
-    """What environments under observation did.
+    """Counter of instrumented environments.
 
     Attributes:
-        steps: Steps taken, all environments together.
+        steps: Steps taken, over all environments.
     """
 
     steps: int = 0
 
 
 class InstrumentedEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Counts steps, and gives other rewards.
+    """Counts steps, and may replace rewards.
 
     Args:
-        env: The environment.
-        meter: Where steps are counted.
-        poison: What becomes of rewards.
+        env: Environment to wrap.
+        meter: Counter of the steps.
+        poison: How rewards are changed: `none`, `nan` (NaN) or `other` (3 - 2 r).
     """
 
     def __init__(self, env: gym.Env[Any, Any], meter: StepCounter, poison: Poison) -> None:
@@ -109,7 +109,7 @@ class InstrumentedEnv(gym.Wrapper[Any, Any, Any, Any]):
         self._poison = poison
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Steps the environment."""
+        """Steps the environment and returns the changed reward."""
         self._meter.steps += 1
         obs, reward, terminated, truncated, info = self.env.step(action)
         return obs, _poisoned(float(reward), self._poison), terminated, truncated, info
@@ -123,13 +123,13 @@ def _poisoned(reward: float, poison: Poison) -> float:
 
 @contextmanager
 def instrumented_spec(env_id: str, poison: Poison = "none") -> Iterator[StepCounter]:
-    """Puts every environment of an id that is made meanwhile under observation.
+    """Context in which every new environment with an id is instrumented.
 
-    It is done where Gymnasium looks ids up, so that no method notices.
+    It replaces the entry point in Gymnasium's registry, so that methods do not notice.
 
     Args:
-        env_id: The id, which must be registered.
-        poison: What becomes of rewards.
+        env_id: Id of the environment, which must be registered.
+        poison: How rewards are changed, see `InstrumentedEnv`.
     """
     meter = StepCounter()
 
@@ -143,11 +143,11 @@ def instrumented_spec(env_id: str, poison: Poison = "none") -> Iterator[StepCoun
 def poisoned_demos(
     demos: Sequence[TrajectoryWithRew], poison: Poison
 ) -> Sequence[TrajectoryWithRew]:
-    """Demonstrations with other rewards, or the same ones.
+    """Returns demonstrations with changed rewards.
 
     Args:
-        demos: The demonstrations.
-        poison: What becomes of their rewards.
+        demos: Demonstrations to copy.
+        poison: How rewards are changed, see `InstrumentedEnv`.
     """
     if poison == "none":
         return demos

@@ -1,8 +1,8 @@
-"""Trains some of a submission's runs again, and compares what comes of it.
+"""Trains some runs of a submission again, and compares the results.
 
-What is trained is planned here, from the cards and the data of this package, and of plug-ins that
-the user names: a submission says which of its plans to carry out, and names no code and no file
-that is used. A run is the same if the plan's specification has the very same digest.
+Runs are planned here from the cards and data of this package, and of plug-ins that the user names.
+A submission only selects plans; no code or file that it names is used. A run is the same if the
+specification of the plan has the same digest.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
 
 Z = 3.0
-"""Half-width of bands in standard errors: by chance alone, one comparison in 370 is outside."""
+"""Half-width of bands in standard errors: by chance, one comparison in 370 is outside."""
 
 _PLAUSIBLE = 0.01
-"""Standard error that a submission may state where none was found, on the scale of scores."""
+"""Standard error, in units of scores, to accept from a submission if none was found here."""
 
 Verdict = Literal["identical", "within noise", "within seeds", "different", "failed"]
 AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
@@ -46,11 +46,11 @@ AGREEING: tuple[Verdict, ...] = ("identical", "within noise", "within seeds")
 
 @dataclass(frozen=True)
 class UnreproducibleRun:
-    """A run that was drawn, but cannot be trained here.
+    """A run that was drawn but cannot be trained on this installation.
 
     Attributes:
-        spec: The run.
-        why: The reason.
+        spec: Specification of the run.
+        why: Reason why it cannot be trained.
     """
 
     spec: RunSpec
@@ -62,9 +62,9 @@ class ReproductionSample:
     """Runs to train again.
 
     Attributes:
-        runs: As submitted, in the order in which they were drawn.
-        plans: What trains them.
-        refused: Runs drawn before, for which others were drawn instead.
+        runs: Submitted runs, in the order in which they were drawn.
+        plans: Plans that train them.
+        refused: Runs drawn before that cannot be trained; other runs replace them.
     """
 
     runs: list[PublishedRun] = field(default_factory=list)
@@ -74,14 +74,14 @@ class ReproductionSample:
 
 @dataclass(frozen=True)
 class ReturnComparison:
-    """One of a run's two mean returns, as submitted and as found here.
+    """Comparison of a mean return as submitted and as reproduced.
 
     Attributes:
-        stated: As submitted.
-        found: As found here.
-        noise_band: How far the two may be apart by the choice of episodes.
-        seed_band: How far by the choice of the seed, as the submission's other runs show;
-            `None` if there are fewer than two.
+        stated: Mean return in the submission.
+        found: Mean return as reproduced.
+        noise_band: Largest difference that the choice of episodes explains.
+        seed_band: Largest difference that the choice of the seed explains, from the submission's
+            other runs; `None` if there are fewer than two.
     """
 
     stated: float
@@ -96,7 +96,7 @@ class ReturnComparison:
 
     @property
     def verdict(self) -> Verdict:
-        """How well the two agree; numbers that are no numbers do not."""
+        """How well the two agree; NaN never agrees."""
         if abs(self.difference) <= self.noise_band:
             return "within noise"
         if self.seed_band is not None and abs(self.difference) <= self.seed_band:
@@ -109,13 +109,13 @@ class Reproduction:
     """A run that was trained again.
 
     Attributes:
-        spec: The run.
-        verdict: How well what was found agrees with what was submitted.
-        stochastic: The headline; `None` if the run failed here.
-        deterministic: The deterministic policy's.
-        same_setting: Whether versions and processor are the same here, so that the numbers should
-            be identical.
-        problem: What the run failed of here.
+        spec: Specification of the run.
+        verdict: How well the reproduced run agrees with the submitted one.
+        stochastic: Comparison for the stochastic policy; `None` if the run failed here.
+        deterministic: Comparison for the deterministic policy; `None` if the run failed here.
+        same_setting: Whether versions and processor are the same, so that the numbers should be
+            identical.
+        problem: Why the run failed here; empty if it did not.
     """
 
     spec: RunSpec
@@ -127,7 +127,7 @@ class Reproduction:
 
     @property
     def agrees(self) -> bool:
-        """Whether it does."""
+        """Whether the reproduction agrees with the submission."""
         return self.verdict in AGREEING
 
 
@@ -139,13 +139,13 @@ def sample_runs(
     notify: Notify = silent,
     plugins: PluginSelection | None = None,
 ) -> ReproductionSample:
-    """Draws completed runs of a submission at random, and plans to train them here.
+    """Draws completed runs of a submission at random, and plans their training here.
 
-    Anchors, which train nothing, are drawn only where nothing else is left.
+    Runs without training are drawn only when no others are left.
 
     Args:
-        runs: The submission's.
-        count: How many to draw; fewer are, if fewer can be trained here.
+        runs: Runs of the submission.
+        count: Number of runs to draw; fewer are drawn if fewer can be trained here.
         seed: Seed of the draw.
         notify: Called with messages about downloads.
         plugins: Plug-ins that the user named; runs of others are refused.
@@ -166,12 +166,12 @@ def sample_runs(
 
 
 def compare_run(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> Reproduction:
-    """Compares a run as submitted with the same run as trained here.
+    """Compares a submitted run with the same run trained here.
 
     Args:
-        run: As submitted.
-        out: Results folder of what was trained here.
-        runs: All of the submission's runs.
+        run: Submitted run.
+        out: Results folder of the runs trained here.
+        runs: All runs of the submission.
 
     Raises:
         InputError: The run was not trained here, or its files cannot be read.
@@ -183,7 +183,7 @@ def compare_run(run: PublishedRun, out: Path, runs: Iterable[PublishedRun]) -> R
         problem = f"{here.failure.phase}: {here.failure.error_type}: {here.failure.message}"
         return Reproduction(spec, "failed", problem=one_line(problem))
     assert run.result is not None and run.episodes is not None and here.episodes is not None
-    # Without itself: a number that was made up would widen its own band.
+    # Without the run itself, because a forged number would widen its own band.
     peers = [
         each
         for each in runs
@@ -212,7 +212,7 @@ def _compare(
     name = "deterministic_return" if deterministic else "raw_return"
     one, other = (_returns(episodes, deterministic) for episodes in (stated, found))
     own = _standard_error(other)
-    # Made-up episodes, however far apart, must not widen the band that they are judged by.
+    # Forged episodes with a large spread must not widen the band that judges them.
     theirs = min(_standard_error(one), max(own, _PLAUSIBLE * scale))
     return ReturnComparison(
         stated=float(one.mean()),
@@ -230,10 +230,10 @@ def _shuffled(runs: Sequence[PublishedRun], seed: int) -> list[PublishedRun]:
 
 
 def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
-    """Plans the run here.
+    """Plans a run with the cards and data of this installation.
 
     Raises:
-        InputError: It cannot be had here.
+        InputError: The run cannot be planned here.
     """
     outside = spec.implementation_digest is not None
     if outside and spec.algo not in plugins.algorithms:
@@ -253,7 +253,7 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
             f"its implementation, {one_line(spec.implementation, 80)}, is not that {where}"
         )
     if spec.implementation_digest != card.origin.digest:
-        raise InputError(f"the source of {card.name} that was named is not that of the run")
+        raise InputError(f"the named source of {card.name} differs from that of the run")
     budget = next((name for name in BUDGET_NAMES if name == spec.budget.name), None)
     if budget is None:
         raise InputError(f"this package has no budget {one_line(spec.budget.name, 40)!r}")
@@ -263,7 +263,9 @@ def _plan(spec: RunSpec, plugins: PluginSelection, notify: Notify) -> Plan:
         suite = suite.model_copy(update={"environments": {**suite.environments, env_id: then}})
     source = spec.source or "bundled"
     if source not in ("bundled", HUB):
-        raise InputError(f"its experts or demonstrations are of {one_line(source, 80)}, not ours")
+        raise InputError(
+            f"its experts or demonstrations are from {one_line(source, 80)}, not from this package"
+        )
     if spec.device == "cuda":
         check_cuda(("0",), find_cuda())
     demos = spec.demos
@@ -297,7 +299,7 @@ def _text(value: object) -> str:
 
 
 def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Names of what differs between two specifications."""
+    """Returns the names of values that differ between two specifications."""
     names = []
     for name, value in one.items():
         if isinstance(value, dict) and isinstance(other[name], dict) and name != "hyperparameters":
@@ -308,11 +310,11 @@ def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 
 def _together(plans: Sequence[Plan]) -> list[Plan]:
-    """Puts plans of the same settings together, so that their runs can be done side by side."""
+    """Merges plans with the same settings, so that their runs can be done in parallel."""
     merged: dict[tuple[object, ...], Plan] = {}
     for place, plan in enumerate(plans):
         own = plan.settings
-        # Commits of a hub's repositories were looked up for each plan apart.
+        # Commits of hub repositories were looked up separately for each plan.
         apart = place if own.source == HUB else None
         amounts = tuple(
             each.env_steps
@@ -349,7 +351,7 @@ def _standard_error(returns: npt.NDArray[np.float64]) -> float:
 
 
 def _seed_band(returns: Sequence[float]) -> float | None:
-    """How far two runs of different seeds may be apart."""
+    """Returns the largest difference of two runs that different seeds explain."""
     if len(returns) < 2:
         return None
     return Z * math.sqrt(2.0) * float(np.std(returns, ddof=1))
@@ -361,6 +363,6 @@ def _equal(one: EpisodeTable, other: EpisodeTable) -> bool:
 
 
 def _setting(run: PublishedRun) -> tuple[object, ...]:
-    """What numbers may depend on beside the specification."""
+    """Returns what numbers may depend on in addition to the specification."""
     came = run.provenance
     return came.imitbench, came.git_sha, came.python, came.packages, came.cpu, came.gpu

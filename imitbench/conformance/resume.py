@@ -1,8 +1,8 @@
-"""Does a method resume bit for bit? One run without interruption, and its twin with several.
+"""Checks that a method resumes bit for bit: compares a run with the same run interrupted.
 
-Every interruption is a real one: the process that trains is asked to stop, or killed, and another
-process goes on from what lies on the disk. Where that happens is counted in checkpoints that the
-method offers, and drawn from a seed, so that the same verdict can be had again.
+Every interruption is real: the training process is stopped or killed, and another process resumes
+from the files on disk. Interruptions are placed by counting the checkpoints that the method
+offers, and are drawn from a seed, so that the check is repeatable.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from imitbench.util.state_file import load_state
 
 TRIAL = "imitbench.conformance.resume_trial"
 Kind = Literal["stopped", "killed", "damaged"]
-_CHECKPOINTS = 10  # that a killed run had the occasion to write
+_CHECKPOINTS = 10  # about this many are written in a whole training
 _NEVER_S = 1e9
 _MOST_NAMES = 20
 _LAST_WORDS = 500  # characters
 
 OFFERS_NONE = (
     "train() never offers a checkpoint, so an interrupted run starts from the beginning: call "
-    "checkpoint() between two steps of training, where state_dict() is whole"
+    "checkpoint() between two steps of training, when state_dict() is complete"
 )
 LACKS = (
     "state_dict() seems to lack something that training depends on: an optimizer, a generator, a "
@@ -58,24 +58,24 @@ NOT_REPEATABLE = (
     "depends on the time"
 )
 NOT_TRAINING = (
-    "training ends alike, but what comes after it does not: policy(), reward() or measures() "
+    "training ends in the same state, but the results differ: policy(), reward() or measures() "
     "depend on something that state_dict() lacks"
 )
 
 
 @dataclass(frozen=True)
 class InterruptionOutcome:
-    """One interruption, and what came of it.
+    """One interruption, and its effects.
 
     Attributes:
-        offer: After which offer of a checkpoint, counted from the start of the run.
-        kind: `stopped`: asked to (SIGTERM), which saves a checkpoint; `killed`: SIGKILL;
-            `damaged`: asked to stop, and the newest checkpoint truncated.
-        resumed_at: Offer at which the checkpoint that was taken up stands; 0 for the beginning.
-        unrestored: What `state_dict` gives otherwise, right after `load_state_dict`, than it
-            stands in the checkpoint.
-        later: How the state of training, at the next interruption or at the end, differs from
-            that of the run without interruption; without what differs between any two trainings.
+        offer: Offer of a checkpoint after which it happened, counted from the start of the run.
+        kind: `stopped`: SIGTERM, after which the run saves a checkpoint; `killed`: SIGKILL;
+            `damaged`: as `stopped`, and then the latest checkpoint is truncated.
+        resumed_at: Offer at which the run resumed; 0 for the beginning.
+        unrestored: Values that `state_dict` returns, right after `load_state_dict`, differently
+            from the checkpoint.
+        later: Differences of the state of training, at the next interruption or at the end, from
+            the run without interruption; excludes values that differ between any two trainings.
     """
 
     offer: int
@@ -86,20 +86,20 @@ class InterruptionOutcome:
 
     @property
     def lost(self) -> int:
-        """Number of offers whose training had to be done again."""
+        """Number of offers whose training had to be repeated."""
         return self.offer - self.resumed_at
 
 
 @dataclass(frozen=True)
 class ResumeVerdict:
-    """The verdict.
+    """Result of the check.
 
     Attributes:
-        offers: How many checkpoints training offers.
-        interruptions: In the order in which they happened.
-        before: How the states of training differ before the first interruption.
-        parts: What the two runs left behind, compared.
-        problem: Why the comparison could not be made.
+        offers: Number of checkpoints that training offers.
+        interruptions: All interruptions, in order.
+        before: Differences of the states of training before the first interruption.
+        parts: Comparison of the outputs of both runs.
+        problem: Why the comparison was not possible; `None` if it was.
     """
 
     offers: int = 0
@@ -110,14 +110,14 @@ class ResumeVerdict:
 
     @property
     def exact(self) -> bool:
-        """Whether the method resumes bit for bit, as far as was seen."""
+        """Whether the method resumed bit for bit in this check."""
         unrestored = any(each.unrestored for each in self.interruptions)
         unequal = any(part.differences for part in self.parts)
         return self.problem is None and not unrestored and not unequal
 
     @property
     def hint(self) -> str | None:
-        """Where to look for the fault."""
+        """Likely cause of the problem; `None` if there is none."""
         if self.exact:
             return None
         if self.problem is not None:
@@ -125,7 +125,7 @@ class ResumeVerdict:
         for each in self.interruptions:
             if each.unrestored:
                 return f"load_state_dict() does not restore {each.unrestored[0]}"
-        # Single numbers may be times, and these differ between any two trainings.
+        # Only arrays, because single numbers may be times, which differ between any two trainings.
         for difference in self.before:
             if difference.in_array:
                 return f"{NOT_REPEATABLE} ({difference})"
@@ -136,7 +136,7 @@ class ResumeVerdict:
 
 
 class _TrialError(Exception):
-    """A trial did not go as ordered."""
+    """A trial did not follow its configuration."""
 
 
 def check_resume(
@@ -152,17 +152,17 @@ def check_resume(
     """Trains one run without interruption and once more with several, and compares.
 
     Args:
-        spec: The run; its seed also draws where to interrupt.
+        spec: Specification of the run; its seed also determines the interruptions.
         source_root: Folder that holds `experts/` and `demos/`.
-        sources: Where source outside this package lies, as `Job` has it.
+        sources: Locations of source outside this package, as for `Job`.
         references: References of the environment.
         folder: Empty folder for both runs.
-        kills: Number of interruptions, to which one with a damaged checkpoint is added. Fewer
-            are made where training offers fewer checkpoints.
+        kills: Number of interruptions, in addition to one with a damaged checkpoint. There are
+            fewer if training offers fewer checkpoints.
         notify: Called with messages about progress.
 
     Returns:
-        The verdict.
+        Result of the check.
     """
     try:
         return _ResumeChecker(spec, source_root, references, folder, notify, sources).verify(kills)
@@ -193,7 +193,7 @@ class _ResumeChecker:
         wanted = kills + 1
         self._tell("training without interruption")
         seed = int(self._rng.integers(2**32))
-        # One more than needed: after the last offer, hardly anything is trained.
+        # One more than needed, because after the last offer there is hardly any training.
         self._complete(TrialConfig(job=twin, notes=self._notes(), keep=wanted + 1, seed=seed))
         report = TrialReport.model_validate_json((self._twin_notes / "trained.json").read_bytes())
         if not report.offers and self._spec.budget.unit != "none":
@@ -210,7 +210,7 @@ class _ResumeChecker:
         self._complete(TrialConfig(job=job, notes=self._notes(end), every=every))
         states: list[int | Literal["end"]] = [*offers, "end"]
         before, *later = [self._state_differences(i, s) for i, s in enumerate(states, start=1)]
-        # Such as the time that an episode took.
+        # For example, the duration of an episode.
         anyway = {_kind_of_name(difference) for difference in before}
         unlike = [[d for d in each if _kind_of_name(d) not in anyway] for each in later]
         return ResumeVerdict(
@@ -226,7 +226,7 @@ class _ResumeChecker:
         )
 
     def _choose(self, report: TrialReport, wanted: int) -> list[int]:
-        """Offers at which to interrupt, but for the last one."""
+        """Returns the offers at which to interrupt, without the last one if possible."""
         kept = [offer for offer in report.kept if offer < report.offers] or report.kept
         while len(kept) > wanted:
             kept.pop(int(self._rng.integers(len(kept))))
@@ -252,8 +252,8 @@ class _ResumeChecker:
             happened = "it completed" if directory.is_done else f"it ended with code {code}{words}"
             raise _TrialError(
                 f"the run should have been {kind} after offer {offer}, but {happened}: training "
-                "must offer as many checkpoints each time, and let no exception of checkpoint() "
-                "be swallowed"
+                "must offer the same number of checkpoints each time, and must not swallow "
+                "exceptions of checkpoint()"
             )
         if kind == "damaged":
             newest = max(directory.checkpoints.glob("*.state"), key=lambda path: int(path.stem))
@@ -276,7 +276,7 @@ class _ResumeChecker:
             )
 
     def _try(self, orders: TrialConfig) -> tuple[int, str]:
-        """Runs a trial in a process of its own; gives its exit code and last words."""
+        """Runs a trial in a new process; returns its exit code and the end of its output."""
         notes = Path(orders.notes)
         notes.mkdir(parents=True)
         path = notes / "orders.json"
@@ -295,10 +295,10 @@ class _ResumeChecker:
             process.kill()
             process.wait()
         words = errors.strip()[-_LAST_WORDS:]
-        return process.returncode, f"; its last words: {words}" if words else ""
+        return process.returncode, f"; end of its output: {words}" if words else ""
 
     def _taken_up(self, number: int) -> tuple[int, list[Difference]]:
-        """Where a trial went on from, and what it could not restore."""
+        """Returns the offer from which a trial resumed, and values that it did not restore."""
         path = Path(self._notes(number)) / "resumed.json"
         if not path.exists():
             return 0, []
@@ -340,12 +340,12 @@ class _ResumeChecker:
 
 
 def _kind_of_name(difference: Difference) -> str:
-    """The name without positions in lists."""
+    """Returns the name without positions in lists."""
     return re.sub(r"\.\d+(?=\.|$)", "", difference.name)
 
 
 def as_document(verification: ResumeVerdict) -> dict[str, Any]:
-    """The verdict for JSON; of many differences, the first ones."""
+    """Returns the result as a JSON object, with at most the first 20 differences of each kind."""
 
     def named(found: list[Difference]) -> list[dict[str, str]]:
         return [{"name": each.name, "what": each.what} for each in found[:_MOST_NAMES]]

@@ -1,10 +1,10 @@
-"""A worker for one run that is watched, and that may be told where to be interrupted.
+"""A worker for one run that is observed, and interrupted if its configuration requests it.
 
-python -m imitbench.conformance.resume_trial ORDERS     a file as `TrialConfig` describes it
+python -m imitbench.conformance.resume_trial CONFIG     a file with a `TrialConfig`
 
-It is the worker of every run, but for a learner that counts the checkpoints which the method
-offers, keeps its state at some of them, and at one of them sends this very process a signal.
-Exit codes are the worker's.
+It runs the usual worker with a learner that counts the checkpoints that the method offers, saves
+its state at some of them, and at one of them sends a signal to its own process. Exit codes are the
+worker's.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _MOST_NAMES = 20
 
 
 class TrialConfig(Record):
-    """What a trial is told (a JSON file).
+    """Configuration of a trial (a JSON file).
 
     Attributes:
-        job: The job file, of one run.
-        notes: Folder for states and reports, absolute.
-        keep: Number of offers, drawn at random, at which the state is kept.
+        job: Path of the job file, which has one run.
+        notes: Absolute path of the folder for states and reports.
+        keep: Number of offers, drawn at random, at which the state is saved.
         seed: Seed of the draw.
-        every: Checkpoints are written at every so many offers; 0 for none.
-        interrupt_at: Offer at which to be interrupted, counted from the start of the run.
-        signal: Asked to stop (SIGTERM), or killed (SIGKILL).
+        every: Number of offers between two checkpoints; 0 for no checkpoints.
+        interrupt_at: Offer at which to interrupt, counted from the start of the run.
+        signal: `stop` sends SIGTERM, `kill` sends SIGKILL.
     """
 
     job: str
@@ -60,11 +60,11 @@ class TrialConfig(Record):
 
 
 class TrialReport(Record):
-    """What a trial that trained to the end found (`trained.json`).
+    """Report of a trial that completed its training (`trained.json`).
 
     Attributes:
-        offers: How many checkpoints were offered.
-        kept: Offers at which the state was kept, ascending.
+        offers: Number of checkpoints that were offered.
+        kept: Offers at which the state was saved, ascending.
     """
 
     offers: int
@@ -72,12 +72,12 @@ class TrialReport(Record):
 
 
 class ResumeReport(Record):
-    """What a trial found when it took a checkpoint up (`resumed.json`).
+    """Report of a trial that resumed from a checkpoint (`resumed.json`).
 
     Attributes:
-        offer: Where the checkpoint stands.
-        unrestored: What `state_dict` gives otherwise than it stands in the checkpoint: names,
-            and how it differs.
+        offer: Offer at which the checkpoint was written.
+        unrestored: Names of values that `state_dict` returns differently from the checkpoint, with
+            a description of the difference.
     """
 
     offer: int
@@ -85,16 +85,16 @@ class ResumeReport(Record):
 
 
 def state_file(notes: Path, offer: int | Literal["end"]) -> Path:
-    """Where the state at an offer, or at the end of training, is kept."""
+    """Returns the path of the state at an offer, or at the end of training."""
     return notes / f"{offer}.kept"
 
 
 class InterruptibleLearner(LearnerWrapper):
-    """A learner whose offers of checkpoints are counted.
+    """Counts a learner's offers of checkpoints, and may interrupt it at one.
 
     Args:
-        learner: The learner itself.
-        orders: What to do.
+        learner: Learner to train.
+        orders: Configuration of the trial.
     """
 
     def __init__(self, learner: Learner, orders: TrialConfig) -> None:
@@ -108,7 +108,7 @@ class InterruptibleLearner(LearnerWrapper):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Trains, is interrupted where that was ordered, and otherwise keeps the final state."""
+        """Trains; is interrupted if configured, otherwise saves the final state."""
         env_steps = self.learner.train(budget, callback, lambda: self._offered(checkpoint))
         self._keep("end")
         report = TrialReport(offers=self._offers, kept=sorted(self._kept))
@@ -116,11 +116,11 @@ class InterruptibleLearner(LearnerWrapper):
         return env_steps
 
     def state_dict(self) -> dict[str, Any]:
-        """The learner's state, and the number of offers so far."""
+        """Returns the learner's state, and the number of offers so far."""
         return {"learner": self.learner.state_dict(), "offers": self._offers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores the learner, and reports whether it gives the same state again."""
+        """Restores the learner, and reports whether it then returns the same state."""
         self.learner.load_state_dict(state["learner"])
         self._offers = state["offers"]
         found = find_differences(state["learner"], self.learner.state_dict())
@@ -140,7 +140,7 @@ class InterruptibleLearner(LearnerWrapper):
             checkpoint()
 
     def _sample(self) -> None:
-        """Keeps the state at each offer with the same chance, however many there will be."""
+        """Saves the state at each offer with equal probability, for any number of offers."""
         if self._offers <= self._orders.keep:
             self._kept.append(self._offers)
         else:
@@ -160,10 +160,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point.
 
     Args:
-        arguments: The file with the orders; from the command line when `None`.
+        arguments: Path of the configuration; from the command line when `None`.
 
     Returns:
-        As the worker: 0, also when the run failed; 75 when asked to stop; 2 for bad orders.
+        As the worker: 0, also when the run failed; 75 when a stop was requested; 2 for a bad file.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     use_one_thread()

@@ -1,4 +1,4 @@
-"""Trains a method in this process, as a worker would, and takes down what it did."""
+"""Trains a method in this process, as a worker would, and records what it does."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _OBSERVATIONS = 64
 
 @dataclass(frozen=True)
 class TestBed:
-    """Where a method is tried.
+    """Environment and data with which a method is tested.
 
     Attributes:
-        environment: The environment.
-        observation_space: Space of its observations.
-        action_space: Space of its actions.
-        demos: Demonstrations.
-        expert: Who gave them.
+        environment: Specification of the environment.
+        observation_space: Observation space of the environment.
+        action_space: Action space of the environment.
+        demos: Demonstrations, which may be empty.
+        expert: Policy that recorded the demonstrations.
     """
 
     environment: EnvironmentSpec
@@ -57,12 +57,12 @@ class TestBed:
     expert: BasePolicy | None
 
     def observations(self) -> Any:
-        """Some observations, shape (n, …)."""
+        """Returns some observations, shape (n, …)."""
         seen = [np.asarray(each.obs) for each in self.demos]
         if seen:
             joined = np.concatenate(seen)
             return joined[:: max(1, len(joined) // _OBSERVATIONS)]
-        # Of random actions: samples of a space without bounds are like nothing that occurs.
+        # Acts at random, because samples of an unbounded space resemble no real observation.
         env = make_environment(self.environment)
         env.action_space.seed(0)
         observations = [env.reset(seed=0)[0]]
@@ -75,10 +75,10 @@ class TestBed:
 
 
 def practice_test_bed(kind: ActionSpace) -> TestBed:
-    """A made-up environment with an expert that acts at random.
+    """Creates an artificial environment with an expert that acts at random.
 
     Args:
-        kind: Kind of its actions.
+        kind: Kind of its action space.
     """
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.policies.base import RandomPolicy
@@ -110,10 +110,10 @@ def practice_test_bed(kind: ActionSpace) -> TestBed:
 
 
 def suite_test_bed(spec: RunSpec, root: Path) -> TestBed:
-    """Where a run would train.
+    """Returns the test bed with the environment and data of a run.
 
     Args:
-        spec: The run.
+        spec: Specification of the run.
         root: Folder that holds `experts/` and `demos/`.
     """
     env = make_environment(spec.environment)
@@ -125,17 +125,17 @@ def suite_test_bed(spec: RunSpec, root: Path) -> TestBed:
 
 @dataclass
 class TrainingTrace:
-    """One training, and what it did.
+    """Record of one training.
 
     Attributes:
-        learner: The learner afterwards.
-        claimed_steps: Environment steps that it says it took.
-        real_steps: Those that were counted.
+        learner: The learner after the training.
+        claimed_steps: Environment steps that the learner reported.
+        real_steps: Environment steps that were counted.
         seconds: Duration of `train`.
         curve: Points of the learning curve.
-        sizes: Amount of the budget spent at offers of a checkpoint, as far as the curve tells,
-            and bytes of the state then.
-        offers: How many checkpoints were offered.
+        sizes: For each offer of a checkpoint, budget units spent according to the curve, and the
+            size of the state in bytes.
+        offers: Number of checkpoints that were offered.
     """
 
     learner: Learner
@@ -148,16 +148,16 @@ class TrainingTrace:
 
 
 class InterruptedForTestError(Exception):
-    """Ends a training where a checkpoint is offered."""
+    """Ends a training when a checkpoint is offered."""
 
 
 class MethodUnderTest:
-    """A method to be tried.
+    """A method that is tested.
 
     Args:
-        card: Its card.
-        values: Every hyper-parameter.
-        amount: Training of each trial, in the unit of its budget.
+        card: Card of the method.
+        values: Values of all hyper-parameters.
+        amount: Amount of training per trial, in the unit of its budget.
     """
 
     def __init__(self, card: AlgorithmCard, values: Mapping[str, Scalar], amount: int) -> None:
@@ -168,14 +168,14 @@ class MethodUnderTest:
     def set_up(
         self, arena: TestBed, seed: int, *, others: int = 0, poison: Poison = "none"
     ) -> Learner:
-        """A learner that has been set up, and training nothing yet.
+        """Creates a learner and sets it up.
 
         Args:
-            arena: Where.
+            arena: Test bed to use.
             seed: Seed of the run.
             others: Seed of the generators that a method must not draw from: Python's, and NumPy's
                 global one.
-            poison: What becomes of rewards in demonstrations.
+            poison: How rewards in demonstrations are changed, see `InstrumentedEnv`.
         """
         card, environment = self.card, arena.environment
         config = TrainingConfig(environment, environment, self._budget, seed)
@@ -204,11 +204,11 @@ class MethodUnderTest:
         """Trains a new learner to the end.
 
         Args:
-            arena: Where.
+            arena: Test bed to use.
             seed: Seed of the run.
             others: See `set_up`.
-            poison: What becomes of rewards, in the environment and in demonstrations.
-            measure: Whether the state is measured at each offer of a checkpoint.
+            poison: How rewards are changed, in the environment and in demonstrations.
+            measure: Whether to measure the size of the state at each offer of a checkpoint.
         """
         make_environment(arena.environment).close()  # so that its id is registered
         with instrumented_spec(arena.environment.id, poison) as meter:
@@ -231,10 +231,10 @@ class MethodUnderTest:
         return done
 
     def train_interrupted(self, arena: TestBed, seed: int = 0) -> Learner:
-        """Trains to the middle, and goes on in a new learner from the state of the first one.
+        """Trains to the middle, and continues in a new learner from the state of the first one.
 
         Args:
-            arena: Where.
+            arena: Test bed to use.
             seed: Seed of the run.
         """
         from imitbench.bench.checkpoint import generator_states, restore_generators
@@ -266,12 +266,12 @@ class MethodUnderTest:
 
 
 class MethodTester:
-    """For the tests of a method: trains it on made-up environments.
+    """Trains a method on artificial environments; for the tests of plug-ins.
 
     Args:
-        folder: Folder of its card.
-        amount: Training, in the unit of its budget.
-        **overrides: Hyper-parameters, as text.
+        folder: Folder of the method's card.
+        amount: Amount of training, in the unit of its budget.
+        **overrides: Hyper-parameters as text.
     """
 
     def __init__(self, folder: Path, amount: int, **overrides: str) -> None:
@@ -280,12 +280,12 @@ class MethodTester:
         self._subject = MethodUnderTest(self.card, self.card.resolve(overrides), amount)
 
     def trained(self, kind: ActionSpace, *, seed: int = 0, interrupted: bool = False) -> Learner:
-        """A trained learner.
+        """Returns a trained learner.
 
         Args:
-            kind: Kind of actions.
+            kind: Kind of action space.
             seed: Seed of the run.
-            interrupted: Whether another learner took over in the middle.
+            interrupted: Whether a second learner resumes the training in the middle.
         """
         arena = practice_test_bed(kind)
         if interrupted:
@@ -293,21 +293,21 @@ class MethodTester:
         return self._subject.train(arena, seed).learner
 
     def observations(self, kind: ActionSpace) -> Any:
-        """Observations of the environment with such actions, shape (n, …)."""
+        """Returns observations of the environment with this kind of actions, shape (n, …)."""
         return practice_test_bed(kind).observations()
 
     def action_space(self, kind: ActionSpace) -> gym.Space[Any]:
-        """The space of such actions."""
+        """Returns the action space of this kind."""
         return practice_test_bed(kind).action_space
 
 
 def count_bytes(state: Any) -> int:
-    """Bytes of the arrays and texts in a state."""
+    """Returns the size in bytes of the arrays and strings in a state."""
     return sum(size for _, size in sizes_in(state))
 
 
 def sizes_in(state: Any, name: str = "") -> list[tuple[str, int]]:
-    """Names and bytes of what is in a state."""
+    """Returns names and sizes in bytes of the values in a state."""
     if isinstance(state, Mapping):
         items = [(f"{name}.{key}" if name else str(key), value) for key, value in state.items()]
     elif isinstance(state, list | tuple):

@@ -1,1 +1,1 @@
-"""Where jobs run. All executors run the same worker and are interchangeable."""
+"""Executors: decide where jobs run. All run the same worker and are interchangeable."""

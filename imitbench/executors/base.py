@@ -1,4 +1,4 @@
-"""What every executor offers, and what it asks of a worker."""
+"""Interfaces of executors and of the workers that they start."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from imitbench.executors.devices import choose_device, count_workers
 from imitbench.executors.options import RunOptions
 
 STOPPED = 75
-"""Exit code of a worker that was asked to stop (SIGTERM, SIGUSR1, SIGUSR2) and can be resumed by
-giving its job to another one: EX_TEMPFAIL of sysexits.h."""
+"""Exit code of a worker that received a request to stop (SIGTERM, SIGUSR1, SIGUSR2); another
+worker can resume its job. The value is EX_TEMPFAIL of sysexits.h."""
 RESTART = 76
-"""Exit code of a worker that asks for a fresh process to go on with the same job: what failed is
-on record, but has spoilt this process."""
+"""Exit code of a worker that requests a new process to continue the same job: a failure was
+recorded, but may have corrupted the state of its process."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class JobEvent:
     """Something that happened to a job.
 
     Attributes:
-        job: The job file.
-        kind: `started`; `finished` (its runs say themselves how they went); `stopped` (the
-            worker was asked to stop, and the job can be submitted again); `died` (the worker
-            went away in the middle, and not even that could be put on record); or `lost`
-            (whoever was to run it has forgotten it, for which its runs are not to blame).
-        detail: How the worker died (first line), its last words, and what else went wrong.
+        job: Path of the job file.
+        kind: `started`; `finished` (its runs record their outcomes); `stopped` (the worker
+            received a request to stop, and the job can be submitted again); `died` (the worker
+            crashed, and the crash could not be recorded); or `lost` (the scheduler no longer
+            knows the job, which is not the fault of its runs).
+        detail: How the worker ended (first line), the end of its output, and other problems.
     """
 
     job: Path
@@ -40,10 +40,10 @@ class JobEvent:
 
 
 class Worker(Protocol):
-    """What does jobs: a program of its own, and what its supervisor calls.
+    """A worker program, and the functions that its supervisor calls.
 
     The program is `python -m MODULE JOBFILE`; or `python -m MODULE -`, which reads job files from
-    standard input, one a line, and answers each with the same line on standard output once it is
+    standard input, one per line, and answers each with the same line on standard output when it is
     done. Exit codes: 0 when every run has an outcome, `STOPPED`, `RESTART` (only where jobs are
     read from standard input), and 2 when nothing could be done. Some executors pickle the worker.
     """
@@ -53,32 +53,32 @@ class Worker(Protocol):
         """Module of the program."""
 
     def main(self, arguments: list[str]) -> int:
-        """The program within this process; returns its exit code."""
+        """Runs the program within this process and returns its exit code."""
 
     def after_death(self, job: Path, detail: str) -> bool:
-        """Puts on record that a process of the program died.
+        """Records that a process of the program crashed.
 
         Args:
-            job: Its job file.
-            detail: How it died (first line), and its last words.
+            job: Job file of the process.
+            detail: How the process ended (first line), and the end of its output.
 
         Returns:
-            Whether runs of the job remain, for which another process is started.
+            Whether runs of the job remain, which another process must do.
 
         Raises:
-            Exception: The death could not be put on record.
+            Exception: The crash could not be recorded.
         """
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What an executor would hand to a scheduler.
+    """What an executor would submit to a scheduler.
 
     Attributes:
         tasks: Number of tasks.
-        arrays: Number of job arrays; `None` where only the scheduler could tell.
+        arrays: Number of job arrays; `None` if only the scheduler knows.
         command: Command of the scheduler.
-        request: What each task asks for, as options of that command.
+        request: Resources that each task requests, as options of that command.
     """
 
     tasks: int
@@ -87,32 +87,32 @@ class Preview:
     request: Mapping[str, object]
 
     def as_document(self) -> dict[str, object]:
-        """What `--json` prints."""
+        """Returns what `--json` prints."""
         return {"tasks": self.tasks, "arrays": self.arrays, self.command: dict(self.request)}
 
 
 class Executor(ABC):
-    """Does jobs somewhere, by a worker.
+    """Runs jobs with a worker, on this machine or elsewhere.
 
-    An executor of your own is a subclass in an installed package, named by an entry point of the
-    group `imitbench.executors`; `--executor NAME` finds it there. `from_options`, `submit`,
-    `poll`, `kill` and `close` are what it needs. One whose jobs go on without this process keeps
-    what it must know of them in the folder `.NAME` of the results folder: `status`, `cancel` and
-    `logs` are asked where that folder exists.
+    A third-party executor is a subclass in an installed package, named by an entry point of the
+    group `imitbench.executors`; `--executor NAME` finds it there. It must implement
+    `from_options`, `submit`, `poll`, `kill` and `close`. An executor whose jobs outlive this
+    process stores its data in the folder `.NAME` of the results folder: `status`, `cancel` and
+    `logs` are called if that folder exists.
 
     Args:
-        worker: What does the jobs.
+        worker: Worker that runs the jobs.
 
     Attributes:
-        option_help: Options (by keyword, see `RunOptions`) that mean something to this executor
-            alone, and a line of help for each.
-        limits_memory: Whether its workers end when they use more than they may.
-        prompt: Whether `poll` returns within its time, as where jobs run in other processes.
+        option_help: Options (by keyword, see `RunOptions`) that apply only to this executor, with
+            a line of help for each.
+        limits_memory: Whether its workers are killed above a memory limit.
+        prompt: Whether `poll` returns in time, which is so if jobs run in other processes.
         distributed: Whether jobs run on other machines, which share file systems with this one.
-        outlives: Whether submitted jobs go on when this process ends.
-        detached: Whether nobody is going to wait for them here.
-        packs: Whether it wants to know how long jobs take, to put short ones together.
-        at_once: How many jobs to hand over at a time where the next ones depend on results.
+        outlives: Whether submitted jobs continue when this process ends.
+        detached: Whether this process does not wait for the jobs.
+        packs: Whether it needs the expected run time of jobs, to combine short ones.
+        at_once: Number of jobs to submit at a time if the next ones depend on results.
     """
 
     option_help: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -129,15 +129,13 @@ class Executor(ABC):
 
     @classmethod
     def resolve(cls, options: RunOptions) -> RunOptions:
-        """Fills in what options leave open: device, GPUs, and how many runs are done at a time.
+        """Fills in unspecified options: device, GPUs, and the number of parallel runs.
 
         Raises:
-            InputError: Two options do not go together.
+            InputError: Two options contradict each other.
         """
         if options.max_memory is not None and not cls.limits_memory:
-            raise InputError(
-                "--max-mem: only worker processes on Linux can be limited; leave it out"
-            )
+            raise InputError("--max-mem: only worker processes on Linux can be limited; omit it")
         chosen = choose_device(options.device, options.gpus)
         jobs = count_workers(options.jobs, chosen.gpus, options.per_gpu)
         return options.model_copy(
@@ -147,37 +145,37 @@ class Executor(ABC):
     @classmethod
     @abstractmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> Executor:
-        """Makes an executor.
+        """Creates an executor.
 
         Args:
-            options: As `resolve` gives them.
-            worker: What does the jobs.
-            out: Folder that all job files lie below.
+            options: Options as `resolve` returns them.
+            worker: Worker that runs the jobs.
+            out: Folder that contains all job files.
 
         Raises:
-            InputError: It cannot be had here.
+            InputError: The executor is not available on this machine.
         """
 
     @classmethod
     def preview(cls, options: RunOptions, expected_s: Sequence[float]) -> Preview | None:
-        """What would be handed to a scheduler; `None` for an executor that has none.
+        """Returns what would be submitted to a scheduler; `None` without a scheduler.
 
         Args:
-            options: As `resolve` gives them.
-            expected_s: About how many seconds each run takes.
+            options: Options as `resolve` returns them.
+            expected_s: Expected seconds of each run.
         """
         del options, expected_s
         return None
 
     @classmethod
     def status(cls, out: Path) -> str | None:
-        """What of a results folder is in a scheduler's queue, in one line; `None` for nothing."""
+        """Describes a folder's tasks in a scheduler's queue in one line; `None` if none."""
         del out
         return None
 
     @classmethod
     def cancel(cls, out: Path) -> int:
-        """Takes what of a results folder is in a scheduler's queue out of it.
+        """Removes the tasks of a results folder from a scheduler's queue.
 
         Returns:
             Number of tasks that were waiting or running.
@@ -190,41 +188,41 @@ class Executor(ABC):
 
     @classmethod
     def logs(cls, out: Path, run_id: str) -> list[tuple[str, Path]]:
-        """What a scheduler wrote of a run's tasks: titles and files, oldest first."""
+        """Returns a scheduler's logs of a run's tasks: titles and files, oldest first."""
         del out, run_id
         return []
 
     @abstractmethod
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
-        """Accepts job files; they start in this order as room allows.
+        """Accepts job files; they start in this order when workers are free.
 
         Args:
-            jobs: The job files.
-            expected_s: About how many seconds each takes, for an executor that packs.
+            jobs: Paths of the job files.
+            expected_s: Expected seconds of each job, for an executor that packs.
         """
 
     def adopt(self) -> list[Path]:
-        """Job files that an earlier process submitted, and that are still being looked after.
+        """Returns job files that an earlier process submitted and that are still in progress.
 
-        They are polled for like those that were submitted here.
+        `poll` also reports their events.
         """
         return []
 
     @abstractmethod
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Events since the last call, waiting at most `timeout` seconds for the first."""
+        """Returns events since the last call; waits at most `timeout` seconds for the first."""
 
     def stop(self) -> None:
-        """Asks running jobs to save checkpoints and end, waits, and forgets waiting jobs.
+        """Requests running jobs to save checkpoints and end, waits, and drops waiting jobs.
 
-        Polling then gives the events until the end. By default, jobs are killed.
+        `poll` then returns the remaining events. The default implementation kills the jobs.
         """
         self.kill()
 
     @abstractmethod
     def kill(self) -> None:
-        """Ends running jobs at once, and forgets waiting ones."""
+        """Ends running jobs immediately, and drops waiting ones."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of all resources; nothing may be running."""
+        """Releases all resources; no job may be running."""

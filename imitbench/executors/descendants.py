@@ -1,8 +1,8 @@
-"""Processes that a worker started, however far down, read from `/proc`: their memory, their end.
+"""Measures and kills all descendants of a worker process, which it reads from `/proc`.
 
-A mark in their environment tells them once the worker is dead. Neither their group nor their
-parent does then: a program of its own has a session of its own, and what that started is handed
-to the system's first process.
+After the worker has exited, a mark in their environment identifies its descendants. Their group
+and their parent do not: an external program has its own session, and its children are then
+adopted by the first process of the system.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "IMITBENCH_WORKER"
-"""Environment variable with a value that no other worker has."""
+"""Environment variable whose value is unique for each worker."""
 
 _PROC = Path("/proc")
-_ROUNDS = 10  # what is killed may have started more since it was looked for
+_ROUNDS = 10  # a process may start others before it is killed
 
 
 def kill_descendants(value: str) -> None:
-    """Kills every process with this mark; systems without `/proc` show none.
+    """Kills every process with this mark; does nothing on systems without `/proc`.
 
     Args:
         value: Value of `MARK`.
@@ -37,29 +37,29 @@ def kill_descendants(value: str) -> None:
 
 def _marked(line: bytes) -> Iterator[int]:
     for path in _PROC.glob("[0-9]*/environ"):
-        with suppress(OSError):  # gone, or somebody else's
+        with suppress(OSError):  # exited, or owned by another user
             if line in path.read_bytes().split(b"\0"):
                 yield int(path.parent.name)
 
 
 def can_measure() -> bool:
-    """Whether this system tells; Linux does."""
+    """Whether memory can be measured on this system, which is so on Linux."""
     return (_PROC / "self" / "statm").exists()
 
 
 def memory_above(pid: int, limit: int) -> int | None:
-    """Memory of a process tree if it is above a limit.
+    """Returns the memory of a process tree if it is above a limit.
 
     Args:
-        pid: The process at the root.
-        limit: Bytes.
+        pid: Id of the root process.
+        limit: Limit in bytes.
 
     Returns:
-        Bytes in use, pages that several processes share counted in parts; `None` if that is not
-        above the limit, or the process is gone.
+        Bytes in use, where shared pages count in proportion; `None` if they are not above the
+        limit, or the process has exited.
     """
     processes = list(_tree(pid))
-    # Cheap, and never too low: pages that parent and children share count for each of them.
+    # Fast, and never too low: shared pages count for each process.
     if sum(map(_resident, processes)) <= limit:
         return None
     used = sum(map(_proportional, processes))

@@ -1,4 +1,4 @@
-"""Which processor runs use: the CPU unless GPUs were asked for."""
+"""Selects the processor of runs: the CPU, unless GPUs are requested."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SMI_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True)
 class Choice:
-    """What runs use.
+    """Selected device of runs.
 
     Attributes:
-        device: What becomes part of their identity.
-        gpus: The GPUs, by number or UUID; none for the CPU.
+        device: Class of the device, which is part of a run's identity.
+        gpus: GPUs by number or UUID; empty for the CPU.
     """
 
     device: DeviceClass
@@ -32,13 +32,13 @@ class Choice:
 
 
 def parse_gpus(text: str) -> tuple[str, ...]:
-    """Reads `--gpus`.
+    """Parses the value of `--gpus`.
 
     Args:
-        text: Numbers, or UUIDs as `nvidia-smi -L` prints them, with commas between.
+        text: Numbers, or UUIDs as `nvidia-smi -L` prints them, separated by commas.
 
     Raises:
-        InputError: Neither, or one GPU twice.
+        InputError: The text has another form, or names one GPU twice.
     """
     gpus = tuple(part.strip() for part in text.split(","))
     if any(re.fullmatch(r"\d+|(GPU|MIG)-[\w/-]+", gpu) is None for gpu in gpus):
@@ -49,24 +49,24 @@ def parse_gpus(text: str) -> tuple[str, ...]:
 
 
 def choose_device(device: str, gpus: Sequence[str] = ()) -> Choice:
-    """Settles what `--device` and a choice of GPUs mean together.
+    """Combines `--device` and the requested GPUs to a device.
 
     Args:
-        device: `auto` (GPUs if any were asked for, else the CPU), `cpu`, `cuda`, or `cuda:N`.
-        gpus: GPUs that were asked for; none leaves it to `device`.
+        device: `auto` (GPUs if any are requested, else the CPU), `cpu`, `cuda`, or `cuda:N`.
+        gpus: Requested GPUs; if empty, `device` decides.
 
     Raises:
-        InputError: The two contradict each other, or there is no such device.
+        InputError: The two contradict each other, or `device` is invalid.
     """
     kind, colon, number = device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (colon and (kind != "cuda" or not number.isdigit())):
         raise InputError(f"--device {device}: must be auto, cpu, cuda, or cuda:N")
     asked = tuple(gpus)
     if kind == "cpu" and asked:
-        raise InputError("--device cpu: GPUs were asked for as well; leave one of the two out")
+        raise InputError("--device cpu: GPUs were requested as well; omit one of the two")
     if number and asked and asked != (number,):
         raise InputError(
-            f"--device {device}: other GPUs were asked for; use --device cuda --gpus {number}"
+            f"--device {device}: other GPUs were requested; use --device cuda --gpus {number}"
         )
     if kind == "cpu" or (kind == "auto" and not asked):
         return Choice("cpu")
@@ -74,17 +74,17 @@ def choose_device(device: str, gpus: Sequence[str] = ()) -> Choice:
 
 
 def visible_gpus(gpus: Sequence[str], visible: str | None) -> tuple[str, ...]:
-    """Translates numbers of GPUs where only some of them may be used.
+    """Translates GPU numbers if CUDA_VISIBLE_DEVICES restricts this process.
 
     Args:
-        gpus: Numbers as torch counts them here, or UUIDs.
-        visible: CUDA_VISIBLE_DEVICES of this process; `None` where it is not set.
+        gpus: Numbers as torch counts them in this process, or UUIDs.
+        visible: CUDA_VISIBLE_DEVICES of this process; `None` if it is not set.
 
     Returns:
-        What to set CUDA_VISIBLE_DEVICES to for a process that uses one of them.
+        Value of CUDA_VISIBLE_DEVICES for a process that uses each GPU.
 
     Raises:
-        InputError: One is not among those that may be used.
+        InputError: A GPU is not among the visible ones.
     """
     if visible is None:
         return tuple(gpus)
@@ -99,32 +99,32 @@ def visible_gpus(gpus: Sequence[str], visible: str | None) -> tuple[str, ...]:
 
 
 def count_workers(jobs: int | None, gpus: Sequence[str], per_gpu: int | None) -> int:
-    """How many runs are done at a time.
+    """Returns the number of runs at a time.
 
     Args:
-        jobs: What `--jobs` says, which wins.
+        jobs: Value of `--jobs`, which takes precedence; `None` if not given.
         gpus: GPUs in use.
-        per_gpu: What `--per-gpu` says.
+        per_gpu: Value of `--per-gpu`; `None` if not given.
 
     Raises:
-        InputError: Runs per GPU without GPUs.
+        InputError: `per_gpu` is given without GPUs.
     """
     if per_gpu is not None and not gpus:
-        raise InputError(f"--per-gpu {per_gpu}: no GPUs were asked for; add --gpus 0")
+        raise InputError(f"--per-gpu {per_gpu}: no GPUs were requested; add --gpus 0")
     return jobs or max(1, len(gpus) * (per_gpu or 1))
 
 
 @dataclass(frozen=True)
 class CudaFacts:
-    """What torch and the driver say about GPUs.
+    """What torch and the driver report about GPUs.
 
     Attributes:
         torch: Version of torch.
         built_for: CUDA version that torch was built for; `None` for a CPU build.
         usable: Names of the GPUs that torch can use.
-        seen: How many GPUs `nvidia-smi` sees; 0 without a driver.
-        supports: Highest CUDA version that the driver supports; `None` where unknown.
-        why: What torch says when it cannot use any.
+        seen: Number of GPUs that `nvidia-smi` reports; 0 without a driver.
+        supports: Highest CUDA version that the driver supports; `None` if unknown.
+        why: Error message of torch if it cannot use any GPU.
     """
 
     torch: str
@@ -136,7 +136,7 @@ class CudaFacts:
 
 
 def find_cuda() -> CudaFacts:
-    """Asks torch and `nvidia-smi`."""
+    """Queries torch and `nvidia-smi`."""
     import torch as th
 
     seen, supports = ask_driver()
@@ -146,13 +146,13 @@ def find_cuda() -> CudaFacts:
         if th.version.cuda is not None:
             th.cuda.init()  # type: ignore[no-untyped-call]
             usable = tuple(th.cuda.get_device_name(n) for n in range(th.cuda.device_count()))
-    except Exception as error:  # torch raises many kinds, and each is the answer sought
+    except Exception as error:  # torch raises many kinds; each explains the problem
         why = one_line(error)
     return CudaFacts(th.__version__, th.version.cuda, usable, seen, supports, why)
 
 
 def ask_driver() -> tuple[int, str | None]:
-    """How many GPUs `nvidia-smi` sees, and the highest CUDA version that the driver supports."""
+    """Returns the number of GPUs of `nvidia-smi` and the highest CUDA version of the driver."""
     listed = re.findall(r"^GPU ", _nvidia_smi("-L"), re.MULTILINE)
     if not listed:
         return 0, None
@@ -178,13 +178,13 @@ def _nvidia_smi(*arguments: str) -> str:
 
 
 def explain_cuda(facts: CudaFacts) -> tuple[bool, str]:
-    """Says in one line what runs can use.
+    """Describes in one line the device that runs can use.
 
     Args:
-        facts: What was found.
+        facts: Facts about GPUs on this machine.
 
     Returns:
-        Whether that is as it should be, and the line; for a problem, with its fix.
+        Whether there is no problem, and the line; for a problem, it includes how to fix it.
     """
     if facts.usable:
         more = f" and {len(facts.usable) - 1} more" if len(facts.usable) > 1 else ""
@@ -211,14 +211,14 @@ def explain_cuda(facts: CudaFacts) -> tuple[bool, str]:
 
 
 def check_cuda(gpus: Sequence[str], facts: CudaFacts) -> None:
-    """Makes sure before anything starts that runs can use the GPUs that were asked for.
+    """Checks, before anything starts, that runs can use the requested GPUs.
 
     Args:
-        gpus: The GPUs, by number or UUID.
-        facts: What this machine has.
+        gpus: Requested GPUs by number or UUID.
+        facts: Facts about GPUs on this machine.
 
     Raises:
-        InputError: They cannot.
+        InputError: Runs cannot use them.
     """
     if not facts.usable:
         line = explain_cuda(facts)[1]
@@ -236,12 +236,12 @@ def check_cuda(gpus: Sequence[str], facts: CudaFacts) -> None:
 
 
 def require_device(device: DeviceClass) -> None:
-    """Makes sure in a worker that a run uses what its identity says.
+    """Checks in a worker that the run can use the device of its specification.
 
-    Libraries that find no GPU use the CPU instead, without a word.
+    Libraries that find no GPU would silently use the CPU instead.
 
     Raises:
-        InputError: It cannot be used here.
+        InputError: The device cannot be used here.
     """
     if device == "cuda":
         import torch as th

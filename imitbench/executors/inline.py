@@ -1,4 +1,4 @@
-"""Runs jobs in this very process, one after the other: for debugging."""
+"""Runs jobs in the current process, sequentially, for debugging."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imitbench.executors.options import RunOptions
 
 
 class InlineExecutor(Executor):
-    """Each poll starts or runs one job, so that a debugger sees everything."""
+    """Each poll starts or runs one job, so that a debugger can follow everything."""
 
     prompt = False
 
@@ -26,15 +26,15 @@ class InlineExecutor(Executor):
 
     @classmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> InlineExecutor:
-        """Makes the executor.
+        """Creates the executor.
 
         Raises:
-            InputError: There is no such GPU.
+            InputError: A requested GPU does not exist.
         """
         del out
         if options.device == "cuda":
             gpus = visible_gpus(options.gpus or ("0",), os.environ.get("CUDA_VISIBLE_DEVICES"))
-            # This process is the worker, and has not looked for GPUs yet.
+            # This process is the worker, and has not queried GPUs yet.
             os.environ["CUDA_VISIBLE_DEVICES"] = gpus[0]
             check_cuda(("0",), find_cuda())
         return cls(worker)
@@ -47,7 +47,7 @@ class InlineExecutor(Executor):
         """Announces the next job, and runs it at the following call.
 
         Raises:
-            KeyboardInterrupt: This process was asked to stop.
+            KeyboardInterrupt: A signal requested a stop of this process.
         """
         del timeout
         if not self._waiting:
@@ -57,7 +57,7 @@ class InlineExecutor(Executor):
             return [JobEvent(self._waiting[0], "started")]
         job = self._waiting.popleft()
         self._announced = False
-        with redirect_stderr(io.StringIO()) as errors:  # as little as in a process of its own
+        with redirect_stderr(io.StringIO()) as errors:  # separate, as for a worker process
             code = self.worker.main([str(job)])
         if code == STOPPED:
             raise KeyboardInterrupt
@@ -67,8 +67,8 @@ class InlineExecutor(Executor):
         return [JobEvent(job, "finished")]
 
     def kill(self) -> None:
-        """Forgets waiting jobs."""
+        """Drops waiting jobs."""
         self._waiting.clear()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing; there are no resources."""

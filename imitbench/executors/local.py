@@ -1,4 +1,4 @@
-"""A pool of worker processes on this machine."""
+"""An executor with a pool of worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from imitbench.executors.worker_process import WorkerProcess
 
 
 class LocalExecutor(Executor):
-    """Keeps `jobs` worker processes busy; each serves one job after the other.
+    """Keeps `jobs` worker processes busy; each runs jobs sequentially.
 
-    A worker that dies takes only the run along that it was at, and is replaced.
+    A worker that crashes affects only its current run, and is replaced.
 
     Args:
-        worker: What does the jobs.
+        worker: Worker that runs the jobs.
         jobs: Number of worker processes.
-        gpus: GPUs that the workers use in turn, as CUDA_VISIBLE_DEVICES names them; without
-            any, the workers see none.
-        max_memory: Bytes above which a worker, with its children, is killed.
+        gpus: GPUs that the workers use in turn, as CUDA_VISIBLE_DEVICES names them; if empty, the
+            workers see none.
+        max_memory: Bytes of memory above which a worker, with its children, is killed.
     """
 
     limits_memory = can_measure()
@@ -61,10 +61,10 @@ class LocalExecutor(Executor):
 
     @classmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> LocalExecutor:
-        """Makes the executor.
+        """Creates the executor.
 
         Raises:
-            InputError: There are no such GPUs.
+            InputError: A requested GPU does not exist.
         """
         del out
         gpus: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class LocalExecutor(Executor):
         return cls(worker, options.jobs or 1, gpus=gpus, max_memory=options.max_memory)
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
-        """Queues job files; idle workers take them at once."""
+        """Queues job files; idle workers take them immediately."""
         for job in jobs:
             self._waiting.put(job)
         for lane in self._lanes:
@@ -83,7 +83,7 @@ class LocalExecutor(Executor):
                 lane.start()
 
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Events since the last call, waiting at most `timeout` seconds for the first."""
+        """Returns events since the last call; waits at most `timeout` seconds for the first."""
         events = []
         try:
             events.append(self._events.get(timeout=timeout))
@@ -93,7 +93,7 @@ class LocalExecutor(Executor):
             return events
 
     def stop(self) -> None:
-        """Asks the workers to save checkpoints and end, and waits until they have."""
+        """Requests the workers to save checkpoints and end, and waits until they have."""
         self._end_by(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -116,7 +116,7 @@ class LocalExecutor(Executor):
 
 
 class _WorkerThread(threading.Thread):
-    """Feeds one worker process."""
+    """Passes jobs to one worker process."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _WorkerThread(threading.Thread):
         self._cancelled = cancelled
 
     def run(self) -> None:
-        """Passes jobs on until told to stop."""
+        """Passes jobs to the worker until there are no more, or the pool is stopped."""
         while (job := self._waiting.get()) is not None and not self._cancelled.is_set():
             self._events.put(JobEvent(job, "started"))
             self._events.put(self.worker.serve(job))

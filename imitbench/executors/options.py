@@ -1,4 +1,4 @@
-"""How runs are carried out: one record, from which every place that needs it derives."""
+"""Execution options: one record, from which command line, API and job files are derived."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CheckpointInterval = Annotated[
     Field(ge=0.0),
     Option("Between checkpoints, from which runs resume.", keyword="checkpoint_minutes", unit=60.0),
 ]
-Device = Annotated[str, Option("auto (GPUs if asked for, else cpu), cpu, cuda or cuda:N.")]
+Device = Annotated[str, Option("auto (GPUs if requested, else cpu), cpu, cuda or cuda:N.")]
 
 
 class JobOptions(OptionRecord):
@@ -25,12 +25,12 @@ class JobOptions(OptionRecord):
 
     force: Annotated[bool, Option("Do completed runs again.")] = False
     checkpoint_s: CheckpointInterval = CHECKPOINT_S
-    retries: Annotated[int, Field(ge=0), Option("How often a run that failed is tried again.")] = 0
+    retries: Annotated[int, Field(ge=0), Option("How often a failed run is tried again.")] = 0
     timeout_s: Annotated[
         float | None,
         Field(gt=0.0),
         Option(
-            "Longest an attempt at a run may take, e.g. 90m.",
+            "Time limit of an attempt at a run, e.g. 90m.",
             keyword="timeout",
             kind=str | None,
             read=lambda text: parse_duration(str(text), option="--timeout"),
@@ -40,21 +40,22 @@ class JobOptions(OptionRecord):
 
 
 class RunOptions(JobOptions):
-    """How runs are carried out; only the device changes a number.
+    """Options of how runs are executed; only the device changes results.
 
     A new option takes two edits:
 
     1. a field here, or in `JobOptions` if workers need it;
     2. the line that uses it.
 
-    From the field follow the option of `imitbench run`, `resume` and `tune`, the keyword of
-    `imitbench.run`, the entry of the job file, and what executors are given. A command that does
-    not offer it says so where it takes this record (`imitbench.cli.record_options.takes`).
+    The field defines the option of `imitbench run`, `resume` and `tune`, the keyword of
+    `imitbench.run`, the entry of the job file, and the options of executors. A command that does
+    not offer it excludes it where it uses this record (`imitbench.cli.record_options.takes`).
     """
 
     executor: Annotated[str, Option("Where runs are done.")] = "local"
     profile: Annotated[
-        Path | None, Option("What tasks ask for.", kind=Path | None, read=Path, metavar="FILE")
+        Path | None,
+        Option("Resources that tasks request.", kind=Path | None, read=Path, metavar="FILE"),
     ] = None
     wait: Annotated[bool, Option("Stay until the tasks are done.")] = False
     min_task_s: Annotated[
@@ -92,10 +93,10 @@ class RunOptions(JobOptions):
 
     @property
     def for_jobs(self) -> JobOptions:
-        """The part that goes into job files."""
+        """The options that are written to job files."""
         return JobOptions(**{name: getattr(self, name) for name in JobOptions.model_fields})
 
     @property
     def device_class(self) -> DeviceClass:
-        """What the device becomes part of a run's identity as, once it is chosen."""
+        """Device class of the resolved device, which is part of a run's identity."""
         return "cuda" if self.device == "cuda" else "cpu"

@@ -1,4 +1,4 @@
-"""Executors by name: those of this package, and those of installed packages."""
+"""Finds executors by name: those of this package, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _BUNDLED = {
     "slurm": "imitbench.executors.slurm.executor:SlurmExecutor",
     "inline": "imitbench.executors.inline:InlineExecutor",
 }
-_OPTION_HELP = {"slurm": OPTION_HELP}  # here for `--help`, which imports no executor
+_OPTION_HELP = {"slurm": OPTION_HELP}  # stored here, because `--help` imports no executor
 
 
 def executor_names() -> list[str]:
-    """Names of all executors, those of this package first."""
+    """Returns the names of all executors, those of this package first."""
     installed = importlib.metadata.entry_points(group=ENTRY_POINTS).names
     return [*_BUNDLED, *sorted(installed - _BUNDLED.keys())]
 
 
 def executor_class(name: str) -> type[Executor]:
-    """The executor of a name.
+    """Returns the executor class with a name.
 
     Raises:
-        InputError: There is none, or it cannot be loaded.
+        InputError: The executor does not exist or cannot be loaded.
     """
     target = _BUNDLED.get(name)
     if target is None:
@@ -47,34 +47,34 @@ def executor_class(name: str) -> type[Executor]:
         raise InputError(f"--executor {name}: {target} cannot be loaded ({error})") from error
     if not (isinstance(found, type) and issubclass(found, Executor)):
         raise InputError(
-            f"--executor {name}: {target} is no executor; make it a subclass of "
+            f"--executor {name}: {target} is not an executor; make it a subclass of "
             "imitbench.executors.base.Executor"
         )
     return found
 
 
 def resolve(options: RunOptions) -> RunOptions:
-    """Fills in what options leave open, as the executor that they name does it.
+    """Fills in unspecified options with the executor that they name.
 
     Raises:
-        InputError: There is no such executor, or two options do not go together.
+        InputError: The executor does not exist, or two options contradict each other.
     """
     executor = executor_class(options.executor)
     if options.profile is not None and "profile" not in executor.option_help:
         names = " or ".join(option_help("profile"))
-        raise InputError(f"--profile {options.profile}: goes with --executor {names} only")
+        raise InputError(f"--profile {options.profile}: works only with --executor {names}")
     return executor.resolve(options)
 
 
 def executors_of(out: Path) -> Iterator[type[Executor]]:
-    """Executors that keep something about a results folder there.
+    """Returns executors with data in a results folder.
 
     Raises:
-        InputError: One cannot be loaded.
+        InputError: An executor cannot be loaded.
     """
     return (executor_class(name) for name in executor_names() if (out / f".{name}").is_dir())
 
 
 def option_help(keyword: str) -> dict[str, str]:
-    """What an option means to executors of this package that alone have it, by their names."""
+    """Returns the help of an option by executor, for options of single executors."""
     return {name: texts[keyword] for name, texts in _OPTION_HELP.items() if keyword in texts}

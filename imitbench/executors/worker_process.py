@@ -1,4 +1,4 @@
-"""One worker process that serves job after job, and what is done when it dies."""
+"""Supervises one worker process that serves several jobs, and handles its crashes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from imitbench.executors import descendants
 from imitbench.executors.base import RESTART, STOPPED, JobEvent, Worker
 from imitbench.util.quantities import show_size
 
-# Also a worker that was asked to stop before it could listen has lost nothing.
+# A worker that was stopped before it handled signals has lost nothing either.
 _STOPPED = (STOPPED, -signal.SIGTERM, -signal.SIGUSR1, -signal.SIGUSR2)
-_LAST_WORDS = 4000  # bytes of a dead worker's stderr that are worth keeping
+_LAST_WORDS = 4000  # bytes to keep of a crashed worker's stderr
 _TICK_S, _MEMORY_TICK_S = 1.0, 0.2
 _ONE_THREAD = dict.fromkeys(
     (
@@ -48,17 +48,16 @@ class _WorkerDeath:
 
 
 class WorkerProcess:
-    """Supervises one worker process; a death costs the run at work, and nothing else.
+    """Supervises one worker process; a crash affects only the current run.
 
-    Its death is put on record by `Worker.after_death`, and a fresh process is started for the
-    runs that remain.
+    `Worker.after_death` records a crash, and a new process is started for the runs that remain.
 
     Args:
-        worker: The program.
-        environment: Environment variables on top of those of this process.
-        max_memory: Bytes above which the worker, with its children, is killed.
-        fresh: Whether each job gets a process of its own, as on GPUs, where one failure spoils
-            all that the process does later.
+        worker: The worker program.
+        environment: Environment variables, in addition to those of this process.
+        max_memory: Bytes of memory above which the worker, with its children, is killed.
+        fresh: Whether each job gets its own process, for example on GPUs, where a failure may
+            corrupt the state of the process for later runs.
     """
 
     def __init__(
@@ -86,15 +85,15 @@ class WorkerProcess:
         self._errors_before = 0
 
     def serve(self, job: Path) -> JobEvent:
-        """Has a job done, by as many processes as it takes.
+        """Runs a job, in as many processes as necessary.
 
         Args:
-            job: The job file.
+            job: Path of the job file.
 
         Returns:
-            `finished`, also when runs failed or killed their worker, which is on record then;
-            `stopped` when it was asked to stop, here or by anybody else; `died` when a death
-            could not be put on record.
+            `finished`, also when runs failed or crashed their worker, which is then recorded;
+            `stopped` when this or another process requested a stop; `died` when a crash could
+            not be recorded.
         """
         while True:
             death = self._attempt(job)
@@ -108,17 +107,17 @@ class WorkerProcess:
                 continue
             try:
                 remain = self._worker.after_death(job, death.detail)
-            except Exception as error:  # above all: the results folder is gone, or full
-                why = f"{death.detail}\nand that could not be put on record: {error}"
+            except Exception as error:  # usually because the results folder is gone or full
+                why = f"{death.detail}\nwhich could not be recorded: {error}"
                 return JobEvent(job, "died", why)
             if not remain:
                 return JobEvent(job, "finished")
 
     def send(self, number: signal.Signals) -> None:
-        """Sends a signal by which the worker is to end; after it, no process is started.
+        """Ends the worker with a signal; afterwards, no process is started.
 
         Args:
-            number: SIGTERM, SIGUSR1 or SIGUSR2 to save a checkpoint first, SIGKILL for now.
+            number: SIGTERM, SIGUSR1 or SIGUSR2 to save a checkpoint first; SIGKILL to end it now.
         """
         with self._lock:
             self._asked = True
@@ -140,7 +139,7 @@ class WorkerProcess:
             self._errors = None
 
     def _attempt(self, job: Path) -> _WorkerDeath | None:
-        """Gives the job to a process; tells how that died if it gave no answer."""
+        """Passes the job to a process; returns how it ended if it gave no answer."""
         with self._lock:
             if self._asked:
                 return _WorkerDeath(STOPPED, "")
@@ -158,7 +157,7 @@ class WorkerProcess:
             answer, excess = self._wait_for_answer(process)
             if answer == f"{job}\n".encode():
                 return None
-        # The group first, as children that survive may hold files, memory and the GPU.
+        # Kills the group first, as surviving children may hold files, memory and the GPU.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
@@ -176,16 +175,16 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=self._environment,
-            # Ctrl-C reaches only the parent, which then decides.
+            # Ctrl-C then reaches only the parent, which handles it.
             start_new_session=True,
         )
         return self._process
 
     def _wait_for_answer(self, process: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
-        """Reads a line, unless the worker ends, or is killed here for what it uses, before that.
+        """Reads a line, unless the worker ends, or exceeds its memory and is killed, before.
 
         Returns:
-            What was read, and why the worker was killed.
+            The text read, and why the worker was killed (`None` if it was not).
         """
         assert process.stdout is not None
         tick = _TICK_S if self._max_memory is None else _MEMORY_TICK_S
@@ -219,9 +218,9 @@ class WorkerProcess:
         )
 
     def _last_words(self) -> str:
-        """The end of what the worker wrote to stderr during this job."""
+        """Returns the end of what the worker wrote to stderr during this job."""
         assert self._errors is not None
-        # The position in the file is shared with the worker and its children: left alone.
+        # Uses `pread`, because the worker and its children share the position in the file.
         number = self._errors.fileno()
         size = os.fstat(number).st_size
         start = max(self._errors_before, size - _LAST_WORDS)

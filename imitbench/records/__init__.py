@@ -1,1 +1,1 @@
-"""Records: what rooms pass to each other, and what stands in files and tables."""
+"""Records that the subpackages exchange, and that files and tables contain."""

@@ -1,4 +1,4 @@
-"""The cards that ship with this package, for whoever reads records: each is loaded once."""
+"""The cards of this package, for readers of records; each is loaded once."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from imitbench.records.runs import RunSpec
 
 
 def bundled_suite(name: str) -> SuiteCard | None:
-    """The card of a suite; `None` for one that does not ship with this package."""
+    """Returns the card of a suite; `None` for one that does not ship with this package."""
     return _suite(name) if name in _suites() else None
 
 
 def bundled_algorithm(name: str) -> AlgorithmCard | None:
-    """The card of an algorithm; `None` for one that does not ship with this package."""
+    """Returns the card of an algorithm; `None` for one that does not ship with this package."""
     return _algorithm(name) if name in _algorithms() else None
 
 
 def environment_of(spec: RunSpec) -> EnvironmentCard | None:
-    """The card of a run's environment, as far as it is known."""
+    """Returns the card of a run's environment; `None` if it is unknown."""
     suite = bundled_suite(spec.suite)
     return suite.environments.get(spec.environment.id) if suite else None
 
 
 def budget_label(spec: RunSpec) -> str:
-    """What tables call a run's budget: its name, and the amount where that was another one then."""
+    """Returns the label of a run's budget: its name, with the amount if it was changed since."""
     name, amount = spec.budget.name, spec.budget.amount
     card = environment_of(spec)
     for known in BUDGET_NAMES:
@@ -37,14 +37,14 @@ def budget_label(spec: RunSpec) -> str:
 
 
 def role_of(spec: RunSpec) -> Role:
-    """Role of a run's algorithm: on the card of one of this package, in the record of another."""
+    """Returns the role of a run's algorithm, from its bundled card or else from the record."""
     card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
     if card is not None and card.implementation == spec.implementation:
         return card.role
     return spec.role or "method"
 
 
-# Cards are asked for by every run of a submission, which may have thousands.
+# Every run of a submission, which may have thousands, needs cards.
 _suites = cache(suite_names)
 _suite = cache(load_suite)
 _algorithms = cache(algorithm_names)

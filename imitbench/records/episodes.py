@@ -1,4 +1,4 @@
-"""Evaluation episodes: those of one policy, and those of a run."""
+"""Evaluation episodes of one policy, and of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Episodes:
 
     Attributes:
         returns: Undiscounted sums of the environment's reward, shape (episodes,), float64.
-        lengths: Steps, shape (episodes,), int64.
+        lengths: Numbers of steps, shape (episodes,), int64.
         terminated: Whether each ended in a terminal state, shape (episodes,), bool.
         deterministic: Whether the policy acted deterministically.
     """

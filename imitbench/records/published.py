@@ -1,4 +1,4 @@
-"""Runs with their outcomes, as reports, leaderboards and checks read them."""
+"""Runs with their outcomes, which reports, leaderboards and checks read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from imitbench.records.runs import Provenance, RunFailure, RunResult, RunSpec
 
 @dataclass(frozen=True)
 class PublishedRun:
-    """A run with its outcome: of result and failure, one is `None`.
+    """A run with its outcome: either `result` or `failure` is `None`.
 
     Attributes:
-        episodes: Its evaluation episodes; `None` for a failed run.
+        episodes: Evaluation episodes of the run; `None` for a failed run.
     """
 
     spec: RunSpec
@@ -23,7 +23,7 @@ class PublishedRun:
 
     @property
     def provenance(self) -> Provenance:
-        """How it came about."""
+        """Provenance of the outcome."""
         outcome = self.result or self.failure
         assert outcome is not None
         return outcome.provenance
@@ -42,10 +42,11 @@ class PublishedRuns:
     """Runs of a results folder.
 
     Attributes:
-        runs: The newest of every cell and seed, by suite, environment, algorithm, seed and id.
-        superseded: Number of runs that newer ones have superseded, which are left out.
-        unfinished: Number of runs without an outcome, which are left out.
-        unreadable: A message for each directory that is left out because it is damaged.
+        runs: The latest run of every cell and seed, sorted by suite, environment, algorithm, seed
+            and id.
+        superseded: Number of excluded runs that newer ones supersede.
+        unfinished: Number of excluded runs without an outcome.
+        unreadable: A message for each directory that is excluded because it is damaged.
     """
 
     runs: list[PublishedRun] = field(default_factory=list)
@@ -55,7 +56,7 @@ class PublishedRuns:
 
     @property
     def left_out(self) -> list[str]:
-        """A sentence on each kind of run that is left out."""
+        """A sentence on each kind of excluded runs."""
         notes = [f"left out: {message}" for message in self.unreadable]
         if self.superseded:
             notes.append(f"left out: {self.superseded} runs that newer ones have superseded")

@@ -1,7 +1,7 @@
-"""What is written down about a run: its specification, its outcome and how it came about.
+"""Records of a run: its specification, its outcome and its provenance.
 
-A `RunSpec` holds everything that determines a run's numbers and nothing else; its content hash
-is the run's identity. Provenance (host, versions, times) is kept beside the outcome.
+A `RunSpec` holds exactly the inputs that determine a run's numbers; its content hash is the run's
+identity. Provenance (host, versions, times) is stored with the outcome.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 RUN_ID_LENGTH = 12
 
 POSITIONS_KEY = "disc_absolute_positions"
-"""Hyper-parameter, `show` or `hide`: whether what is learnt sees a task's absolute positions."""
+"""Hyper-parameter, `show` or `hide`: whether the learned reward sees absolute positions."""
 
 
 class Record(BaseModel):
@@ -50,11 +50,11 @@ class EnvironmentSpec(Record):
         kwargs: Keyword arguments of `gymnasium.make`.
         horizon: Whether every episode has the same length. Variable horizons leak the reward
             through termination and must be declared.
-        evaluation_id: Gymnasium id of the environment that it is evaluated on, if that is another
-            one; written down only then, so that identities stay what they were.
-        module_digest: What pins the source of `module`, if it came with a suite of the user's;
-            written down only then.
-        hidden_positions: Entries of observations that what is learnt does not see; written down
+        evaluation_id: Gymnasium id of the evaluation environment, if it differs; serialized only
+            then, so that earlier identities stay valid.
+        module_digest: Digest of the source of `module`, if it belongs to a user's suite;
+            serialized only then.
+        hidden_positions: Entries of observations that the learned reward does not see; serialized
             only if there are any.
     """
 
@@ -88,12 +88,12 @@ class EnvironmentSpec(Record):
         card: EnvironmentCard,
         hyperparameters: Mapping[str, Scalar] | None = None,
     ) -> EnvironmentSpec:
-        """What a run's record says about an environment of a suite.
+        """Makes the specification of an environment of a suite.
 
         Args:
-            env_id: Its id.
-            card: Its card.
-            hyperparameters: Those of the run, which may hide positions.
+            env_id: Id of the environment.
+            card: Card of the environment.
+            hyperparameters: Hyper-parameters of the run, which may hide positions.
         """
         hides = (hyperparameters or {}).get(POSITIONS_KEY) == "hide"
         return cls(
@@ -113,7 +113,7 @@ class ArtifactSpec(Record):
     Attributes:
         source: Where it came from: `bundled`, `hub`, `path:DIR`, or `minari:NAME`.
         repo: Repository name in hub layout, for example `ppo-seals-CartPole-v0`.
-        revision: Commit of a hub repository; `None` where there is none.
+        revision: Commit of a hub repository; `None` for other sources.
         digest: SHA-256 over the files that were read.
     """
 
@@ -138,13 +138,13 @@ class DemoSpec(ArtifactSpec):
 
 
 class Budget(Record):
-    """How much training a run gets.
+    """Amount of training of a run.
 
     Attributes:
         name: `quick`, `default` or `full`.
-        unit: What is counted: environment steps or optimizer batches; `none` for learners that
+        unit: Counted quantity: environment steps or optimizer batches; `none` for learners that
             do not train.
-        amount: How many.
+        amount: Number of units.
     """
 
     name: str
@@ -157,9 +157,9 @@ class Protocol(Record):
 
     Attributes:
         episodes: Episodes for each of the stochastic and the deterministic policy.
-        environments: Environments stepped side by side; episode `i` belongs to environment
-            `i % environments` from the start, so short episodes are not over-counted.
-        version: Raised whenever the procedure changes in a way that changes numbers.
+        environments: Environments stepped in parallel; episode `i` always runs in environment
+            `i % environments`, so short episodes are not over-counted.
+        version: Raised when the procedure changes in a way that changes numbers.
     """
 
     episodes: Size = 50
@@ -172,14 +172,14 @@ class RunSpec(Record):
 
     Attributes:
         implementation_digest: Source digest of an algorithm from outside this package; `None`
-            for built-in ones, whose behaviour `schema_version` and the card stand for.
-        variant: Label for hyper-parameters that differ from the card's. It, `uses_reward` and
-            `role` follow from the rest, and are no part of the identity.
+            for built-in ones, whose behaviour is identified by `schema_version` and the card.
+        variant: Label for hyper-parameters that differ from the card's. `variant`, `uses_reward`
+            and `role` follow from the other fields, and are not part of the identity.
         uses_reward: Whether the method learns from the environment's own reward.
-        role: That of an algorithm from outside this package which is no method; `None` for
-            methods, and for built-in ones, whose cards say it. `imitbench.records.bundled_cards`
-            tells the role of any run. Written down only where it is not `None`, so that files
-            stay what they were.
+        role: Role of a reference or control from outside this package; `None` for methods, and for
+            built-in algorithms, whose cards state it. `imitbench.records.bundled_cards` returns
+            the role of any run. Serialized only if it is not `None`, so that earlier files stay
+            unchanged.
     """
 
     schema_version: Literal[1] = 1
@@ -208,13 +208,13 @@ class RunSpec(Record):
 
     @property
     def digest(self) -> str:
-        """Content hash; equal specifications have equal ones on every machine."""
+        """Content hash; equal specifications have equal hashes on every machine."""
         identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "role"})
         return canonical_digest(identity)
 
     @property
     def setting(self) -> str:
-        """Content hash of all but the seed: runs that differ in it must not be averaged."""
+        """Content hash without the seed; runs with different hashes must not be averaged."""
         identity = self.model_dump(mode="json", exclude={"variant", "uses_reward", "role", "seed"})
         if identity["demos"] is not None:  # each seed draws its own
             del identity["demos"]["subsample_seed"]
@@ -222,7 +222,7 @@ class RunSpec(Record):
 
     @property
     def run_id(self) -> str:
-        """The digest's first digits."""
+        """The first 12 digits of the digest."""
         return self.digest[:RUN_ID_LENGTH]
 
     @property
@@ -233,17 +233,17 @@ class RunSpec(Record):
 
     @property
     def algo_label(self) -> str:
-        """The algorithm's name in reports, which keeps variants apart."""
+        """The algorithm's name in reports, with its variant."""
         return f"{self.algo}[{self.variant}]" if self.variant else self.algo
 
     @property
     def label(self) -> str:
-        """What to call this run in messages."""
+        """Name of this run in messages."""
         return one_line(f"{self.algo_label} on {self.environment.id}, seed {self.seed}", 300)
 
 
 class ReferenceScores(Record):
-    """Mean returns that map to the scores 0 and 1.
+    """Mean returns that define the scores 0 and 1.
 
     Attributes:
         random: Mean return of uniformly random actions.
@@ -256,12 +256,12 @@ class ReferenceScores(Record):
     version: str
 
     def score(self, raw_return: float) -> float:
-        """Score of a mean return; NaN where it is undefined, see `normalize`."""
+        """Returns the score of a mean return; NaN if it is undefined, see `normalize`."""
         return normalize(raw_return, self.random, self.expert)
 
 
 class Provenance(Record):
-    """How and where a result came about. Never part of a run's identity."""
+    """Versions, host and command of a result. Never part of a run's identity."""
 
     imitbench: str
     git_sha: str | None
@@ -286,7 +286,7 @@ class RunResult(Record):
         train_s: Seconds of training.
         wall_s: Seconds of the whole run, evaluation included.
         started_at: ISO 8601 time in UTC, as is `finished_at`.
-        measures: What the method measured beside its policy's return, by name.
+        measures: Other measurements of the method, by name.
     """
 
     schema_version: Literal[1] = 1
@@ -310,8 +310,8 @@ class RunFailure(Record):
     """Why a run did not complete.
 
     Attributes:
-        phase: What it was doing: `load`, `setup`, `train`, `evaluate`, `save` or `worker` (the
-            worker process itself died).
+        phase: Phase of the failure: `load`, `setup`, `train`, `evaluate`, `save` or `worker` (the
+            worker process crashed).
     """
 
     schema_version: Literal[1] = 1
@@ -326,16 +326,16 @@ class RunFailure(Record):
 
 
 class RunRow(Record):
-    """What the database says about which run a row belongs to.
+    """Columns of the database that identify the run of a row.
 
     Attributes:
-        algo: Algorithm, with its variant.
+        algo: Name of the algorithm, with its variant.
         budget: Name of the budget.
-        n_demos: Demonstrations used; `None` where none were.
+        n_demos: Number of demonstrations used; `None` if none were.
         all_demos: Whether these are all that the source has for the environment.
-        source: Where experts and demonstrations came from; `None` where neither was used.
+        source: Where experts and demonstrations came from; `None` if neither was used.
         uses_reward: Whether the method learns from the environment's own reward.
-        role: What its algorithm is there for, see `imitbench.cards.algorithm.AlgorithmCard`.
+        role: Role of the algorithm, see `imitbench.cards.algorithm.AlgorithmCard`.
     """
 
     run_id: str
@@ -352,16 +352,16 @@ class RunRow(Record):
 
 
 Score = Annotated[float, BeforeValidator(lambda score: math.nan if score is None else score)]
-"""A score out of the database, where an undefined one is NULL; NaN here."""
+"""A score from the database; an undefined score is NULL there and NaN here."""
 
 
 class ScoreRow(RunRow):
-    """A completed run as the `scores` view of the database shows it.
+    """A row of the database view `scores`: a completed run.
 
     Attributes:
-        score: Of the mean raw return, see `imitbench.stats.normalization.normalize`; NaN where it
-            is undefined.
-        score_deterministic: The same for the deterministic policy.
+        score: Score of the mean raw return, see `imitbench.stats.normalization.normalize`; NaN if
+            it is undefined.
+        score_deterministic: Score of the deterministic policy's mean return.
         termination_rate: Share of episodes that ended by termination, not truncation.
     """
 
@@ -377,14 +377,14 @@ class ScoreRow(RunRow):
 
 
 class MeasureRow(RunRow):
-    """One further measurement of a completed run as the `measures` table shows it."""
+    """A row of the `measures` table: one further measurement of a completed run."""
 
     measure: str
     value: float
 
 
 class FailureRow(RunRow):
-    """A failed run as the `failures` table shows it."""
+    """A row of the `failures` table: a failed run."""
 
     phase: str
     error_type: str
@@ -392,7 +392,7 @@ class FailureRow(RunRow):
 
 
 class ReferenceRow(Record):
-    """The references of one environment as the `references` table shows them."""
+    """A row of the `references` view: the reference scores of one environment."""
 
     suite: str
     env: str
@@ -402,14 +402,14 @@ class ReferenceRow(Record):
 
 
 def variant_label(changed: Mapping[str, Scalar], device: str, *, tuned: bool = False) -> str:
-    """What tells runs apart whose algorithm's settings are not those of its card.
+    """Returns a label that identifies settings that differ from the algorithm's card.
 
     Args:
         changed: Hyper-parameters that differ from the card's, or from those tuned for the
             environment.
-        device: Class of the processor. Numbers of another one than the CPU are other numbers,
-            which no table may mix.
-        tuned: Whether hyper-parameters that were tuned for the environment are in use.
+        device: Class of the processor. Devices other than the CPU give other numbers, which no
+            table may mix.
+        tuned: Whether hyper-parameters tuned for the environment are in use.
     """
     different = {**changed, **({"device": device} if device != "cpu" else {})}
     labels = [f"{name}={value}" for name, value in different.items()]
@@ -420,7 +420,7 @@ def canonical_digest(document: object) -> str:
     """Hashes a JSON document independently of key order and white space.
 
     Args:
-        document: Anything `json.dumps` accepts; non-finite numbers are refused.
+        document: Any value that `json.dumps` accepts, without non-finite numbers.
 
     Returns:
         SHA-256 as 64 hexadecimal digits.

@@ -1,4 +1,4 @@
-"""Who is at work on a results folder: each sweep in progress holds a lease of its own there."""
+"""Shows whether a sweep is active in a results folder: each active sweep holds a lease there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FOLDER = "at-work"
 
 @contextmanager
 def active_sweep(out: Path) -> Iterator[None]:
-    """Within it, others see that this process has runs done in a results folder.
+    """Context in which other processes see that this process has an active sweep in a folder.
 
     Raises:
         InputError: The folder cannot be written.
-        OSError: Likewise.
+        OSError: The folder cannot be written.
     """
     folder = out / SWEEPS_FOLDER / _FOLDER
     _sweep_out(folder)
@@ -34,12 +34,12 @@ def active_sweep(out: Path) -> Iterator[None]:
 
 
 def is_active(out: Path) -> bool:
-    """Whether some living process has runs done in a results folder, here or elsewhere."""
+    """Whether a running process, on any machine, has an active sweep in a results folder."""
     return any(lease.is_held(each) for each in _present(out / SWEEPS_FOLDER / _FOLDER))
 
 
 def _enter(folder: Path) -> tuple[Path, lease.Lease]:
-    """Makes a folder of this sweep's own and takes its lease."""
+    """Creates a folder for this sweep and takes its lease."""
     while True:
         own = folder / uuid.uuid4().hex
         own.mkdir(parents=True)
@@ -48,19 +48,19 @@ def _enter(folder: Path) -> tuple[Path, lease.Lease]:
         except InputError:
             if own.exists():
                 raise
-            continue  # before it had a lease, another sweep took it for one left behind
+            continue  # another sweep removed it as abandoned, before it had a lease
         assert held is not None
         return own, held
 
 
 def _sweep_out(folder: Path) -> None:
-    """Removes what processes that were killed left behind."""
+    """Removes the folders of killed processes."""
     for each in _present(folder):
-        # Another sweep may be removing it just now; and what cannot be removed harms nobody.
+        # Another sweep may be removing it; and a folder that cannot be removed does no harm.
         with suppress(InputError):
             abandoned = lease.acquire(each, wait=False)
             if abandoned is not None:
-                # Before the lease is let go: afterwards, the folder may be its owner's again.
+                # Before the release: afterwards, the lease may belong to its owner again.
                 shutil.rmtree(each, ignore_errors=True)
                 abandoned.release()
 

@@ -1,6 +1,6 @@
-"""The files that an expert or demonstrations are read from, and that their digest is over.
+"""The files of experts and demonstrations, over which their digests are computed.
 
-Bundled folders have the very layout of hub repositories, so that all of this holds for both.
+Bundled folders have the same layout as hub repositories, so this module works for both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from imitbench.policies.hub_policy import archive_name, find_policy
 from imitbench.util.hub_client import RepoKind
 
 SETTINGS_FILE = "config.yml"
-"""Tells of wrappers that a policy of another tool needs."""
+"""Names wrappers that a policy of another tool needs."""
 
 
 def content_files(kind: RepoKind, folder: Path, repo: str) -> list[Path]:
-    """The files that an expert or demonstrations are read from.
+    """Returns the files of an expert or of demonstrations.
 
     Args:
         kind: `model` for an expert, `dataset` for demonstrations.
@@ -32,15 +32,15 @@ def content_files(kind: RepoKind, folder: Path, repo: str) -> list[Path]:
 
 
 def content_bytes(files: Sequence[Path]) -> int:
-    """Size of the files together."""
+    """Returns the total size of the files in bytes."""
     return sum(path.stat().st_size for path in files)
 
 
 def _expert_files(folder: Path, repo: str) -> list[Path]:
     policy = find_policy(folder, repo)
     if policy is None:
-        raise InputError(f"{folder}: no policy there, neither policy.json nor {archive_name(repo)}")
-    if policy.is_dir():  # complete in itself
+        raise InputError(f"{folder}: found neither policy.json nor {archive_name(repo)}")
+    if policy.is_dir():  # a policy of this library needs no other files
         files = [policy / name for name in ("policy.json", "policy.safetensors")]
     else:
         statistics, settings = open_expert_folder(policy).statistics, folder / SETTINGS_FILE
@@ -55,5 +55,5 @@ def _expert_files(folder: Path, repo: str) -> list[Path]:
 def _demo_files(folder: Path) -> list[Path]:
     files = sorted((folder / "data").glob("*.parquet"))
     if not files:
-        raise InputError(f"{folder / 'data'}: no parquet file there")
+        raise InputError(f"{folder / 'data'}: found no parquet file")
     return files

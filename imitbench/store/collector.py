@@ -1,4 +1,4 @@
-"""Brings run directories and imported results into the database; twice changes nothing more."""
+"""Updates the database from run directories and imported results; a repetition changes nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _COLUMNS: dict[str, pa.DataType] = {
 
 
 def external_table(header: ExternalHeader, runs: Sequence[ExternalRun]) -> pa.Table:
-    """Rows of table `external`."""
+    """Returns the rows of table `external`."""
     rows: list[dict[str, Any]] = []
     for run in runs:
         content = f"{header.name}\n{run.model_dump_json(exclude_none=True)}"
@@ -65,18 +65,18 @@ def external_table(header: ExternalHeader, runs: Sequence[ExternalRun]) -> pa.Ta
 _TABLES = ("runs", "curves", "measures", "episodes", "failures")
 _INGESTED = pa.schema([(name, pa.string()) for name in ("path", "stamp", "run_id", "problem")])
 _BATCH = 256
-# They hide the latency of network file systems. Parsing holds Python's lock: where files come at
-# once, they gain nothing and cost a tenth.
+# Threads hide the latency of network file systems. Parsing holds Python's lock: on fast disks,
+# threads gain nothing and cost a tenth of the time.
 _THREADS = 8
 
 
 @dataclass(frozen=True)
 class QuarantinedSource:
-    """A directory, or a file of imported results, that is left out because it cannot be read.
+    """A run directory, or a file of imported results, that is excluded as unreadable.
 
     Attributes:
-        path: It, below the results folder.
-        reason: What is wrong with which of its files, in one line.
+        path: Path below the results folder.
+        reason: The file and its problem, in one line.
     """
 
     path: str
@@ -85,12 +85,12 @@ class QuarantinedSource:
 
 @dataclass(frozen=True)
 class CollectionSummary:
-    """What one collection did.
+    """Result of one collection.
 
     Attributes:
-        added: Own runs that are new or changed.
-        removed: Own runs whose directories are gone.
-        quarantined: What are left out. They are read again when a file changes.
+        added: Number of own runs that are new or changed.
+        removed: Number of own runs whose directories are gone.
+        quarantined: Excluded sources. They are read again when a file changes.
     """
 
     added: int
@@ -99,18 +99,18 @@ class CollectionSummary:
 
 
 def collect(out: Path, *, wait_s: float = database.WAIT_S) -> CollectionSummary:
-    """Makes the database of a results folder agree with what lies in the folder.
+    """Updates the database of a results folder to match the files in the folder.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         wait_s: Seconds to wait for another process that writes the database.
 
     Returns:
-        What changed.
+        Summary of the changes.
 
     Raises:
         InputError: The folder does not exist or cannot be written, or another process does not
-            let go of the database.
+            release the database.
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
@@ -118,7 +118,7 @@ def collect(out: Path, *, wait_s: float = database.WAIT_S) -> CollectionSummary:
     known = _known(out)
     if known is None or not known.agrees_with(scan):
         with database.exclusive_writer(out, wait_s=wait_s):
-            # Another process may have collected meanwhile, and more runs may have finished.
+            # Another process may have collected in the meantime, and more runs may have finished.
             scan = scan_outcomes(out)
             known = _known(out)
             if known is None or not known.agrees_with(scan):
@@ -128,7 +128,7 @@ def collect(out: Path, *, wait_s: float = database.WAIT_S) -> CollectionSummary:
 
 @dataclass(frozen=True)
 class _DatabaseState:
-    """What the database holds: stamps, and problems of what is left out, by path."""
+    """State of the database: stamps, and problems of excluded sources, by path."""
 
     stamps: dict[str, str]
     problems: dict[str, str]
@@ -137,7 +137,7 @@ class _DatabaseState:
         return not self.gone(scan) and not self.fresh(scan)
 
     def gone(self, scan: FolderScan) -> list[str]:
-        # What cannot be looked at just now is not gone.
+        # A source in a folder that cannot be listed is not gone.
         return [p for p in self.stamps if p not in scan.stamps and not scan.hides(p)]
 
     def fresh(self, scan: FolderScan) -> list[str]:
@@ -145,7 +145,7 @@ class _DatabaseState:
 
 
 def _known(out: Path) -> _DatabaseState | None:
-    """What the database holds; `None` where there is no usable one."""
+    """Reads the state of the database; `None` if there is no usable one."""
     if not (out / database.DATABASE_FILE).exists():
         return None
     try:
@@ -166,10 +166,10 @@ def _revise(out: Path, scan: FolderScan, known: _DatabaseState | None) -> Collec
             try:
                 return _apply(out, scan, known, rebuild=False)
             except duckdb.Error:
-                pass  # damaged where only writing looks: it is derived, so start anew
+                pass  # damaged where only writes notice it: rebuild it
         return _apply(out, scan, _DatabaseState({}, {}), rebuild=True)
     except duckdb.Error as error:
-        why = one_line(error, 500)  # whose end says it
+        why = one_line(error, 500)  # the end of the message has the cause
         raise InputError(f"{out / database.DATABASE_FILE}: cannot be written ({why})") from error
 
 
@@ -197,7 +197,7 @@ def _quarantined(problems: dict[str, str], scan: FolderScan) -> list[Quarantined
 
 @dataclass(frozen=True)
 class _ReadSource:
-    """What was read of a run directory or a file of imported results, or what is wrong."""
+    """Content of a run directory or a file of imported results, or its problem."""
 
     path: str
     stamp: str
@@ -207,7 +207,7 @@ class _ReadSource:
 
 
 def _read(out: Path, scan: FolderScan, path: str) -> _ReadSource | None:
-    """Reads one; `None` if it changed meanwhile, so that it is read next time."""
+    """Reads one source; `None` if it changed in the meantime: the next collection reads it."""
     stamp = scan.stamps[path]
     try:
         if is_external(path):
@@ -226,7 +226,7 @@ def _read(out: Path, scan: FolderScan, path: str) -> _ReadSource | None:
 
 
 def _read_all(out: Path, paths: Sequence[str], scan: FolderScan) -> Iterator[list[_ReadSource]]:
-    """Reads them batch by batch, the next one while the caller works on this one."""
+    """Yields sources in batches; reads the next batch while the caller handles the current one."""
     todo = iter(paths)
     with ThreadPoolExecutor(_THREADS) as pool:
 
@@ -240,7 +240,7 @@ def _read_all(out: Path, paths: Sequence[str], scan: FolderScan) -> Iterator[lis
 
 
 def _remove(connection: DuckDBPyConnection, gone: Sequence[str], changed: Sequence[str]) -> int:
-    """Removes the rows of runs, and returns how many runs of those `gone` there were."""
+    """Removes the rows of sources, and returns the number of runs in `gone`."""
     if not gone and not changed:
         return 0
     connection.register("gone", pa.table({"path": pa.array(gone, pa.string())}))

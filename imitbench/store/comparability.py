@@ -1,4 +1,4 @@
-"""What makes runs comparable, and which of several runs count."""
+"""Defines which runs are comparable, and which of several runs are current."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from imitbench.store.external_results import ExternalRun, ExternalScoreRow
 
 @dataclass(frozen=True)
 class Conditions:
-    """What runs must share to be compared and averaged, beside algorithm and environment.
+    """Properties that runs must share to be compared and averaged, as well as algorithm and env.
 
     Attributes:
-        suite: Name of the suite; `None` where it is not known.
-        budget: Name of the training budget; `None` where nothing trained, or it is not known.
+        suite: Name of the suite; `None` if unknown.
+        budget: Name of the training budget; `None` if nothing was trained, or if unknown.
         n_demos: Number of demonstrations, or `all` that the source has for each environment;
-            `None` where none were used, or the number is not known.
-        source: Where experts and demonstrations came from; `None` where none were used, or it is
-            not known.
+            `None` if none were used, or if unknown.
+        source: Where experts and demonstrations came from; `None` if none were used, or if
+            unknown.
     """
 
     suite: str | None
@@ -31,29 +31,29 @@ class Conditions:
 
     @classmethod
     def of(cls, run: RunRow | ExternalRun | ExternalScoreRow) -> Conditions:
-        """Conditions of a run."""
+        """Returns the conditions of a run."""
         n_demos: int | Literal["all"] | None = "all" if run.all_demos else run.n_demos
         return cls(run.suite, run.budget, n_demos, run.source)
 
     @classmethod
     def of_spec(cls, spec: RunSpec) -> Conditions:
-        """Conditions of a run of this package."""
+        """Returns the conditions of a run of this package."""
         return cls.of(run_row(spec))
 
     @classmethod
     def sql(cls) -> str:
-        """The same as SQL expressions over the columns of a table of runs; `all` is -1."""
+        """Returns the conditions as SQL expressions over a table of runs; `all` is -1."""
         n_demos = "CASE WHEN all_demos THEN -1 ELSE n_demos END"
         return ", ".join({"n_demos": n_demos}.get(each.name, each.name) for each in fields(cls))
 
     def is_part_of(self, whole: Conditions) -> bool:
-        """Whether runs under these conditions may be averaged with, or shown beside, others.
+        """Whether runs under these conditions may be averaged with, or shown next to, others.
 
-        A method that uses no demonstrations is the same under any number of them, and one that
-        uses no expert either, under any source.
+        A method that uses no demonstrations is the same for any number of them; if it also uses
+        no expert, it is the same for any source.
 
         Args:
-            whole: Conditions of the others.
+            whole: Conditions of the other runs.
         """
         return (
             (self.suite, self.budget) == (whole.suite, whole.budget)
@@ -62,12 +62,12 @@ class Conditions:
         )
 
     def compatible(self, other: Conditions) -> bool:
-        """Whether no field that is known of both differs."""
+        """Whether no field that both have differs."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
     def merged(self, other: Conditions) -> Conditions:
-        """What is known of either; they must be compatible."""
+        """Combines the known fields of both, which must be compatible."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return Conditions(*(another if one is None else one for one, another in pairs))
 
@@ -78,7 +78,7 @@ class Conditions:
 
 
 def run_row(spec: RunSpec) -> RunRow:
-    """What the database says about which run a row belongs to."""
+    """Returns the columns that identify a run in the database."""
     demos = spec.demos
     return RunRow(
         run_id=spec.run_id,
@@ -96,13 +96,13 @@ def run_row(spec: RunSpec) -> RunRow:
 
 
 def current_runs_query(attempts: str) -> str:
-    """SQL for the ids of the runs that count, of completed and failed ones.
+    """Returns SQL for the ids of the current runs, completed and failed ones.
 
-    Any run, a failed one too, supersedes those of its algorithm before the source of a plug-in was
-    edited, those in its environment before the source of a suite was edited, and those of its
-    algorithm on its environment under the same conditions and other settings: values on a card,
-    say, or other demonstrations. Of two runs that ended at the same time, the one with the smaller
-    id counts as the newer one.
+    Any run, including a failed one, supersedes runs of its algorithm from before the source of a
+    plug-in was edited, runs in its environment from before the source of a suite was edited, and
+    runs of its algorithm on its environment under the same conditions with other settings, for
+    example other values on a card or other demonstrations. Of two runs that ended at the same
+    time, the one with the smaller id counts as the newer one.
 
     Args:
         attempts: A table or view. It has the columns of `RunRow`, and `setting`
@@ -124,7 +124,7 @@ def current_runs_query(attempts: str) -> str:
 
 
 def current_run_ids(attempts: Iterable[tuple[RunSpec, str]]) -> set[str]:
-    """Ids of the runs that count, see `current_runs_query`.
+    """Returns the ids of the current runs, see `current_runs_query`.
 
     Args:
         attempts: Completed and failed runs of one submitter, with the ISO 8601 time in UTC at

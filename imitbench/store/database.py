@@ -1,9 +1,8 @@
 """The DuckDB database: schema, access, and typed reading.
 
-The database is derived: it can be deleted at any time and is rebuilt from the run directories
-and the files of imported results.
-One process at a time revises a copy of it, which then takes its place in one step: the file that
-others read is never written to.
+The database is derived: it can be deleted at any time and is rebuilt from the run directories and
+the files of imported results. One process at a time revises a copy of it, which then replaces the
+database in one step: the file that others read is never written to.
 """
 
 from __future__ import annotations
@@ -123,22 +122,22 @@ _Row = TypeVar("_Row", bound=Record)
 
 
 class DamagedDatabaseError(InputError):
-    """The database cannot be opened, and must be rebuilt."""
+    """The database cannot be opened and must be rebuilt."""
 
 
 @contextmanager
 def exclusive_writer(out: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
-    """Keeps other processes from revising the database of a results folder meanwhile.
+    """Context in which no other process revises the database of a results folder.
 
-    It ends with the process, however that ends. Where the file system knows no locks, it does
-    nothing: each writer then puts a whole database in place, and the last one stays.
+    The lock ends with the process in any case. On file systems without locks, it does nothing:
+    each writer then replaces the whole database, and the last one wins.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         wait_s: Seconds to wait for another process to finish.
 
     Raises:
-        InputError: Another process does not finish, or the folder cannot be written.
+        InputError: Another process does not finish in time, or the folder cannot be written.
     """
     with _writable(out):
         descriptor = os.open(out / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -179,7 +178,7 @@ def _say_who(descriptor: int) -> None:
 
 
 def _clear_drafts(out: Path) -> None:
-    """Removes what a writer left that was killed."""
+    """Removes the drafts of writers that were killed."""
     for path in out.glob(f".{DATABASE_FILE}.*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -189,23 +188,23 @@ def _clear_drafts(out: Path) -> None:
 
 @contextmanager
 def revision(out: Path, *, rebuild: bool) -> Iterator[DuckDBPyConnection]:
-    """Opens a copy of the database for writing, and puts it in place of the old one at the end.
+    """Opens a copy of the database for writing, and replaces the database by it at the end.
 
-    Whoever has the old one open goes on reading that; whoever opens it finds the old one or the
-    new one, and never a part. An exception, or the end of the process, leaves the old one.
+    A process that has the old database open continues to read it; a process that opens it gets
+    the complete old or new one. After an exception or a crash, the old one remains.
 
     Args:
-        out: Results folder, for which this process is the `exclusive_writer`.
+        out: Results folder, for which this process holds `exclusive_writer`.
         rebuild: Whether to start with an empty database instead of a copy.
 
     Raises:
-        InputError: The folder cannot be written, or a foreign program has the database open.
+        InputError: The folder cannot be written, or a third-party program has the database open.
     """
     path = out / DATABASE_FILE
     draft = out / f".{DATABASE_FILE}.{socket.gethostname()}-{os.getpid()}"
     with _writable(out):
         if not rebuild:
-            with _open_for_reading(path):  # keeps foreign programs from writing to it
+            with _open_for_reading(path):  # prevents third-party programs from writing to it
                 shutil.copyfile(path, draft)
         connection = duckdb.connect(str(draft), config={"memory_limit": _MEMORY_LIMIT})
         try:
@@ -222,7 +221,7 @@ def revision(out: Path, *, rebuild: bool) -> Iterator[DuckDBPyConnection]:
             draft.with_name(draft.name + ".wal").unlink(missing_ok=True)
             raise
         connection.close()
-        path.with_name(path.name + ".wal").unlink(missing_ok=True)  # of a foreign program
+        path.with_name(path.name + ".wal").unlink(missing_ok=True)  # of a third-party program
         draft.replace(path)
         fsync_directory(out)
 
@@ -240,33 +239,33 @@ def _writable(out: Path) -> Iterator[None]:
 
 @contextmanager
 def reader(out: Path) -> Iterator[DuckDBPyConnection]:
-    """Opens the database of a results folder for reading; files outside it are out of reach.
+    """Opens the database of a results folder for reading; files outside it are not accessible.
 
-    It shows the database as it is now, however it is revised meanwhile, and keeps nobody from
-    revising it.
+    The connection shows the database as it is now, even if it is revised in the meantime, and does
+    not block revisions.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
 
     Raises:
-        InputError: There is no database, or a foreign program writes to it.
+        InputError: There is no database, or a third-party program writes to it.
     """
     path = out / DATABASE_FILE
     if not path.exists():
-        raise InputError(f"--out {out}: no results there; run `imitbench run --out {out}` first")
+        raise InputError(f"--out {out}: no results found; run `imitbench run --out {out}` first")
     with _open_for_reading(path) as connection:
         yield connection
 
 
 @contextmanager
 def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
-    """Opens a database file, wherever it is, for reading.
+    """Opens a database file at any path for reading.
 
     Args:
-        path: A file that a results folder holds, or a copy of it.
+        path: Database file of a results folder, or a copy of it.
 
     Raises:
-        InputError: It is no such database, or one of another version.
+        InputError: The file is not a database of results, or has another version.
     """
     with ExitStack() as stack:
         try:
@@ -278,11 +277,11 @@ def reader_of_file(path: Path) -> Iterator[DuckDBPyConnection]:
         try:
             [(version,)] = connection.execute("SELECT version FROM schema_version").fetchall()
         except (duckdb.Error, ValueError) as error:
-            raise InputError(f"{path}: is no database of results") from error
+            raise InputError(f"{path}: is not a database of results") from error
         if version != SCHEMA_VERSION:
             raise InputError(
                 f"{path}: was made by another version; name its results folder, from which the "
-                "database is made anew"
+                "database is rebuilt"
             )
         yield connection
 
@@ -322,27 +321,27 @@ def _holder(error: duckdb.Error) -> str:
 
 
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
-    """Completed runs of the newest setting of every cell.
+    """Returns the completed runs of the newest setting of every cell.
 
-    Runs from before the source of a plug-in was edited, or the values on a card, are left out: what
-    two states of it gave must not be averaged.
+    Excludes runs from before the source of a plug-in or the values on a card were edited, because
+    results of two versions must not be averaged.
     """
     return _read(connection, ScoreRow, "latest", _RUN_ORDER)
 
 
 def read_measures(connection: DuckDBPyConnection) -> list[MeasureRow]:
-    """Further measurements of the runs that `read_scores` gives."""
+    """Returns further measurements of the runs that `read_scores` returns."""
     source = "latest JOIN measures USING (run_id)"
     return _read(connection, MeasureRow, source, f"{_RUN_ORDER}, measure")
 
 
 def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:
-    """Failed runs of the newest setting of every cell; see `read_scores`."""
+    """Returns the failed runs of the newest setting of every cell; see `read_scores`."""
     return _read(connection, FailureRow, "latest_failures", _RUN_ORDER)
 
 
 def count_superseded(connection: DuckDBPyConnection, suite: str | None = None) -> int:
-    """How many runs `read_scores` and `read_failures` leave out, of a suite or of all."""
+    """Counts the runs that `read_scores` and `read_failures` exclude, of a suite or of all."""
     found = connection.execute(
         """
         SELECT count(*) FROM attempts ANTI JOIN current_runs USING (run_id)
@@ -354,12 +353,12 @@ def count_superseded(connection: DuckDBPyConnection, suite: str | None = None) -
 
 
 def read_references(connection: DuckDBPyConnection) -> list[ReferenceRow]:
-    """The references of every environment that was run."""
+    """Returns the reference scores of every environment that was run."""
     return _read(connection, ReferenceRow, '"references"', "suite, env, version")
 
 
 def read_external_scores(connection: DuckDBPyConnection) -> list[ExternalScoreRow]:
-    """Completed runs that were imported from other tools; they are never among the scores."""
+    """Returns completed runs that were imported from other tools; scores exclude them."""
     return _read(connection, ExternalScoreRow, "external_scores", f"name, {_RUN_ORDER}")
 
 
@@ -374,11 +373,11 @@ def read_frame(
     """Reads a table or view as a data frame, in the order of its columns.
 
     Args:
-        connection: The database.
-        table: Its name.
-        suite: Only this suite.
+        connection: Connection to the database.
+        table: Name of the table or view.
+        suite: Only runs of this suite; `None` for all.
         env: Only environments whose id matches this shell-style pattern.
-        algo: Only algorithms whose name matches.
+        algo: Only algorithms whose name matches this shell-style pattern.
 
     Raises:
         InputError: pandas is not installed.
@@ -386,9 +385,9 @@ def read_frame(
     import_extra("pandas", "pandas", "a table of results in Python")
     source = f'"{table}"'
     columns = [row[0] for row in connection.execute(f"DESCRIBE {source}").fetchall()]
-    if "suite" not in columns:  # curves and the like name their runs only
+    if "suite" not in columns:  # curves, measures and episodes have only run ids
         source += " JOIN (SELECT run_id, suite, env, algo, seed FROM runs) USING (run_id)"
-    # Failed runs have no line among the runs.
+    # Failed runs have no row in table runs.
     named = "algo" in columns or "suite" not in columns
     conditions = "suite = coalesce($suite, suite) AND ($env IS NULL OR env GLOB $env)"
     values = {"suite": suite, "env": env}
@@ -408,7 +407,7 @@ def _read(connection: DuckDBPyConnection, kind: type[_Row], source: str, order: 
 
 
 def read_durations(connection: DuckDBPyConnection) -> dict[tuple[str, str, str, int], float]:
-    """Median seconds of completed runs by (algorithm, environment, budget unit, amount)."""
+    """Returns median seconds of completed runs by algorithm, environment, budget unit, amount."""
     rows = connection.execute(
         "SELECT algo, env, budget_unit, budget_amount, median(wall_s) FROM runs GROUP BY ALL"
     ).fetchall()

@@ -1,8 +1,8 @@
-"""Results that other tools made: one text file per import, `external/<name>.jsonl`.
+"""Results of other tools: one text file per import, `external/<name>.jsonl`.
 
-The first line is an `ExternalHeader`: what was imported from where, with digests. Every further
-line is an `ExternalRun`. The same source gives the same bytes. The file is the truth, from which
-table `external` of the database is derived; own runs live elsewhere, and never mix with these.
+The first line is an `ExternalHeader`: the source of the import, with digests. Every other line is
+an `ExternalRun`. The same source gives the same bytes. Table `external` of the database is derived
+from the file; results of this package are stored elsewhere and never mixed with these.
 """
 
 from __future__ import annotations
@@ -46,38 +46,39 @@ Line = Annotated[str, Field(max_length=5000), AfterValidator(_printable)]
 
 
 class ExternalRun(Record):
-    """A run of another tool. What the source does not say is `None`.
+    """A run of another tool. A value that the source does not contain is `None`.
 
     Attributes:
-        place: Where in the source it stands, which no other run of the import does.
-        status: `completed` runs alone have a result that counts; `duplicate` is a copy of
-            another run, and `unusable` what is damaged or lacks its result.
+        place: Location in the source, unique within the import.
+        status: Only `completed` runs have a result that counts; `duplicate` is a copy of another
+            run, and `unusable` is a run that is damaged or has no result.
         reason: Why a run is not completed.
         algo: Algorithm, by the source's name.
-        seed: `None` for runs that are told apart by their place only.
+        env: Environment, by the source's name.
+        seed: Seed; `None` for runs that differ only in their place.
         suite: Suite by the source's name.
         budget: Training budget by the source's name.
-        n_demos: Demonstrations used.
-        all_demos: Whether these are all that there are.
+        n_demos: Number of demonstrations used.
+        all_demos: Whether these are all demonstrations of the source.
         source: Where demonstrations came from.
-        config: Digest of the settings apart from the seed; runs of one algorithm that differ in
-            it are variants.
+        config: Digest of the settings apart from the seed; runs of one algorithm with different
+            digests are variants.
         raw_return: Mean undiscounted return under the environment's own reward.
         return_std: Standard deviation over episodes (ddof 0).
-        score: Normalized score as the source states it.
-        score_deterministic: The same for the deterministic policy.
-        episodes: Evaluation episodes.
+        score: Normalized score that the source reports.
+        score_deterministic: Normalized score of the deterministic policy.
+        episodes: Number of evaluation episodes.
         mean_length: Mean episode length in steps.
-        env_steps: Environment steps that training was asked to take.
+        env_steps: Requested environment steps of training.
         wall_s: Seconds of the whole run.
         started_at: ISO 8601 time in UTC, as is `finished_at`.
         expert_return: Mean return of the source's expert or its demonstrations.
-        expert_std: Standard deviation over its episodes.
-        expert_episodes: Their number.
+        expert_std: Standard deviation over the expert's episodes.
+        expert_episodes: Number of the expert's episodes.
         reference_random: Mean return that maps to score 0.
         reference_expert: Mean return that maps to score 1.
-        reference_version: Where these two come from.
-        provenance: Versions and what else the source says about how the run came about.
+        reference_version: Source of these two references.
+        provenance: Versions and other details of the run in the source.
     """
 
     place: Line = Field(min_length=1)
@@ -124,7 +125,7 @@ class ExternalRun(Record):
 
     @property
     def any_score(self) -> float | None:
-        """The score that the source states, else the one by its references, if it has them."""
+        """The score that the source reports, else the one from its references, if it has any."""
         raw, random, expert = self.raw_return, self.reference_random, self.reference_expert
         if self.score is not None or raw is None or random is None or expert is None:
             return self.score
@@ -133,16 +134,16 @@ class ExternalRun(Record):
 
 
 class ExternalHeader(Record):
-    """First line of the file.
+    """First line of a file of imported results.
 
     Attributes:
-        name: Label of the import, which is the file's name, too.
-        tool: Importer that made it.
+        name: Label of the import, which is also the file's name.
+        tool: Importer that wrote it.
         imitbench: Version that wrote the file.
         source: Base name of the folder or file that was imported.
         files: SHA-256 of the files that were read, by their path below the source.
-        notes: What people should know about the import.
-        digest: SHA-256 of all further lines.
+        notes: Remarks on the import for users.
+        digest: SHA-256 of all lines after the first.
     """
 
     format: Literal["imitbench-external"] = "imitbench-external"
@@ -157,13 +158,13 @@ class ExternalHeader(Record):
 
 
 class ExternalScoreRow(Record):
-    """A completed run of another tool, as the `external_scores` view shows it.
+    """A row of the `external_scores` view: a completed run of another tool.
 
     Attributes:
         name: Label of the import.
         score: See `ExternalRun.any_score`.
-        reference_version: Where the references come from that make the score; `None` for one
-            that the source states.
+        reference_version: Source of the references of the score; `None` if the source of the
+            import reports the score.
     """
 
     run_id: str
@@ -191,14 +192,14 @@ class ExternalScoreRow(Record):
 
 @dataclass(frozen=True)
 class ImportedResults:
-    """What an importer found.
+    """Runs that an importer found in a source.
 
     Attributes:
-        tool: The importer.
+        tool: Name of the importer.
         source: Base name of the folder or file.
         files: SHA-256 of the files that were read, by their path below the source.
-        runs: All of them, also those that did not complete.
-        notes: What people should know.
+        runs: All runs, including those that did not complete.
+        notes: Remarks on the import for users.
     """
 
     tool: Tool
@@ -209,16 +210,16 @@ class ImportedResults:
 
     @property
     def counts(self) -> dict[Status, int]:
-        """Number of runs by status; those that there are."""
+        """Number of runs by status, without zeros."""
         found = Counter(run.status for run in self.runs)
         return {status: found[status] for status in STATUSES if found[status]}
 
 
 def default_name(source: Path) -> str:
-    """Label for an import of a folder or file, from its name.
+    """Returns a label for an import of a folder or file, derived from its name.
 
     Raises:
-        InputError: Nothing of the name can stand in a label.
+        InputError: The name has no character that a label may contain.
     """
     path = source.resolve()
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", path.name if path.is_dir() else path.stem)
@@ -226,10 +227,10 @@ def default_name(source: Path) -> str:
 
 
 def check_name(name: str) -> str:
-    """Returns the label of an import.
+    """Checks and returns the label of an import.
 
     Raises:
-        InputError: It is unfit for a file's name.
+        InputError: The label is not valid.
     """
     if not re.fullmatch(NAME_PATTERN, name):
         raise InputError(
@@ -240,27 +241,27 @@ def check_name(name: str) -> str:
 
 
 def external_path(out: Path, name: str) -> Path:
-    """The file of an import in a results folder."""
+    """Returns the path of an import's file in a results folder."""
     return out / EXTERNAL_FOLDER / f"{name}{EXTERNAL_SUFFIX}"
 
 
 def write_external(
     results: ImportedResults, out: Path, name: str, *, version: str, force: bool = False
 ) -> bool:
-    """Writes the file of an import, whole or not at all.
+    """Writes the file of an import atomically.
 
     Args:
-        results: What was imported.
-        out: Results folder; made when missing.
+        results: Imported results.
+        out: Results folder, created if missing.
         name: Label, which must match `NAME_PATTERN`.
         version: Version of this package.
         force: Whether to replace other results of this name.
 
     Returns:
-        Whether anything was written; `False` if the very same is there already.
+        Whether the file was written; `False` if it already has the same content.
 
     Raises:
-        InputError: The label is unfit, other results have it, or the folder cannot be written.
+        InputError: The label is invalid, other results have it, or the folder cannot be written.
     """
     check_name(name)
     body = "".join(run.model_dump_json(exclude_none=True) + "\n" for run in results.runs)
@@ -289,7 +290,7 @@ def write_external(
 
 
 def _holds(path: Path, header: ExternalHeader) -> bool:
-    """Whether a file is intact and says the same, whichever version wrote it."""
+    """Whether a file is intact and has the same header, regardless of the version that wrote it."""
     try:
         there, _ = read_external(path)
     except InputError:
@@ -298,19 +299,19 @@ def _holds(path: Path, header: ExternalHeader) -> bool:
 
 
 def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
-    """Reads what `write_external` wrote, and checks it.
+    """Reads and checks a file that `write_external` wrote.
 
     Raises:
-        InputError: The file is missing, altered, malformed, or not under its own name.
+        InputError: The file is missing, altered, malformed, or has another name than its header.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"{path}: more than {_MAX_BYTES} bytes, which no such file has")
+            raise InputError(f"{path}: more than {_MAX_BYTES} bytes, the maximum of such files")
         first, _, body = path.read_text(encoding="utf-8").partition("\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is no text; import it again with --force") from error
+        raise InputError(f"{path}: is not a text file; import it again with --force") from error
     try:
         header = ExternalHeader.model_validate_json(first)
         if header.digest != _digest(body):
@@ -332,7 +333,7 @@ def read_external(path: Path) -> tuple[ExternalHeader, list[ExternalRun]]:
 
 
 def describe_validation_error(error: ValidationError) -> str:
-    """The first complaint about a record, in one line."""
+    """Returns the first problem of a record as one line."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")
@@ -344,15 +345,15 @@ def _digest(text: str) -> str:
 
 
 def with_references(results: ImportedResults, suite: SuiteCard) -> ImportedResults:
-    """Gives runs the references of a suite, so that they have scores that compare with own ones.
+    """Adds a suite's references to runs, which makes their scores comparable with own ones.
 
     Args:
-        results: Imported results.
-        suite: The suite's card.
+        results: Results without the references.
+        suite: Card of the suite.
 
     Returns:
-        The same results; completed runs on the suite's environments that have a return, and
-        neither a score nor references, have the suite's references.
+        The same results; completed runs on the suite's environments that have a return, but
+        neither a score nor references, get the suite's references.
     """
     runs = [_with_references(run, suite) for run in results.runs]
     lacking = sorted(

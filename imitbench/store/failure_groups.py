@@ -1,4 +1,4 @@
-"""Failures of a results folder, alike ones together: a thousand runs fail for three reasons."""
+"""Groups similar failures of a results folder, since many runs often fail for the same reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imitbench.store.scan import run_directories
 
 _LAST_LINES = 6
 _PATTERNS = (
-    # Addresses of objects, before the numbers that they look like.
+    # Addresses of objects; this pattern must precede that of numbers.
     (re.compile(r"\b0x[0-9a-fA-F]+\b"), "ADDRESS"),
     # Absolute paths, and relative ones that are deep enough not to be the id of an environment.
     (re.compile(r"(?<![\w/.])(?:~|\.{1,2})?(?:/[\w.@+~=-]+)+/?"), "PATH"),
@@ -28,12 +28,12 @@ _PATTERNS = (
 
 @dataclass
 class FailureGroup:
-    """Failures that are alike.
+    """Failures with the same error, phase and normalized message.
 
     Attributes:
         error_type: Class of the error.
-        message: Its message, with numbers, ids and paths left out.
-        phase: What the runs were doing.
+        message: Message with placeholders for numbers, ids and paths.
+        phase: Phase of the runs that failed.
         runs: The runs with their failures, in the order of their paths.
     """
 
@@ -49,12 +49,12 @@ class FailureGroup:
 
     @property
     def example(self) -> str:
-        """The message itself, of the first run."""
+        """The original message of the first run."""
         return self.runs[0][1].message
 
     @property
     def last_lines(self) -> list[str]:
-        """How the first run's traceback ends."""
+        """The last lines of the first run's traceback."""
         lines = [line for line in self.runs[0][1].traceback.splitlines() if line.strip()]
         return lines[-_LAST_LINES:]
 
@@ -64,8 +64,8 @@ class Failures:
     """All failures of a results folder.
 
     Attributes:
-        groups: Most frequent first.
-        unreadable: A message for each failure on record that cannot be read.
+        groups: Groups of failures, the most frequent first.
+        unreadable: A message for each recorded failure that cannot be read.
     """
 
     groups: list[FailureGroup]
@@ -76,11 +76,11 @@ def read_failure_groups(out: Path, wanted: Callable[[RunSpec], bool] = lambda _:
     """Reads the failures of runs whose last attempt failed.
 
     Args:
-        out: Results folder.
-        wanted: Which runs to look at.
+        out: Root of the results folder.
+        wanted: Whether to include a run.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: The folder does not exist.
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
@@ -101,13 +101,13 @@ def read_failure_groups(out: Path, wanted: Callable[[RunSpec], bool] = lambda _:
 
 
 def group_failures(failures: Iterable[tuple[RunSpec, RunFailure]]) -> list[FailureGroup]:
-    """Puts failures together whose messages differ only in numbers, ids and paths.
+    """Groups failures whose messages differ only in numbers, ids and paths.
 
     Args:
         failures: Runs with their failures.
 
     Returns:
-        Groups, the largest first; the first seen among equals.
+        Groups, the largest first; groups of equal size in order of their first failure.
     """
     groups: dict[tuple[str, str, str], FailureGroup] = {}
     for spec, failure in failures:
@@ -117,7 +117,7 @@ def group_failures(failures: Iterable[tuple[RunSpec, RunFailure]]) -> list[Failu
 
 
 def normalized(message: str) -> str:
-    """A message without what tells one run's from another's: numbers, ids, addresses, paths."""
+    """Replaces what differs between runs in a message: numbers, ids, addresses, paths."""
     for pattern, stand_in in _PATTERNS:
         message = pattern.sub(stand_in, message)
     return message

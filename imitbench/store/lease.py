@@ -1,13 +1,13 @@
-"""A lease: a file that says which process works on something, kept alive by heartbeats.
+"""A lease: a file that names the process that works on something, kept alive by heartbeats.
 
-It excludes processes on any machines that share the file system, network file systems included:
-it asks for nothing but `link` onto a name that is free, which one of many can do. A process that
-dies leaves its lease behind. Others on its machine see that it is gone; elsewhere they wait for
-heartbeats, counted by the clock of the file system, which all machines share.
+Leases exclude processes on any machines that share the file system, including network file
+systems: they need only `link` to a free name, at which one of many processes succeeds. A process
+that crashes leaves its lease. Processes on its machine see that it is gone; on other machines they
+wait for heartbeats, timed by the clock of the file system, which all machines share.
 
-Whoever removes a lease, be it its owner or another after it fell silent, must hold the right to
-remove that very lease: a second lease, named after the first one's nonce. So nobody removes a
-lease that took the place of the one that was looked at.
+A process that removes a lease, either its own or one whose heartbeats stopped, must hold the right
+to remove that specific lease: a second lease, named after the first one's nonce. So no process
+removes a new lease that replaced the one it inspected.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ HEARTBEAT_S = 15.0
 SILENT_BEATS = 8
 """A lease is silent when this many heartbeats are missing."""
 WATCHED_BEATS = 2
-"""For so many heartbeats a silent lease is watched before it is taken: its owner may have been
-cut off from the file system as long as whoever watches, or the file system's clock been set."""
+"""Heartbeats for which a silent lease is watched before it is taken: its owner may have been
+disconnected from the file system as long as the watcher, or the file system's clock been set."""
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.02, 1.0
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
 class LeaseLostError(Exception):
-    """Another process took the lease, as after a long suspension; its owner must stop."""
+    """Another process took the lease, for example after a long suspension; the owner must stop."""
 
 
 class LeaseOwner(Record):
-    """Who holds a lease: what its file contains.
+    """The holder of a lease: the content of its file.
 
     Attributes:
-        host: Name of the machine, for people.
-        machine: The machine since it was started, with its space of process numbers.
-        pid: Number of the process.
-        started: When the process started, in the machine's own terms; empty where unknown.
-        nonce: Different for every lease.
+        host: Name of the machine, for messages.
+        machine: Identifies the machine since its boot, with its process-id namespace.
+        pid: Id of the process.
+        started: Start time of the process in clock ticks since boot; empty if unknown.
+        nonce: Random text, unique for every lease.
         heartbeat_s: Seconds between two heartbeats.
     """
 
@@ -68,7 +68,7 @@ class LeaseOwner(Record):
 
 @dataclass(frozen=True)
 class _LeaseState:
-    """A lease file at some moment; without an owner when it is damaged."""
+    """State of a lease file at one time; without an owner if the file is damaged."""
 
     owner: LeaseOwner | None
     nonce: str
@@ -80,7 +80,7 @@ class _LeaseState:
 
 
 class Lease:
-    """A lease that this process holds, made by `acquire`."""
+    """A lease that this process holds; created by `acquire`."""
 
     def __init__(self, path: Path, owner: LeaseOwner) -> None:
         self._path = path
@@ -92,27 +92,27 @@ class Lease:
 
     @property
     def nonce(self) -> str:
-        """Tells this lease from all others."""
+        """Unique text of this lease."""
         return self._owner.nonce
 
     def check(self) -> None:
-        """Says at no cost whether the last heartbeat found the lease gone.
+        """Raises if the last heartbeat found the lease gone; reads no file.
 
         Raises:
-            LeaseLostError: It did.
+            LeaseLostError: The lease was found to be gone.
         """
         if self._lost:
             raise LeaseLostError(f"{self._path}: another process took over, or it was deleted")
 
     def confirm(self) -> None:
-        """Gives a heartbeat now and makes sure that the lease is still this process's own.
+        """Gives a heartbeat now and checks that this process still holds the lease.
 
         Raises:
-            LeaseLostError: It is not.
-            OSError: The file system does not say.
+            LeaseLostError: The process does not hold it any more.
+            OSError: The file system cannot be read or written.
         """
         try:
-            # In this order: a lease that is still there after a heartbeat stays.
+            # In this order, because a lease that still exists after a heartbeat remains.
             os.utime(self._path)
             seen = _look(self._path)
         except FileNotFoundError:
@@ -122,15 +122,15 @@ class Lease:
         self.check()
 
     def release(self) -> None:
-        """Gives the lease back."""
+        """Ends the lease."""
         self._ended.set()
         self._thread.join()
-        with suppress(OSError, LeaseLostError):  # nothing is lost: it ends with this process
+        with suppress(OSError, LeaseLostError):  # harmless: the lease ends with this process
             try:
                 _remove(self._path, self._owner.nonce)
             except OSError:
-                # No room for the right to remove it. Right after a heartbeat, nobody is close to
-                # taking it over.
+                # The disk has no room for the right to remove it. Right after a heartbeat, no
+                # other process is about to take over.
                 self.confirm()
                 self._path.unlink()
 
@@ -141,7 +141,7 @@ class Lease:
             except LeaseLostError:
                 return
             except OSError:
-                continue  # a server that is away; the next heartbeat tells
+                continue  # the file server may be down; the next heartbeat retries
 
 
 def acquire(
@@ -154,14 +154,14 @@ def acquire(
     """Takes a lease.
 
     Args:
-        folder: What the lease is for; must exist. Its files are named `.lease*`.
-        wait: Whether to wait until the present owner lets go, dies or falls silent. Without,
-            only a lease whose owner is known to be dead is taken over.
+        folder: Folder that the lease is for; must exist. Lease files are named `.lease*`.
+        wait: Whether to wait until the present owner releases the lease, exits or falls silent.
+            Without waiting, it is taken over only if its owner is known to have exited.
         heartbeat_s: Seconds between the heartbeats of the new lease.
-        while_waiting: Called about once a second; may raise to give up.
+        while_waiting: Called about once a second; may raise to stop waiting.
 
     Returns:
-        The lease; `None` if it is another process's.
+        The lease; `None` if another process holds it.
 
     Raises:
         InputError: The folder cannot be written.
@@ -171,7 +171,7 @@ def acquire(
     except OSError as error:
         raise InputError(
             f"{folder}: cannot be written ({error.strerror}), so no process can claim it; "
-            "choose another folder or mend this one"
+            "choose another folder or fix this one"
         ) from error
 
 
@@ -203,7 +203,7 @@ def _acquire(
 
 
 def is_held(folder: Path) -> bool:
-    """Whether some process holds a folder's lease, as far as can be seen from here."""
+    """Whether a process holds a folder's lease, as far as this process can see."""
     try:
         seen = _look(folder / LEASE_FILE)
     except OSError:
@@ -212,13 +212,13 @@ def is_held(folder: Path) -> bool:
 
 
 def is_needed(name: str, lease: Lease | None) -> bool:
-    """Whether a file of the folder belongs to the lease on it, and not to one that is gone.
+    """Whether a file of the folder belongs to its current lease, and not to an earlier one.
 
     Args:
         name: Name of the file.
-        lease: The lease that this process holds, if it does.
+        lease: The lease that this process holds; `None` if it holds none.
     """
-    # Whoever holds the right to remove the present lease keeps it.
+    # A process that holds the right to remove the current lease keeps that right.
     return name == LEASE_FILE or (
         lease is not None and name.startswith(f"{LEASE_FILE}.{lease.nonce}")
     )
@@ -227,7 +227,7 @@ def is_needed(name: str, lease: Lease | None) -> bool:
 def _look(path: Path) -> _LeaseState | None:
     """Reads a lease file; `None` if there is none."""
     try:
-        # Opening makes a network file system ask its server instead of its memory.
+        # Opening makes a network file system query its server instead of its cache.
         with path.open("rb") as stream:
             text, stat = stream.read(4096), os.fstat(stream.fileno())
     except FileNotFoundError:
@@ -244,7 +244,7 @@ def _look(path: Path) -> _LeaseState | None:
 
 
 def _place(path: Path, heartbeat_s: float) -> LeaseOwner | None:
-    """Puts a lease where none is; `None` if another process was first."""
+    """Creates a lease where none exists; returns `None` if another process was first."""
     pid = os.getpid()
     owner = LeaseOwner(
         host=socket.gethostname(),
@@ -262,7 +262,7 @@ def _place(path: Path, heartbeat_s: float) -> LeaseOwner | None:
             _link(draft, path, text)
     finally:
         draft.unlink(missing_ok=True)
-    # Whatever `link` says: over a network, its success may be reported as a failure.
+    # Ignores the result of `link`: over a network, its success may be reported as a failure.
     seen = _look(path)
     return owner if seen is not None and seen.nonce == owner.nonce else None
 
@@ -273,7 +273,7 @@ def _link(draft: Path, path: Path, text: bytes) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A file system without links, such as a memory stick's; it is no network's.
+        # A file system without links, for example of a memory stick; it is not on a network.
         _create(path, text)
 
 
@@ -284,7 +284,7 @@ def _create(path: Path, text: bytes) -> None:
 
 
 def _remove(path: Path, nonce: str) -> bool:
-    """Removes the lease with this nonce, if it is still the one that is there.
+    """Removes the lease with this nonce, if it is still the current one.
 
     Returns:
         Whether it is gone; `False` while another process is about to remove it.
@@ -310,14 +310,14 @@ def _judge(seen: _LeaseState, folder: Path) -> Literal["held", "silent", "abando
     if owner is not None and owner.machine == _machine():
         alive = _is_alive(owner)
         if alive is not None:
-            # A process that lives is not overtaken, even if it was stopped for a while.
+            # A lease of a running process is never taken over, even after a suspension.
             return "held" if alive else "abandoned"
     silence_s = (_file_clock_ns(folder) - seen.beat_ns) / 1e9
     return "silent" if silence_s > SILENT_BEATS * seen.heartbeat_s else "held"
 
 
 def _file_clock_ns(folder: Path) -> int:
-    """What time the file system has; this machine's own, where nothing may be written."""
+    """Returns the time of the file system; that of this machine if nothing can be written."""
     probe = folder / f"{LEASE_FILE}.{uuid.uuid4().hex}.tmp"
     try:
         descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -332,7 +332,7 @@ def _file_clock_ns(folder: Path) -> int:
 
 
 def _is_alive(owner: LeaseOwner) -> bool | None:
-    """Whether a process of this machine lives; `None` if that cannot be told."""
+    """Whether a process of this machine is running; `None` if unknown."""
     try:
         os.kill(owner.pid, 0)
     except ProcessLookupError:
@@ -346,10 +346,10 @@ def _is_alive(owner: LeaseOwner) -> bool | None:
 
 
 def _start_of(pid: int) -> str | None:
-    """When a process started, in clock ticks since the machine did; `None` if unknown.
+    """Returns when a process started, in clock ticks since boot; `None` if unknown.
 
-    Unlike a time of day, that does not change when the clock is set. A process that has ended
-    but was not waited for has an end instead.
+    Unlike a time of day, this does not change when the clock is set. For a process that has
+    exited but was not waited for, returns `ended`.
     """
     try:
         # The name in parentheses may contain anything.
@@ -357,13 +357,13 @@ def _start_of(pid: int) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     state, threads, start = fields[0], int(fields[17]), fields[19]
-    # The first thread may have ended while another one is still about to.
+    # The first thread may have ended while another one still runs.
     return "ended" if state in "ZX" and threads <= 1 else start
 
 
 @cache
 def _machine() -> str:
-    """Names this machine since its start, and the space of process numbers."""
+    """Identifies this machine since its boot, and the namespace of process ids."""
     try:
         start = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{start} {Path('/proc/self/ns/pid').readlink()}"

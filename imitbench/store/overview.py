@@ -1,4 +1,4 @@
-"""Counts the runs of a results folder by state, straight from the file system."""
+"""Counts the runs of a results folder by state, directly from the file system."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ class CellStatus:
 
     Attributes:
         suite: Name of the suite.
-        algo: Algorithm, with its variant.
+        algo: Name of the algorithm, with its variant.
         env: Environment id.
-        counts: Number of runs by state; `interrupted` runs were begun, are at work nowhere on
-            this machine, and go on when the same command is given again; `waiting` ones were
-            asked for and not begun.
+        counts: Number of runs by state; `interrupted` runs were begun, are not running, and
+            resume when the same command is run again; `waiting` ones were requested and not begun.
         run_s: Median seconds of finished runs; `None` while there is none.
-        eta_s: Seconds until its runs are finished, if as many of all runs are at work at a time
-            as now (at least one), on this cell alone; `None` where that is not known.
+        eta_s: Seconds until its runs are finished if as many runs as now (at least one) run in
+            parallel, all of this cell; `None` if unknown.
     """
 
     suite: str
@@ -64,12 +63,12 @@ class CellStatus:
 
 @dataclass(frozen=True)
 class StatusTotal:
-    """All cells together.
+    """Totals over all cells.
 
     Attributes:
         counts: Number of runs by state.
-        eta_s: Seconds until all is finished, as far as known.
-        whole: Whether every cell that has open runs has finished ones to judge by.
+        eta_s: Seconds until all runs are finished, as far as known.
+        whole: Whether every cell with open runs has finished ones, which the estimate needs.
     """
 
     counts: dict[str, int]
@@ -89,13 +88,13 @@ class _Cell:
 
 
 class StatusSurvey:
-    """Looks at a results folder, again and again; what cannot change is remembered.
+    """Inspects a results folder repeatedly; remembers what cannot change.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
 
     Raises:
-        InputError: There is no such folder.
+        InputError: The folder does not exist.
     """
 
     def __init__(self, out: Path) -> None:
@@ -106,7 +105,7 @@ class StatusSurvey:
         self._seconds: dict[tuple[Path, float], float | None] = {}
 
     def look(self) -> list[CellStatus]:
-        """Takes stock.
+        """Counts the runs of each cell by state.
 
         Returns:
             One entry per suite, algorithm and environment, sorted.
@@ -123,11 +122,11 @@ class StatusSurvey:
         return [self._status(key, cell, at_work) for key, cell in sorted(cells.items())]
 
     def is_attended(self) -> bool:
-        """Whether somebody has runs done here: otherwise, open runs stay open."""
+        """Whether a process runs a sweep here; otherwise, open runs stay open."""
         return is_active(self.out)
 
     def _runs(self) -> Iterator[tuple[str, _Key]]:
-        """Paths and cells of all runs that were asked for or begun."""
+        """Yields paths and cells of all runs that were requested or begun."""
         planned = {
             f"{cell.folder}/{run_id}": (cell.suite, cell.algo, cell.env)
             for sweep in read_sweeps(self.out)
@@ -153,13 +152,13 @@ class StatusSurvey:
         status = CellStatus(*key, counts=counts)
         if not status.open or not (run_s := self._median_seconds(cell)):
             return status
-        # A run at work has half of its time before it, on average; and no run can be shared.
+        # A running run is half done on average; and a run cannot be split.
         ahead = run_s * (counts["waiting"] + counts["interrupted"] + counts["running"] / 2)
         least = run_s if status.open > counts["running"] else run_s / 2
         return CellStatus(*key, counts, run_s=run_s, eta_s=max(least, ahead / at_work))
 
     def _median_seconds(self, cell: _Cell) -> float | None:
-        """What the runs that finished last took."""
+        """Returns the median seconds of the latest runs that finished."""
         seconds = []
         for done_at, path in heapq.nlargest(_SAMPLES, cell.finished):
             if (path, done_at) not in self._seconds:
@@ -170,12 +169,12 @@ class StatusSurvey:
 
 
 def survey_results(out: Path) -> list[CellStatus]:
-    """Looks at a results folder once, as `StatusSurvey` does."""
+    """Inspects a results folder once, as `StatusSurvey` does."""
     return StatusSurvey(out).look()
 
 
 def total_status(cells: Sequence[CellStatus]) -> StatusTotal:
-    """Sums cells up."""
+    """Sums the counts of cells and estimates the remaining time of all."""
     counts = {state: sum(cell.counts[state] for cell in cells) for state in STATES}
     at_work = max(1, counts["running"])
     known = [cell for cell in cells if cell.run_s is not None and cell.eta_s is not None]
@@ -204,7 +203,7 @@ def _state(directory: RunDirectory) -> str:
         return "running"
     if directory.has_failed:
         return "failed"
-    # The specification is what a worker writes first.
+    # A worker writes the specification first.
     return "interrupted" if (directory.path / "spec.json").exists() else "waiting"
 
 
@@ -212,14 +211,14 @@ _SHOWN = 5
 
 
 def find_run(out: Path, start: str) -> RunDirectory:
-    """Finds a run directory.
+    """Finds a run directory by the start of its id.
 
     Args:
-        out: Results folder.
-        start: Id of a run, or the start of it.
+        out: Root of the results folder.
+        start: Id of a run, or its first characters.
 
     Raises:
-        InputError: No run begins so, or several do, or it has not been begun.
+        InputError: No run or several runs have such an id, or the run has not been begun.
     """
     if not out.is_dir():
         raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
@@ -230,14 +229,14 @@ def find_run(out: Path, start: str) -> RunDirectory:
     if found:
         shown = ", ".join(_label(path) for path in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise InputError(f"run {start}: {len(found)} runs of {out} begin so: {shown}{more}")
+        raise InputError(f"run {start}: {len(found)} runs of {out} start with it: {shown}{more}")
     for sweep in read_sweeps(out):
         if any(start and run_id.startswith(start) for run_id in sweep.paths):
-            raise InputError(f"run {start}: was asked for and has not been begun")
+            raise InputError(f"run {start}: was requested, but has not been begun")
     near = difflib.get_close_matches(start, [path.name for path in paths], n=1, cutoff=0.3)
     hint = [f"; the nearest is {_label(path)}" for path in paths if path.name in near]
     raise InputError(
-        f"run {start}: no run of {out} begins so{''.join(hint[:1])}; "
+        f"run {start}: no run of {out} starts with it{''.join(hint[:1])}; "
         "`imitbench sql 'select run_id, algo, env, seed from runs'` lists them"
     )
 

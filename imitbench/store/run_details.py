@@ -1,4 +1,4 @@
-"""What the database holds on single runs beyond their scores: origin, set-up, learning curves."""
+"""Reads details of single runs from the database: provenance, specification, learning curves."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MAX_POINTS = 200_000
-"""Points of learning curves to read, of all runs together."""
+"""Maximum number of learning-curve points to read, over all runs."""
 FEWEST, MOST = 2, 200
 _SERIES = "SELECT run_id, metric, step, value FROM latest JOIN curves USING (run_id)"
 
 
 @dataclass(frozen=True)
 class RunDetail:
-    """More on one completed run; what `ScoreRow` says is not said again.
+    """Details of one completed run that `ScoreRow` does not contain.
 
     Attributes:
         deterministic_return: Mean return of the deterministic policy.
         return_std: Standard deviation of the stochastic policy's returns over episodes.
-        termination_rate: Share of its episodes that ended by termination.
+        termination_rate: Share of evaluation episodes that ended by termination.
         train_s: Seconds of training.
         started_at: ISO 8601 time in UTC.
-        spec: What determined its numbers.
-        provenance: How and where it came about.
+        spec: Specification, which determined its numbers.
+        provenance: Versions, host and command of the run.
     """
 
     deterministic_return: float
@@ -41,12 +41,12 @@ class RunDetail:
 
 @dataclass(frozen=True)
 class MetricCurve:
-    """One metric of one run while it trained.
+    """One metric of one run during training.
 
     Attributes:
         steps: Budget units spent, ascending.
-        values: The metric then; NaN and infinities where it was so.
-        points: How many points were recorded, of which `steps` may be a part.
+        values: Metric at each step; may contain NaN and infinities.
+        points: Number of recorded points, of which `steps` may be a part.
     """
 
     steps: tuple[int, ...]
@@ -56,11 +56,11 @@ class MetricCurve:
 
 @dataclass(frozen=True)
 class ReportDetails:
-    """Details of the newest run of every cell and seed.
+    """Details of the latest run of every cell and seed.
 
     Attributes:
-        runs: By run id.
-        curves: By run id and metric.
+        runs: Details by run id.
+        curves: Learning curves by run id and metric.
     """
 
     runs: dict[str, RunDetail] = field(default_factory=dict)
@@ -68,15 +68,15 @@ class ReportDetails:
 
 
 def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS) -> ReportDetails:
-    """Reads what there is on the runs that `imitbench.store.database.read_scores` gives.
+    """Reads details of the runs that `imitbench.store.database.read_scores` returns.
 
     Args:
-        connection: The database.
-        max_points: Points of learning curves to keep, shared evenly; every curve keeps its first
-            and its last, and those between are evenly spread over the recorded ones.
+        connection: Connection to the database.
+        max_points: Maximum number of curve points, shared evenly between curves; every curve
+            keeps its first and last point, and the others are evenly spread over the recorded ones.
 
     Raises:
-        ValidationError: A stored specification is not one.
+        ValidationError: A stored specification or provenance is malformed.
     """
     columns = (
         "run_id, deterministic_return, return_std, termination_rate, train_s, started_at, "
@@ -110,14 +110,14 @@ def read_details(connection: DuckDBPyConnection, *, max_points: int = MAX_POINTS
 
 
 def read_episodes(connection: DuckDBPyConnection, suite: str | None = None) -> int | None:
-    """Evaluation episodes of each of the runs that `imitbench.store.database.read_scores` gives.
+    """Returns the evaluation episodes per run of the runs that `read_scores` returns.
 
     Args:
-        connection: The database.
+        connection: Connection to the database.
         suite: Only runs of this suite.
 
     Returns:
-        Their number; `None` if it differs between runs, or there are none.
+        Episodes per run; `None` if runs differ in it, or there are no runs.
     """
     rows = connection.execute(
         """

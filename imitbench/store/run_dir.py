@@ -1,4 +1,4 @@
-"""The run directory: one folder per run, written so that nothing in it is ever half true.
+"""The run directory: one folder per run, which is consistent at any time.
 
 `result.json` is written last; its presence means that the run is complete. A failed run has
 `error.json` instead.
@@ -28,12 +28,12 @@ State = Literal["running", "done", "failed", "interrupted"]
 
 
 class RunStatus(Record):
-    """What a run is doing, for people who watch (`status.json`).
+    """Current activity of a run (`status.json`), for users who monitor it.
 
     Attributes:
-        state: `interrupted` runs were asked to stop and go on from where they were.
-        job: The job that the run was last part of.
-        attempt: Which attempt of that job this is, counted from 1.
+        state: `interrupted` runs received a request to stop and resume from where they stopped.
+        job: Id of the latest job that includes the run.
+        attempt: Number of the current attempt in that job, counted from 1.
     """
 
     state: State
@@ -46,7 +46,7 @@ class RunStatus(Record):
 
 
 class RunDirectory:
-    """Paths and writes of one run.
+    """Paths, claims and records of one run.
 
     Args:
         path: `<out>/<suite>/<algo>/<environment>/<run_id>`.
@@ -58,7 +58,7 @@ class RunDirectory:
 
     @classmethod
     def of(cls, out: Path, spec: RunSpec) -> RunDirectory:
-        """The directory where `spec` belongs below the results folder `out`."""
+        """Returns the directory of `spec` below the results folder `out`."""
         environment = spec.environment.id.replace("/", "-")
         return cls(out / spec.suite / spec.algo / environment / spec.run_id)
 
@@ -69,12 +69,12 @@ class RunDirectory:
 
     @property
     def reward(self) -> Path:
-        """Folder of the learnt reward, where the method learns one."""
+        """Folder of the learned reward, if the method learns one."""
         return self.path / "reward"
 
     @property
     def checkpoints(self) -> Path:
-        """Folder of the checkpoints of a run that is not complete."""
+        """Folder of the checkpoints of an incomplete run."""
         return self.path / "checkpoint"
 
     @property
@@ -89,21 +89,21 @@ class RunDirectory:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the run's last attempt failed."""
+        """Whether the run's last attempt failed and no earlier one completed."""
         return not self.is_done and self.failure_is_on_record
 
     @property
     def failure_is_on_record(self) -> bool:
-        """Whether a failure is on record, be it of an attempt to do a completed run again."""
+        """Whether a failure is recorded, possibly of an attempt to repeat a completed run."""
         return (self.path / "error.json").exists()
 
     @property
     def has_outcome(self) -> bool:
-        """Whether the run's last attempt completed or failed."""
+        """Whether the run completed or failed."""
         return self.is_done or self.has_failed
 
     def outcome_stamp(self) -> str | None:
-        """Changes whenever the run finishes or fails anew; `None` while it has done neither."""
+        """Returns a text that changes with every new outcome; `None` without an outcome."""
         for name in ("result.json", "error.json"):
             try:
                 stat = (self.path / name).stat()
@@ -120,15 +120,15 @@ class RunDirectory:
         heartbeat_s: float = lease.HEARTBEAT_S,
         while_waiting: Callable[[], None] = lambda: None,
     ) -> Iterator[bool]:
-        """Holds the run for this process, so that no two processes work on it at once.
+        """Holds the run for this process, so that no two processes work on it at the same time.
 
-        While it is held, writes make sure that it still is: a process that was suspended so long
-        that another took over cannot spoil that one's work.
+        While it is held, writes confirm the lease: a process that was suspended so long that
+        another took over cannot corrupt the work of the other.
 
         Args:
-            wait: Whether to wait for another process to let go, or to be gone for certain.
-            heartbeat_s: Seconds between the signs of life that others wait for.
-            while_waiting: Called about once a second; may raise to give up.
+            wait: Whether to wait until another process releases the run or has certainly exited.
+            heartbeat_s: Seconds between the heartbeats that other processes wait for.
+            while_waiting: Called about once a second; may raise to stop waiting.
 
         Yields:
             Whether the claim was obtained; always `True` when waiting.
@@ -139,7 +139,7 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be made ({error.strerror})") from error
+            raise InputError(f"{self.path}: cannot be created ({error.strerror})") from error
         held = lease.acquire(
             self.path, wait=wait, heartbeat_s=heartbeat_s, while_waiting=while_waiting
         )
@@ -154,14 +154,14 @@ class RunDirectory:
             held.release()
 
     def is_claimed(self) -> bool:
-        """Whether a living process, on this machine or another, holds the run."""
+        """Whether a running process, on this machine or another, holds the run."""
         return lease.is_held(self.path)
 
     def check_claim(self) -> None:
-        """To be called often by whoever holds the run.
+        """Checks the claim at no cost; must be called often while the run is held.
 
         Raises:
-            LeaseLostError: It was found to be another process's by now.
+            LeaseLostError: Another process holds the run now.
         """
         if self._lease is not None:
             self._lease.check()
@@ -171,18 +171,18 @@ class RunDirectory:
             self._lease.confirm()
 
     def begin(self, spec: RunSpec, *, rebuild: bool = False) -> None:
-        """Clears what an earlier attempt left and writes the specification.
+        """Removes files of an earlier attempt and writes the specification.
 
         Args:
-            spec: What the run will do.
-            rebuild: Whether its checkpoints, its log and its status are cleared, too.
+            spec: Specification of the run.
+            rebuild: Whether to remove its checkpoints, log and status as well.
         """
         self._confirm_claim()
         kept = {"spec.json"}
         if not (rebuild or self.is_done):
             kept |= {self.checkpoints.name, self.log.name, "status.json"}
         self.path.mkdir(parents=True, exist_ok=True)
-        # The result goes first: without it, whatever else remains counts for nothing.
+        # The result is removed first: without it, any remaining file does not count.
         (self.path / "result.json").unlink(missing_ok=True)
         fsync_directory(self.path)
         for leftover in self.path.iterdir():
@@ -200,7 +200,7 @@ class RunDirectory:
         self._write_record("status.json", status)
 
     def last_status(self) -> RunStatus | None:
-        """What `status.json` says; `None` if that is unknown."""
+        """Reads `status.json`; `None` if it is missing or malformed."""
         try:
             return self._read_record("status.json", RunStatus)
         except InputError:
@@ -232,21 +232,21 @@ class RunDirectory:
         atomic_write_bytes(self.path / "episodes.parquet", buffer.getvalue())
 
     def finish(self, result: RunResult) -> None:
-        """Declares the run complete; everything else must have been written."""
+        """Marks the run complete; all other files must have been written."""
         self._write_record("result.json", result)
         (self.path / "error.json").unlink(missing_ok=True)
         fsync_directory(self.path)
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def tidy(self) -> None:
-        """Removes the checkpoints of a complete run whose worker did not come to that."""
+        """Removes the checkpoints of a complete run whose worker did not remove them."""
         if self.is_done and self.checkpoints.exists():
             with self.claim(wait=False) as claimed:
                 if claimed and self.is_done:
                     shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def fail(self, failure: RunFailure) -> None:
-        """Declares the run failed."""
+        """Marks the run failed."""
         self._write_record("error.json", failure)
 
     def read_spec(self) -> RunSpec:

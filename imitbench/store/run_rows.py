@@ -1,4 +1,4 @@
-"""Turns run directories into rows of the database, as Arrow tables of bounded size."""
+"""Converts run directories to rows of the database, as Arrow tables of bounded size."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _EPISODES = pa.schema(
 
 @dataclass(frozen=True)
 class RunRows:
-    """Everything that the database says about one run.
+    """All rows of one run in the database.
 
     Attributes:
-        run_id: The run.
-        run: Its row of table `runs`; `None` for a failed run.
-        failure: Its row of table `failures`; `None` for a completed run.
+        run_id: Id of the run.
+        run: Row of table `runs`; `None` for a failed run.
+        failure: Row of table `failures`; `None` for a completed run.
         measures: Further measurements by name.
-        episodes: Columns of table `episodes` without the run; `None` for a failed run.
-        curve: Columns of table `curves` without the run; `None` for a failed run.
+        episodes: Columns of table `episodes` without `run_id`; `None` for a failed run.
+        curve: Columns of table `curves` without `run_id`; `None` for a failed run.
     """
 
     run_id: str
@@ -59,11 +59,11 @@ def read_rows(out: Path, path: str) -> RunRows:
     """Reads a run directory with an outcome.
 
     Args:
-        out: Results folder.
-        path: The directory, below it.
+        out: Root of the results folder.
+        path: Path of the run directory below the results folder.
 
     Raises:
-        InputError: A file is missing or malformed, or the run belongs elsewhere.
+        InputError: A file is missing or malformed, or the run belongs to another folder.
     """
     directory = RunDirectory(out / path)
     spec = directory.read_spec()
@@ -111,13 +111,13 @@ def read_rows(out: Path, path: str) -> RunRows:
 
 
 def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
-    """Puts the rows of some runs together.
+    """Combines the rows of several runs.
 
     Args:
-        runs: The runs.
+        runs: Rows of each run.
 
     Returns:
-        Rows by table; tables without any are left out. Columns are named, in no order.
+        Rows by table; empty tables are omitted. The columns are in no particular order.
     """
     done = [run for run in runs if run.run is not None]
     tables = {
@@ -140,7 +140,7 @@ def arrow_tables(runs: Sequence[RunRows]) -> dict[str, pa.Table]:
 
 
 def _ids(runs: Sequence[RunRows], counts: Sequence[int]) -> pa.Array:
-    """Each run's id as often as it has rows."""
+    """Repeats each run's id once per row."""
     names = pa.array([run.run_id for run in runs], pa.string())
     return names.take(pa.array(np.repeat(np.arange(len(runs)), counts)))
 
@@ -168,7 +168,7 @@ def _reference_columns(references: ReferenceScores) -> dict[str, Any]:
 
 def _read_episodes(path: Path) -> pa.Table:
     try:
-        # From memory: opening the path through Arrow's file systems takes longer than reading.
+        # From memory, because opening the path through Arrow's file systems is slower.
         with pq.ParquetFile(pa.BufferReader(path.read_bytes())) as file:
             table = file.read(columns=_EPISODES.names, use_threads=False)
         table = table.select(_EPISODES.names)

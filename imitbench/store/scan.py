@@ -1,6 +1,6 @@
-"""Finds what the database of a results folder is made of, and tells what of it has changed.
+"""Finds the sources of the database in a results folder, and detects changes in them.
 
-That is the run directories, and the files of imported results.
+The sources are the run directories and the files of imported results.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pathlib import Path
 EXTERNAL_FOLDER = "external"
 EXTERNAL_SUFFIX = ".jsonl"
 LEVELS = ("suite", "algorithm", "environment", "run")
-# What a row of the database is made of: the outcome, and the files that stand beside it.
+# Files of a run from which the rows of the database are made: the outcome, and further files.
 _OUTCOMES = ("result.json", "error.json")
 _FURTHER = ("spec.json", "episodes.parquet", "metrics.jsonl")
 
 
 @dataclass
 class FolderScan:
-    """What a walk through a results folder found.
+    """Result of a walk through a results folder.
 
     Attributes:
-        stamps: For each run directory with an outcome, and each file of imported results, by its
-            path below the results folder, a text that changes whenever a file of it is replaced
+        stamps: A text for each run directory with an outcome, and for each file of imported
+            results, by path below the results folder. It changes when one of the files is replaced
             or written to.
         closed: Folders that could not be listed, with the reason.
     """
@@ -34,7 +34,7 @@ class FolderScan:
     closed: dict[str, str] = field(default_factory=dict)
 
     def hides(self, path: str) -> bool:
-        """Whether a run directory lies in a folder that could not be listed."""
+        """Whether a run directory is in a folder that could not be listed."""
         return any(f"{path}/".startswith(f"{folder}/" if folder else "") for folder in self.closed)
 
 
@@ -42,10 +42,10 @@ def scan_outcomes(out: Path) -> FolderScan:
     """Walks a results folder for runs that completed or failed, and for imported results.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
 
     Returns:
-        What there is, each kind in the order of the paths.
+        Sources found, each kind in the order of the paths.
     """
     found = FolderScan()
     for path in chain(run_directories(out, found.closed), _external_files(out, found.closed)):
@@ -60,7 +60,7 @@ def scan_outcomes(out: Path) -> FolderScan:
 
 
 def is_external(path: str) -> bool:
-    """Whether a path below the results folder is that of a file of imported results."""
+    """Whether a path below the results folder names a file of imported results."""
     return path.count("/") == 1
 
 
@@ -83,15 +83,15 @@ def _external_files(out: Path, closed: dict[str, str]) -> Iterator[str]:
 
 
 def run_directories(out: Path, closed: dict[str, str] | None = None) -> Iterator[str]:
-    """Walks a results folder for folders where run directories belong.
+    """Walks a results folder for folders at the depth of run directories.
 
     Args:
-        out: Results folder.
+        out: Root of the results folder.
         closed: Receives the folders that cannot be listed, with the reason.
 
     Yields:
-        Paths `suite/algorithm/environment/run` below it, in order. Names with a leading dot are
-        left out, and so is whatever is no folder.
+        Paths `suite/algorithm/environment/run` below it, in order. Skips names with a leading dot,
+        and files.
     """
     yield from _below(str(out), "", len(LEVELS), {} if closed is None else closed)
 
@@ -112,17 +112,17 @@ def _below(root: str, prefix: str, levels: int, closed: dict[str, str]) -> Itera
 
 
 def content_stamp(out: Path, path: str) -> str | None:
-    """Changes whenever a file that the database is made of is replaced or written to.
+    """Returns a text that changes when a source of the database is replaced or written to.
 
     Args:
-        out: Results folder.
-        path: Run directory or file of imported results, below it.
+        out: Root of the results folder.
+        path: Path of a run directory or a file of imported results, below `out`.
 
     Returns:
         The stamp; `None` while the run has no outcome.
 
     Raises:
-        OSError: The folder cannot be looked into.
+        OSError: The folder cannot be read.
     """
     folder = f"{out}/{path}"
     if is_external(path):
@@ -137,8 +137,8 @@ def content_stamp(out: Path, path: str) -> str | None:
 
 def _file_stamp(path: str) -> str | None:
     try:
-        status = os.stat(path)  # noqa: PTH116 (a path object for each would cost more than this)
+        status = os.stat(path)  # noqa: PTH116 (creating a path object would take longer)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    # The inode tells files apart that replaced one another within one tick of the clock.
+    # The inode changes even if a file is replaced within one tick of the clock.
     return f"{status.st_mtime_ns:x}.{status.st_size:x}.{status.st_ino:x}"

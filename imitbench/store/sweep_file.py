@@ -1,6 +1,6 @@
-"""What was asked for: each sweep leaves its request and the runs that it planned.
+"""Sweep files: each sweep stores its request and the runs that it planned.
 
-People who watch see what is still to come, and `imitbench resume` does what is missing.
+`imitbench status` uses them to show open runs, and `imitbench resume` to do missing runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
 
 SWEEPS_FOLDER = ".sweeps"
-# A file may come from anybody: nothing in it leads out of the results folder.
+# The file may come from an untrusted source: no path in it may leave the results folder.
 _Folder = Annotated[str, Field(pattern=r"^[^/.\\][^/\\]*(/[^/.\\][^/\\]*){2}$")]
 _RunId = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{RUN_ID_LENGTH}}}$")]
 
@@ -29,10 +29,10 @@ class PlannedCell(Record):
 
     Attributes:
         suite: Name of the suite.
-        algo: Algorithm, with its variant.
+        algo: Name of the algorithm, with its variant.
         env: Environment id.
-        folder: Where their directories belong, below the results folder.
-        run_ids: The runs, which are the names of their directories.
+        folder: Parent of their run directories, relative to the results folder.
+        run_ids: Ids of the runs, which are the names of their directories.
     """
 
     suite: str
@@ -43,24 +43,24 @@ class PlannedCell(Record):
 
 
 class SweepRequest(Record):
-    """What determines which runs a sweep has; how they are done is another matter.
+    """Everything that determines the runs of a sweep, without execution options.
 
     Attributes:
-        algorithms: Names; as typed, they may be whatever `imitbench.cards.plugins` understands.
+        algorithms: Names; as typed, they have any form that `imitbench.cards.plugins` accepts.
         suite: Name of the suite; as typed, it may be a folder.
         environment: Glob over environment ids; `None` for all.
         seeds: Seeds of every cell.
         budget: Name of the budget.
         n_demos: Demonstrations to learn from; `None` for all.
-        overrides: Hyper-parameters as text, `name` or `algorithm.name`.
-        config: `tuned` where tuned hyper-parameters are used where there are such; or their file.
+        overrides: Hyper-parameters as text, by `name` or `algorithm.name`.
+        config: `tuned` to use tuned hyper-parameters where they exist; or the file with them.
         source: Where experts and demonstrations come from.
-        lock: Lock file of the hub; `None` where there was none.
+        lock: Lock file of the hub; `None` if there was none.
         device: Class of the processor.
-        folder: Where the request was made: paths in `source`, `lock` and `config` start there.
-        plugins: How algorithms and suite from outside the package were named, by their name. It
-            is there to be shown: a results folder may come from anybody, and what it names is
-            not run.
+        folder: Folder of the request: base of relative paths in `source`, `lock` and `config`.
+        plugins: References to algorithms and suite from outside the package, by name. They are
+            only displayed: a results folder may come from an untrusted source, so plug-ins that
+            it names are not run.
     """
 
     algorithms: list[str]
@@ -79,13 +79,13 @@ class SweepRequest(Record):
 
 
 class SweepFile(Record):
-    """Runs that were asked for at once.
+    """Runs that one command requested.
 
     Attributes:
         command: The command that the user typed.
         cells: The runs by algorithm and environment.
-        request: What they follow from; `None` where an earlier version, or a program, left it
-            out.
+        request: Request from which the runs follow; `None` if an earlier version or another
+            program omitted it.
     """
 
     schema_version: Literal[1, 2] = 2
@@ -101,7 +101,7 @@ class SweepFile(Record):
         command: str,
         request: SweepRequest | None = None,
     ) -> SweepFile:
-        """Writes down runs, those of a cell next to each other."""
+        """Creates the file's content; runs of a cell must be consecutive."""
         cells = []
         for _, group in groupby(runs, key=lambda r: (r.suite, r.algo_label, r.environment.id)):
             members = list(group)
@@ -120,17 +120,17 @@ class SweepFile(Record):
 
     @property
     def digest(self) -> str:
-        """Hash of the runs, in any order; the same runs again have the same."""
+        """Hash of the run ids, independent of their order."""
         ids = sorted(run_id for cell in self.cells for run_id in cell.run_ids)
         return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
 
     def write(self, out: Path) -> Path:
         """Writes `<out>/.sweeps/<digest>.json`, and returns its path.
 
-        A file that is there stays, unless its request is another one, or missing.
+        An existing file is kept, unless its request differs or is missing.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         path = out / SWEEPS_FOLDER / f"{self.digest}.json"
         present = _read(path)
@@ -140,12 +140,12 @@ class SweepFile(Record):
 
     @property
     def paths(self) -> dict[str, str]:
-        """Where each run belongs, below the results folder, by its id."""
+        """Path of each run directory below the results folder, by run id."""
         return {run_id: f"{cell.folder}/{run_id}" for cell in self.cells for run_id in cell.run_ids}
 
 
 def read_sweeps(out: Path) -> list[SweepFile]:
-    """Reads every sweep of a results folder; files that are none are passed over."""
+    """Reads every sweep of a results folder; skips files that are malformed."""
     found = [_read(path) for path in sorted((out / SWEEPS_FOLDER).glob("*.json"))]
     return [sweep for sweep in found if sweep is not None]
 

@@ -40,7 +40,7 @@ class CandidateResult(Record):
     """Results of a candidate.
 
     Attributes:
-        candidate: The setting that these runs have.
+        candidate: Setting of these runs.
         scores: The objective of each completed run.
         environments: Environment of each of these runs, if there are several.
         returns: True returns of these runs, for display.
@@ -67,7 +67,7 @@ class CandidateResult(Record):
         return float(np.mean(self.scores)) if self.scores else math.nan
 
     def by_environment(self) -> dict[str, FloatArray]:
-        """Scores by environment, each of shape (runs,)."""
+        """Returns scores by environment, each of shape (runs,)."""
         places = self.environments or [""] * len(self.scores)
         found: dict[str, list[float]] = {}
         for place, score in zip(places, self.scores, strict=True):

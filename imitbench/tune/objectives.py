@@ -49,7 +49,7 @@ def mean_log_likelihood(policy: BasePolicy, demos: Sequence[TrajectoryWithRew]) 
 
     Args:
         policy: A stochastic policy; it is left in evaluation mode.
-        demos: Whole episodes.
+        demos: Whole expert episodes.
 
     Raises:
         UnsuitableObjectiveError: The policy has no action probabilities.
@@ -182,14 +182,14 @@ class Objective(ABC):
 
     @abstractmethod
     def at(self, moment: EvaluationPoint) -> float:
-        """Value during a training."""
+        """Returns the value during a training."""
 
     def measures(self, moment: EvaluationPoint) -> dict[str, float]:
         """Measures to store with a run's result, from which `of` computes the value."""
         return {self._key: self.at(moment)}
 
     def of(self, result: RunResult) -> float:
-        """Value for a completed run; NaN if missing."""
+        """Returns the value for a completed run; NaN if missing."""
         return result.measures.get(self._key, math.nan)
 
     @property
@@ -207,22 +207,22 @@ class ReturnObjective(Objective):
     def refusal(
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
     ) -> str | None:
-        """Scores must be defined."""
+        """Refuses environments where no score is defined."""
         due = environment.references
         if due is None or has_scale(due.random.mean, due.expert.mean):
             return None
         return "its expert returns no more than random actions, so that no score is defined"
 
     def at(self, moment: EvaluationPoint) -> float:
-        """The score of a few episodes."""
+        """Returns the score of a few episodes."""
         return moment.references.score(float(moment.act().returns.mean()))
 
     def measures(self, moment: EvaluationPoint) -> dict[str, float]:
-        """Nothing: the result says it."""
+        """Returns no measures: the result has the return."""
         return {}
 
     def of(self, result: RunResult) -> float:
-        """The score of the run."""
+        """Returns the score of the run."""
         return result.references.score(result.raw_return)
 
 
@@ -232,7 +232,7 @@ class _HeldOutDemos(Objective):
     def refusal(
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
     ) -> str | None:
-        """Holding out needs at least two demonstrations."""
+        """Refuses runs with fewer than two demonstrations."""
         if spec.demos is None:
             return f"{algorithm.name} uses no demonstrations, so none can be held out"
         if spec.demos.count < 2:
@@ -260,7 +260,7 @@ class DemoLikelihoodObjective(_HeldOutDemos):
     has_one_scale = False
 
     def at(self, moment: EvaluationPoint) -> float:
-        """The log-likelihood under the current policy."""
+        """Returns the log-likelihood under the current policy."""
         return mean_log_likelihood(moment.policy, moment.held_out)
 
 
@@ -274,7 +274,7 @@ class StateMatchObjective(_HeldOutDemos):
     unit = "state match"
 
     def at(self, moment: EvaluationPoint) -> float:
-        """The similarity in a few episodes."""
+        """Returns the similarity in a few episodes."""
         from imitbench.tune.state_match import ObservationLog, state_match
 
         expert = [demo.obs for demo in moment.held_out if isinstance(demo.obs, np.ndarray)]
@@ -299,11 +299,11 @@ class DiscriminatorObjective(Objective):
     unit = "confusion"
 
     def fixes(self, name: str) -> bool:
-        """The architecture and the training of the discriminator."""
+        """Whether a hyper-parameter affects the discriminator."""
         return name.startswith(_JUDGE)
 
     def at(self, moment: EvaluationPoint) -> float:
-        """Mean of 1 - 2 |accuracy - 1/2| over the last quarter of the learning curve."""
+        """Returns the mean of 1 - 2 |accuracy - 1/2| over the last quarter of the curve."""
         accuracies = [point[_ACCURACY] for point in moment.curve if _ACCURACY in point]
         if not accuracies:
             raise UnsuitableObjectiveError(
@@ -323,7 +323,7 @@ class EpisodeLengthObjective(Objective):
     def refusal(
         self, algorithm: AlgorithmCard, environment: EnvironmentCard, spec: RunSpec
     ) -> str | None:
-        """Needs episodes of variable length, and demonstrations."""
+        """Refuses fixed episode lengths, and methods without demonstrations."""
         if environment.horizon == "fixed":
             return "all episodes have the same length, so it says nothing about a policy"
         if spec.demos is None:
@@ -331,15 +331,15 @@ class EpisodeLengthObjective(Objective):
         return None
 
     def at(self, moment: EvaluationPoint) -> float:
-        """The objective in a few episodes."""
+        """Returns the objective in a few episodes."""
         return _match(float(moment.act().lengths.mean()), _mean_length(moment.demos))
 
     def measures(self, moment: EvaluationPoint) -> dict[str, float]:
-        """The expert's mean length; the result has the policy's."""
+        """Returns the expert's mean length; the result has the policy's."""
         return {self._key: _mean_length(moment.demos)}
 
     def of(self, result: RunResult) -> float:
-        """The objective in the evaluation."""
+        """Returns the objective in the evaluation."""
         return _match(result.mean_length, super().of(result))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 PRUNED = "pruned"
-"""Attribute of a pruned trial: the step."""
+"""Attribute of a pruned trial, which has the step at which it was pruned."""
 
 STARTUP_TRIALS = 5
 """Number of complete trials before any is pruned."""
@@ -28,7 +28,7 @@ class TrialReporter:
 
     Args:
         storage: Storage of the study.
-        trial: Address of the trial.
+        trial: Location of the trial.
     """
 
     def __init__(self, storage: BaseStorage, trial: TrialLocation) -> None:

@@ -116,7 +116,7 @@ class TuneRequest:
         seed: Seed of the sampler.
         storage: `sqlite` or `journal`.
         command: The command that the user typed, for provenance.
-        options: What workers need to know of how runs are carried out.
+        options: Execution options that workers need.
     """
 
     plan: Plan
@@ -165,7 +165,7 @@ class TuneRequest:
 
     @property
     def scopes(self) -> list[StudyScope]:
-        """Environments of each study.
+        """Scopes of the studies.
 
         Raises:
             InputError: The algorithm fits no environment.
@@ -206,7 +206,7 @@ class TuneRequest:
 
 
 def default_name(algo: str, suite: str, per: Per, objective: str, budget: str) -> str:
-    """Default name of a tuning."""
+    """Returns the default name of a tuning."""
     parts = [algo, suite]
     parts += [f"per-{per}"] * (per != "environment")
     parts += [objective] * (objective != "return")

@@ -42,7 +42,7 @@ class TuningOutcome:
 def tune(
     request: TuneRequest, executor: Executor, root: Path, observer: TuningObserver, *, at_once: int
 ) -> TuningOutcome:
-    """Searches, then compares the best trials with the defaults; resumes what is on disk.
+    """Searches, then compares the best trials with the defaults; resumes existing studies.
 
     Args:
         request: Settings of the tuning.
@@ -141,7 +141,7 @@ class _JobPool:
     def adopt(self) -> dict[Path, TrialJob]:
         """Takes over the jobs that an earlier process submitted."""
         for path in self._executor.adopt():
-            with suppress(InputError):  # it was completed just now
+            with suppress(InputError):  # it was completed in the meantime
                 job = TrialJob.read(path)
                 if any(cell.has(job) for cell in self._cells):
                     self._jobs[path] = job

@@ -31,7 +31,10 @@ def state_match(expert: FloatArray, policy: FloatArray) -> float:
 
 
 def _frechet_squared(first: FloatArray, second: FloatArray) -> float:
-    """|μ₁ − μ₂|² + tr(Σ₁ + Σ₂ − 2 (Σ₁ Σ₂)^½) of fitted Gaussians (Dowson and Landau 1982)."""
+    """Returns |μ₁ − μ₂|² + tr(Σ₁ + Σ₂ − 2 (Σ₁ Σ₂)^½) of fitted Gaussians.
+
+    Source: Dowson and Landau 1982.
+    """
     one, other = (np.atleast_2d(np.cov(each, rowvar=False)) for each in (first, second))
     values, vectors = np.linalg.eigh(one)
     root = (vectors * np.sqrt(np.clip(values, 0.0, None))) @ vectors.T

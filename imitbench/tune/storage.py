@@ -46,7 +46,7 @@ class StudyLocation(Record):
 
     @classmethod
     def within(cls, folder: Path, kind: StorageKind) -> StudyLocation:
-        """The study in a folder."""
+        """Returns the location of the study in a folder."""
         return cls(kind=kind, path=str(folder.resolve() / FILES[kind]))
 
 

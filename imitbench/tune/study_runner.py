@@ -58,7 +58,7 @@ class TuningObserver(Protocol):
 
 
 def study_folder(root: Path, scope: StudyScope) -> Path:
-    """Folder of a study."""
+    """Returns the folder of a study."""
     return root / scope.name.replace("/", "-")
 
 
@@ -78,7 +78,7 @@ def check_study(request: TuneRequest, scope: StudyScope, root: Path) -> None:
 
 
 class StudyRunner:
-    """One study: of an environment, or of a suite with the same values everywhere.
+    """One study: of one environment, or of a suite with the same values on all environments.
 
     A trial runs its environments sequentially, so that all trials can be compared at the same
     points.
@@ -114,7 +114,7 @@ class StudyRunner:
         StudySettings.of(self._request, self.scope).write(self.folder)
 
     def has(self, job: TrialJob) -> bool:
-        """Whether a job is one of this study."""
+        """Whether a job belongs to this study."""
         return job.runs[0].environment.id in self.scope.environments
 
     def open(self, storage: BaseStorage, adopted: Iterable[TrialJob]) -> None:
@@ -153,7 +153,7 @@ class StudyRunner:
                 path.unlink(missing_ok=True)
 
     def take(self) -> TrialJob | None:
-        """The next job; `None` if it must wait for running jobs, or none is left."""
+        """Returns the next job; `None` if it must wait for running jobs, or none is left."""
         if self.contest is not None:
             return None
         trial = self._next_trial()
@@ -299,7 +299,7 @@ class StudyRunner:
         return [self._request.spec(env_id, trial.values, seed) for seed in seeds]
 
     def _trial_job(self, trial: Trial) -> TrialJob:
-        """The runs of a trial on the first environment with missing runs."""
+        """Creates the job of a trial's runs on the first environment with missing runs."""
         place = self._place(trial)
         before: list[float] = []
         for env_id in self.scope.environments:
@@ -339,10 +339,10 @@ class StudyRunner:
         )
 
     def _place(self, trial: Trial) -> Path:
-        """Folder of a trial's runs; trials with the same values have the same run ids."""
+        """Returns the folder of a trial's runs; the run ids depend only on the trial's values."""
         return self.folder / SEARCH / f"{trial.number:04d}"
 
 
 def _trial_id(job: TrialJob) -> int | None:
-    """The trial of a job; `None` for a run of the held-out comparison."""
+    """Returns the trial id of a job; `None` for a run of the held-out comparison."""
     return None if job.watch is None or job.watch.trial is None else job.watch.trial.id

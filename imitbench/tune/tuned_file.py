@@ -26,7 +26,7 @@ _WIDTH = 100
 
 
 def tuned_values(request: TuneRequest, contest: HeldOutComparison) -> TunedValues | None:
-    """The winner of a held-out comparison, with its provenance; `None` without a winner."""
+    """Returns the winner of a held-out comparison, with its provenance; `None` without a winner."""
     winner = contest.winner
     if winner is None or not contest.default.scores:
         return None

@@ -1,9 +1,9 @@
 """The worker of tuning: executes the runs of a trial sequentially, and prunes bad trials.
 
-python -m imitbench.tune.worker JOBFILE     one job, as `TrialJob` describes it python -m
-imitbench.tune.worker -           job files from standard input, one per line
+python -m imitbench.tune.worker JOBFILE     one job, a `TrialJob`
+python -m imitbench.tune.worker -           job files from standard input, one per line
 
-It is `imitbench.bench.worker`, with the same exit codes, but the learner is measured.
+It extends `imitbench.bench.worker`, with the same exit codes, by measurements of the learner.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ObjectiveTrackingLearner(LearnerWrapper):
         learner: The learner to measure.
         spec: Specification of the run.
         references: References of its environment.
-        watch: What to measure, and when.
+        watch: Objective and number of measurements.
         report: Called with each measurement except the last.
     """
 
@@ -149,11 +149,11 @@ def run_trial_file(path: Path, stop: StopRequest, supervised: bool) -> None:
 
     Args:
         path: Job file, a `TrialJob`.
-        stop: Set when the process is asked to stop.
+        stop: Set when the process receives a request to stop.
         supervised: Whether another process restarts this one after a crash.
 
     Raises:
-        RunStoppedError: The process was asked to stop.
+        RunStoppedError: A stop was requested.
         InputError: The job cannot be read.
     """
     job = TrialJob.read(path)

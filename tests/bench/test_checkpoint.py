@@ -1,4 +1,4 @@
-"""An interrupted run goes on to the very numbers of an uninterrupted one."""
+"""An interrupted run gives the same numbers as an uninterrupted one."""
 
 import random
 
@@ -11,7 +11,7 @@ from imitbench.bench.learner import Learner
 
 
 class Walker(Learner):
-    """Draws from every global generator; its policy is what it drew."""
+    """Draws from every global generator; its policy has the drawn numbers."""
 
     def __init__(self, stop_at=None):
         self.numbers, self.stop_at = [], stop_at
@@ -65,7 +65,7 @@ def uninterrupted(tmp_path):
     return attempt(tmp_path / "uninterrupted")
 
 
-def test_going_on_equals_never_having_stopped(tmp_path, uninterrupted):
+def test_an_interrupted_run_equals_an_uninterrupted_one(tmp_path, uninterrupted):
     assert attempt(tmp_path / "a", stop_at=4) is None
     assert attempt(tmp_path / "a", stop_at=7) is None
     numbers, curve = attempt(tmp_path / "a")
@@ -73,7 +73,7 @@ def test_going_on_equals_never_having_stopped(tmp_path, uninterrupted):
     assert curve == uninterrupted[1]
 
 
-def test_two_checkpoints_are_kept_and_a_damaged_one_is_passed_over(tmp_path, uninterrupted, capsys):
+def test_two_checkpoints_are_kept_and_a_damaged_one_is_skipped(tmp_path, uninterrupted, capsys):
     attempt(tmp_path / "a", stop_at=5)
     older, newest = sorted((tmp_path / "a").iterdir())
     newest.write_bytes(newest.read_bytes()[:-10])
@@ -89,9 +89,7 @@ def test_with_both_damaged_it_starts_from_the_beginning(tmp_path, uninterrupted)
     assert attempt(tmp_path / "a") == uninterrupted
 
 
-def test_a_checkpoint_of_another_version_is_passed_over(
-    tmp_path, uninterrupted, monkeypatch, capsys
-):
+def test_a_checkpoint_of_another_version_is_skipped(tmp_path, uninterrupted, monkeypatch, capsys):
     monkeypatch.setattr("imitbench.bench.checkpoint.__version__", "0.0.0")
     attempt(tmp_path / "a", stop_at=5)
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Suite `diagnostics` in the harness: odd spaces, early ends, and another place of evaluation."""
+"""Suite `diagnostics`: unusual spaces, early termination, a separate evaluation environment."""
 
 import pyarrow.parquet as pq
 import pytest
@@ -8,7 +8,7 @@ from imitbench.bench.spec import SweepSettings
 from imitbench.records.runs import EnvironmentSpec
 from imitbench.store.run_dir import RunDirectory
 
-# Small enough for two rounds in a moment.
+# Small enough for two rounds within seconds.
 SMALL = {
     "n_envs": "4", "n_steps": "64", "n_epochs": "2", "hidden_size": "8", "learning_starts": "100",
     "rollout_round_min_timesteps": "100", "rollout_round_min_episodes": "2",
@@ -47,7 +47,7 @@ def test_every_method_runs_or_says_why_it_does_not(tmp_path, sweep, environment,
     assert outcome.done == len(METHODS) - len(plan.not_applicable)
 
 
-def test_what_does_not_go_together_is_said():
+def test_pairs_that_do_not_fit_together_are_reported():
     found = {
         (each.algo, each.env): each.why
         for each in diagnostics(["all"], None).not_applicable

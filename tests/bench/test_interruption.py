@@ -1,4 +1,4 @@
-"""Ctrl-C is noted once, and heeded at once when pressed again."""
+"""The first Ctrl-C is recorded; the second one interrupts immediately."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from imitbench.bench.stopping import catch_interrupts
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Whoever started the tests in the background had Ctrl-C ignored."""
+    """Sets the default handler, because tests started in the background ignore Ctrl-C."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -21,7 +21,7 @@ def press():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_the_first_is_noted_and_the_second_interrupts():
+def test_the_first_ctrl_c_is_recorded_and_the_second_interrupts():
     with catch_interrupts() as interruption:
         assert not interruption.seen
         press()
@@ -30,19 +30,19 @@ def test_the_first_is_noted_and_the_second_interrupts():
             press()
 
 
-def test_afterwards_all_is_as_before():
+def test_earlier_handlers_are_restored():
     with catch_interrupts():
         pass
     with pytest.raises(KeyboardInterrupt):
         press()
 
 
-def test_it_can_be_left_to_interrupt_anywhere():
+def test_catching_interrupts_can_be_disabled():
     with catch_interrupts(wanted=False), pytest.raises(KeyboardInterrupt):
         press()
 
 
-def test_where_it_is_ignored_it_stays_ignored():
+def test_an_ignored_ctrl_c_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with catch_interrupts() as interruption:
         press()
@@ -50,7 +50,7 @@ def test_where_it_is_ignored_it_stays_ignored():
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_other_threads_do_without():
+def test_other_threads_install_no_handlers():
     checked = []
 
     def run():
@@ -64,7 +64,7 @@ def test_other_threads_do_without():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_what_schedulers_send_is_noted_however_often(number):
+def test_repeated_scheduler_signals_are_only_recorded(number):
     before = signal.getsignal(number)
     with catch_interrupts() as interruption:
         os.kill(os.getpid(), number)

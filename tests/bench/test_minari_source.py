@@ -15,7 +15,7 @@ NAME = "pendulum/random-v0"
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch):
-    """A plan for BC, DAgger and random actions on the set's environment and another."""
+    """Returns a plan for BC, DAgger and random actions on the set's environment and another."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     artifacts.minari_copy.cache_clear()
@@ -30,7 +30,7 @@ def plan(tmp_path, monkeypatch):
     artifacts.minari_copy.cache_clear()
 
 
-def test_what_the_set_can_serve_is_planned(plan):
+def test_only_methods_that_the_set_fits_are_planned(plan):
     assert {(run.algo, run.environment.id) for run in plan} == {
         ("bc", "Pendulum-v1"),
         *(("random", env) for env in ("Pendulum-v1", "seals/CartPole-v0", "seals/MountainCar-v0")),
@@ -52,7 +52,7 @@ def test_a_run_pins_the_set_and_loads_it_by_its_digest(plan):
         artifacts.load_demos(place, run.demos)
 
 
-def test_a_set_that_is_missing_is_told(tmp_path, monkeypatch):
+def test_a_missing_set_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     plan = make_plan(
         algorithms=["bc"],

@@ -1,4 +1,4 @@
-"""What a request expands to."""
+"""Requests are expanded to runs."""
 
 import shutil
 
@@ -43,7 +43,7 @@ def test_controls_run_where_the_suite_says_so():
     assert named == names - controls | {"zero_reward"}
 
 
-def test_a_name_beside_all_must_exist():
+def test_names_in_addition_to_all_must_exist():
     with pytest.raises(InputError, match="zero_rewards: no such algorithm"):
         plan(["all", "zero_rewards"])
 
@@ -86,7 +86,7 @@ def test_numbers_of_demonstrations_are_numbers_or_all(text, counts):
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1-3", "1,,2", "some"])
-def test_malformed_numbers_of_demonstrations_are_told(text):
+def test_malformed_numbers_of_demonstrations_are_reported(text):
     with pytest.raises(InputError, match="--n-demos"):
         parse_demo_counts(text)
 
@@ -94,18 +94,18 @@ def test_malformed_numbers_of_demonstrations_are_told(text):
 @pytest.mark.parametrize(
     "text", ["4294967296,", "99999999999999999999", "999999999999", "0-9999999", "0,0-1000000"]
 )
-def test_seeds_that_no_generator_takes_are_told_at_once(text):
+def test_seeds_out_of_range_are_reported_before_planning(text):
     with pytest.raises(InputError, match=r"--seeds .*: at most 1000000 seeds, each below 2\^32"):
         parse_seeds(text)
 
 
 @pytest.mark.parametrize("text", ["", "0", "x", "3-1", "-1", "1,,2", "9" * 5000 + "-1"])
-def test_malformed_seeds_are_told(text):
+def test_malformed_seeds_are_reported(text):
     with pytest.raises(InputError, match="--seeds"):
         parse_seeds(text)
 
 
-def test_the_run_id_depends_on_what_determines_the_numbers_and_nothing_else():
+def test_the_run_id_depends_only_on_what_determines_the_numbers():
     base = next(iter(plan()))
     again = next(iter(plan()))
     assert base.run_id == again.run_id
@@ -145,7 +145,7 @@ def test_overrides_are_typed_and_label_a_variant():
         ({"normalize_observations": "maybe"}, "must be true or false"),
     ],
 )
-def test_bad_overrides_are_told(overrides, message):
+def test_bad_overrides_are_reported(overrides, message):
     with pytest.raises(InputError, match="--set") as caught:
         plan(overrides=overrides)
     assert message in str(caught.value)
@@ -164,20 +164,20 @@ def test_each_seed_draws_its_own_demonstrations_when_not_all_are_used():
     assert {run.demos.count for run in some_used} == {5}
 
 
-def test_asking_for_more_demonstrations_than_there_are_is_told():
+def test_requesting_too_many_demonstrations_is_reported():
     with pytest.raises(InputError, match="choose 1 to"):
         list(plan(n_demos=1000))
 
 
-def test_an_unknown_source_is_told():
+def test_an_unknown_source_is_reported():
     with pytest.raises(InputError, match="'bundled', 'hub', 'path:DIR' or 'minari:NAME'"):
         list(plan(source="huub"))
-    with pytest.raises(InputError, match="no folder"):
+    with pytest.raises(InputError, match="not a folder"):
         list(plan(source="path:/does/not/exist"))
 
 
 def test_a_folder_has_one_spelling(tmp_path):
-    """However it is typed: it is no other source, and its runs are no other runs."""
+    """All spellings of a folder are the same source and give the same runs."""
     for part in ("experts", "demos"):
         shutil.copytree(suite_directory("classic") / part, tmp_path / "own" / part)
     spellings = ("path:own", "path:./own", "path:own/", "path:other/../own")

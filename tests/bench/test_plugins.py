@@ -1,4 +1,4 @@
-"""Plug-ins in sweeps: what identifies their runs, and whose word it takes to run them."""
+"""Plug-ins in sweeps: what identifies their runs, and that only the user can cause them to run."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ from imitbench.store.sweep_file import SweepFile, SweepRequest
 from imitbench.util import source_import
 
 BOMB = "raise SystemExit('imported')\nclass Mine: pass\n"
-# As they were before plug-ins; results of all the world are known by these.
+# Ids from before plug-ins existed; all published results have them.
 PINNED = {
     ("classic", "bc", "Pendulum-v1"): "65dc4042564c",
     ("classic", "expert", "Pendulum-v1"): "a058aebb7e0f",
@@ -57,7 +57,7 @@ def test_runs_of_bundled_methods_keep_their_identity(suite, algo, env):
     assert spec.run_id == PINNED[suite, algo, env]
 
 
-def test_source_is_part_of_a_runs_identity_and_its_place_is_not(tmp_path):
+def test_source_is_part_of_a_runs_identity_and_its_location_is_not(tmp_path):
     one, two = (write_plugin(tmp_path / name / "mine") for name in ("a", "b"))
     [first], [same] = plan_of(str(one)), plan_of(str(two))
     assert first.run_id == same.run_id
@@ -68,7 +68,7 @@ def test_source_is_part_of_a_runs_identity_and_its_place_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("role", ["method", "reference", "control"])
-def test_the_role_on_a_card_stands_on_the_record_and_is_no_part_of_the_identity(tmp_path, role):
+def test_the_role_on_a_card_is_in_the_record_and_not_part_of_the_identity(tmp_path, role):
     usual = plan_of(str(write_plugin(tmp_path / "usual")))
     [spec] = plan_of(str(write_plugin(tmp_path / "mine", role=role)))
     [same] = usual
@@ -93,7 +93,7 @@ def test_the_role_on_a_card_stands_on_the_record_and_is_no_part_of_the_identity(
     "change",
     [{"implementation": "other:Random"}, {"implementation_digest": "a" * 64}, {"role": "anchor"}],
 )
-def test_what_has_an_anchors_name_alone_is_none(change):
+def test_a_plugin_with_the_name_of_an_anchor_is_not_an_anchor(change):
     [spec] = plan_of("random")
     assert role_of(spec) == "anchor"
     document = spec.model_dump() | change
@@ -104,7 +104,7 @@ def test_what_has_an_anchors_name_alone_is_none(change):
         assert role_of(RunSpec.model_validate(document)) == "method"
 
 
-def test_planning_imports_nothing_and_the_check_before_running_does(tmp_path):
+def test_planning_imports_nothing_but_the_check_before_running_imports_plugins(tmp_path):
     plan = plan_of(str(write_plugin(tmp_path / "mine", BOMB)))
     assert len(list(plan)) == 1
     with pytest.raises(InputError, match=r"learner\.py:1: importing it raises SystemExit") as told:
@@ -112,14 +112,14 @@ def test_planning_imports_nothing_and_the_check_before_running_does(tmp_path):
     assert "\n" not in str(told.value)
 
 
-def test_what_is_no_learner_is_told_before_anything_runs(tmp_path):
+def test_a_class_that_is_not_a_learner_is_reported_before_anything_runs(tmp_path):
     plan = plan_of(str(write_plugin(tmp_path / "mine", "class Mine: pass")))
-    with pytest.raises(InputError, match="is no Learner; make it a subclass"):
+    with pytest.raises(InputError, match="is not a Learner; make it a subclass"):
         check_plugins(plan)
 
 
-def test_a_worker_learns_from_its_job_where_source_lies(tmp_path):
-    """Nothing else tells it: it is another process, on another machine perhaps."""
+def test_a_worker_gets_the_location_of_source_from_its_job(tmp_path):
+    """The job is its only source: a worker is another process, possibly on another machine."""
     write_plugin(tmp_path / "mine")
     plan = plan_of("./mine", "bc", folder=tmp_path)
     [spec] = [run for run in plan if run.algo == "mine"]
@@ -145,7 +145,7 @@ def test_a_worker_learns_from_its_job_where_source_lies(tmp_path):
     assert done.stdout.strip() == "Mine", done.stderr
 
 
-def test_source_that_changes_in_flight_is_refused(tmp_path):
+def test_source_that_changes_during_a_sweep_is_refused(tmp_path):
     folder = write_plugin(tmp_path / "mine")
     [spec] = plan_of(str(folder))
     assert type(make_learner(spec)).__name__ == "Mine"
@@ -188,8 +188,8 @@ class TestResuming:
         named = plan_missing(out, plugins=PluginSelection.named([str(tmp_path / "mine")]))
         assert (named.runs, named.left_out) == (2, [])
 
-    def test_a_file_cannot_smuggle_one_in(self, out, tmp_path):
-        """The file is somebody's; its names are looked up among what is bundled or was named."""
+    def test_a_results_folder_cannot_cause_a_plugin_to_run(self, out, tmp_path):
+        """The file is untrusted; its names are found only among bundled and named plug-ins."""
         path = next((out / ".sweeps").glob("*.json"))
         for name in (str(tmp_path / "mine"), "./mine", "mine", "mine.learner"):
             document = json.loads(path.read_text())
@@ -214,7 +214,7 @@ class TestVerifying:
         [drawn] = sample_runs([submitted], 1, seed=0, plugins=plugins).runs
         assert drawn.spec == submitted.spec
 
-    def test_other_source_of_the_same_name_is_not_that_plugin(self, submitted, tmp_path):
+    def test_a_plugin_of_the_same_name_with_other_source_is_refused(self, submitted, tmp_path):
         other = write_plugin(tmp_path / "other", "class Mine: x = 1")
         plugins = PluginSelection.named([str(other)])
         [refused] = sample_runs([submitted], 1, seed=0, plugins=plugins).refused

@@ -1,4 +1,4 @@
-"""Evaluation: seeded, unbiased by episode length, and honest about horizons."""
+"""Evaluation: seeded, unbiased by episode length, and checked for fixed horizons."""
 
 import gymnasium as gym
 import numpy as np
@@ -54,8 +54,8 @@ def test_the_same_seed_gives_the_same_episodes():
     assert not np.array_equal(first.returns, evaluate(PENDULUM, seed=1).returns)
 
 
-def test_the_seeds_of_episodes_stay_what_they_are():
-    """Results on record were evaluated on these: others would give a run id another meaning."""
+def test_the_seeds_of_episodes_do_not_change():
+    """Recorded results were evaluated with these seeds; others would change what a run id means."""
     seeds = []
 
     class Noting(gym.Wrapper):
@@ -78,18 +78,18 @@ def test_a_second_evaluation_does_not_depend_on_the_first():
     np.testing.assert_array_equal(second.returns, fresh.returns)
 
 
-def test_episodes_do_not_depend_on_how_many_run_side_by_side():
+def test_episodes_do_not_depend_on_the_number_of_parallel_environments():
     few, many = (evaluate(FLIP, environments=n, episodes=40) for n in (3, 40))
     np.testing.assert_array_equal(few.returns, many.returns)
 
 
 def test_short_episodes_are_not_over_counted():
     episodes = evaluate(FLIP, episodes=400, environments=8)
-    # Whoever counted the first 400 episodes to end would see nearly none of the long ones.
+    # Counting the first 400 episodes that end would include nearly none of the long ones.
     assert abs(np.mean(episodes.returns > 0) - 0.5) < 0.1
 
 
-def test_lengths_and_ends_are_told_apart():
+def test_termination_and_truncation_are_distinguished():
     ended = evaluate(FLIP)
     assert set(ended.lengths) == {1, 20}
     assert ended.terminated.all()
@@ -97,18 +97,18 @@ def test_lengths_and_ends_are_told_apart():
     np.testing.assert_array_equal(cut.terminated, cut.lengths == 1)
 
 
-def test_a_horizon_that_is_not_fixed_as_declared_is_told():
+def test_a_horizon_that_is_not_fixed_as_declared_is_reported():
     with pytest.raises(InputError, match="horizon: variable"):
         evaluate(FLIP.model_copy(update={"horizon": "fixed"}))
 
 
-def test_an_environment_that_is_not_installed_is_told():
+def test_an_environment_that_is_not_installed_is_reported():
     with pytest.raises(InputError, match="imitbench doctor"):
         Evaluator(EnvironmentSpec(id="Absent-v0"), 1)
 
 
 class Counting(BasePolicy):
-    """Remembers, as its action tells, how many steps its episode has had."""
+    """Counts the steps of its episode, and returns the count as action."""
 
     def _predict(self, observation, deterministic=False):
         raise NotImplementedError
@@ -133,7 +133,7 @@ gym.register("test/Countdown-v0", Countdown)
 
 
 @pytest.mark.parametrize("environments", [1, 4])
-def test_a_memory_lasts_for_an_episode(environments):
+def test_a_recurrent_policys_memory_is_reset_at_each_episode(environments):
     spec = EnvironmentSpec(id="test/Countdown-v0", horizon="variable")
     policy = Counting(Countdown.observation_space, Countdown.action_space)
     episodes = evaluate(spec, policy=policy, episodes=15, environments=environments)

@@ -1,4 +1,4 @@
-"""What a sweep asked for can be planned again, and what is missing be done."""
+"""Requests of sweeps can be planned again, and missing runs be done."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def requested(tmp_path, **changes):
 
 
 def ask_for(out, request):
-    """Leaves the file that a sweep leaves; returns its runs."""
+    """Writes the file that a sweep writes; returns its runs."""
     plan = plan_request(request)
     runs = list(plan)
     SweepFile.of(out, runs, COMMAND, plan.request).write(out)
@@ -46,7 +46,7 @@ def ids(plan):
     return [run.run_id for run in plan]
 
 
-def test_a_request_is_planned_alike_again(tmp_path, out):
+def test_planning_a_request_again_gives_the_same_plan(tmp_path, out):
     request = requested(tmp_path, n_demos=5, overrides={"bc.hidden_size": "8"})
     runs = ask_for(out, request)
     missing = plan_missing(out)
@@ -54,12 +54,12 @@ def test_a_request_is_planned_alike_again(tmp_path, out):
     assert [list(plan) for plan in missing.plans] == [runs]
 
 
-def test_all_stands_for_the_algorithms_that_there_were(tmp_path):
+def test_all_means_the_algorithms_at_the_time_of_the_request(tmp_path):
     plan = plan_request(requested(tmp_path, algorithms=["all"]))
     assert {"bc", "gail", "random"} <= set(plan.request.algorithms)
 
 
-def test_finished_runs_are_not_missing_and_failed_and_interrupted_ones_are(tmp_path, out):
+def test_failed_and_interrupted_runs_are_missing_and_finished_ones_are_not(tmp_path, out):
     runs = ask_for(out, requested(tmp_path))
     write_finished(out, runs[0])
     write_failed(out, runs[1])
@@ -71,7 +71,7 @@ def test_finished_runs_are_not_missing_and_failed_and_interrupted_ones_are(tmp_p
     assert (missing.plans, missing.runs) == ([], 0)
 
 
-def test_a_run_that_two_sweeps_asked_for_is_taken_up_once(tmp_path, out):
+def test_a_run_that_two_sweeps_requested_is_resumed_once(tmp_path, out):
     first = ask_for(out, requested(tmp_path, seeds=[0, 1]))
     ask_for(out, requested(tmp_path, seeds=[1, 2]))
     missing = plan_missing(out)
@@ -80,7 +80,7 @@ def test_a_run_that_two_sweeps_asked_for_is_taken_up_once(tmp_path, out):
     assert {run.run_id for run in first} < set(planned)
 
 
-def test_runs_of_changed_cards_are_told_and_left_out(tmp_path, out, monkeypatch):
+def test_runs_of_changed_cards_are_reported_and_skipped(tmp_path, out, monkeypatch):
     runs = ask_for(out, requested(tmp_path))
     real = module.make_plan
 
@@ -99,7 +99,7 @@ def test_runs_of_changed_cards_are_told_and_left_out(tmp_path, out, monkeypatch)
     assert f"{SWEEPS_FOLDER}/" in left.why
 
 
-def test_what_cannot_be_planned_any_more_does_not_stop_the_rest(tmp_path, out):
+def test_a_sweep_that_cannot_be_planned_any_more_does_not_stop_the_others(tmp_path, out):
     ask_for(out, requested(tmp_path))
     path = next((out / SWEEPS_FOLDER).glob("*.json"))
     broken = json.loads(path.read_text())
@@ -120,7 +120,7 @@ def test_the_file_of_an_older_version_names_the_command(tmp_path, out):
     [left] = plan_missing(out).left_out
     assert (left.command, left.runs) == (COMMAND, 3)
     assert "type that command again" in left.why
-    # Which is enough: the same runs leave the same file, with the request.
+    # That is enough: the same runs write the same file, with the request.
     ask_for(out, requested(tmp_path))
     assert plan_missing(out).left_out == []
 
@@ -144,23 +144,23 @@ def test_paths_start_where_the_command_was_typed(tmp_path, out, monkeypatch):
     assert "path:mine" in left.why
 
 
-def test_a_lock_file_that_was_named_must_be_there(tmp_path):
+def test_a_named_lock_file_must_exist(tmp_path):
     with pytest.raises(InputError, match=r"absent\.lock: no such file; run `imitbench prefetch"):
         plan_request(requested(tmp_path, source="hub", lock="absent.lock"))
 
 
-def test_a_missing_folder_is_told(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(InputError, match="imitbench run"):
         plan_missing(tmp_path / "absent")
 
 
-def test_runs_of_a_plan_are_limited_to_those_that_are_meant(tmp_path):
+def test_a_plan_can_be_limited_to_some_runs(tmp_path):
     plan = plan_request(requested(tmp_path))
     wanted = ids(plan)[1]
     assert ids(module.replace(plan, only=frozenset([wanted]))) == [wanted]
 
 
-def test_the_folder_is_kept_as_it_is(tmp_path, out):
+def test_planning_does_not_change_the_results_folder(tmp_path, out):
     ask_for(out, requested(tmp_path))
     before = sorted(out.rglob("*"))
     assert plan_missing(out).runs == 3
@@ -187,5 +187,5 @@ def test_an_override_of_a_method_without_demonstrations_goes_to_the_first_plan(t
 
 
 def test_several_numbers_need_a_method_that_takes_demonstrations(tmp_path):
-    with pytest.raises(InputError, match="random learn from no demonstrations"):
+    with pytest.raises(InputError, match="random use no demonstrations"):
         plan_requests(requested(tmp_path, algorithms=["random"]), [1, 3])

@@ -1,4 +1,4 @@
-"""Every algorithm that ships can be stopped and go on as if it had not been."""
+"""Every bundled algorithm gives the same numbers after an interruption."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ SETTINGS = {
     "fragment_length": "10",
     "reward_epochs": "2",
 }
-# Of environments with the same kind of action, one says it all.
+# One environment per kind of action space is enough.
 SIMILAR = {"seals/MountainCar-v0"}
 CELLS = [
     (run.algo, run.suite, run.environment.id)
@@ -46,10 +46,10 @@ CELLS = [
 
 
 class StoppedError(Exception):
-    """Stops a training where a checkpoint is offered."""
+    """Stops a training when a checkpoint is offered."""
 
 
-# All that keeps a state of its own, or draws random numbers, at once.
+# Enables together all options that have a state or draw random numbers.
 OPTIONS = {
     "reward_scaling": "returns",
     "log_std_source": "expert",
@@ -78,7 +78,7 @@ VARIANTS = [
 
 
 def ready(name, suite, env_id, options=()):
-    """A learner ready to train, as the worker makes it."""
+    """Returns a learner ready to train, created as in the worker."""
     card = load_algorithm(name)
     wanted = {**SETTINGS, **dict(options)}
     values = card.resolve({k: v for k, v in wanted.items() if k in card.hyperparameters})
@@ -102,7 +102,7 @@ def test_resumed_training_equals_uninterrupted_training(name, suite, env_id, tmp
 
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
-def test_so_it_does_with_other_hyperparameters(name, options, tmp_path):
+def test_resumption_is_exact_with_other_hyperparameters(name, options, tmp_path):
     check_resumption(name, "classic", "Pendulum-v1", tmp_path, options)
 
 

@@ -1,4 +1,4 @@
-"""Learnt rewards are compared with the true one on episodes of every quality."""
+"""Learned rewards are compared with the true one on episodes of every quality."""
 
 import numpy as np
 import pytest
@@ -53,29 +53,29 @@ def test_the_opposite_reward_disagrees_entirely(varied):
     assert found == {"reward_correlation": pytest.approx(-1.0), "preference_accuracy": 0.0}
 
 
-def test_a_constant_reward_has_no_correlation_and_tosses_a_coin(varied):
+def test_a_constant_reward_has_no_correlation_and_an_accuracy_of_one_half(varied):
     assert reward_agreement(Linear(0.0), varied, 5, seed=0) == {"preference_accuracy": 0.5}
 
 
-def test_what_the_true_reward_does_not_tell_apart_does_not_count():
+def test_pairs_with_equal_true_returns_do_not_count():
     assert reward_agreement(Linear(1.0), episodes(np.ones((3, 10))), 5, seed=0) == {}
 
 
-def test_fragments_do_not_reach_over_the_ends_of_episodes():
-    """Within an episode all fragments are alike; only pairs of two episodes count."""
+def test_fragments_do_not_cross_episode_ends():
+    """Within an episode all fragments are equal; only pairs of two episodes count."""
     rewards = np.repeat([[1.0], [2.0]], 6, axis=1)
     found = reward_agreement(Linear(1.0), episodes(rewards), 6, seed=0)
     assert found["preference_accuracy"] == 1.0
 
 
-def test_the_network_and_its_mode_are_left_alone(varied):
+def test_the_network_and_its_mode_are_unchanged(varied):
     net = Linear(1.0)
     net.train()
     reward_agreement(net, varied, 5, seed=0)
     assert net.training
 
 
-def test_held_out_episodes_reach_from_the_policy_to_chance():
+def test_held_out_episodes_range_from_the_policy_to_random_actions():
     th.manual_seed(0)
     policy = load_policy(find_expert("sac-Pendulum-v1"))
     made = held_out_trajectories(policy, find_environment("Pendulum-v1"), seed=3)

@@ -1,4 +1,4 @@
-"""One training without the harness: the same numbers, live logs, folders that are never half."""
+"""Single trainings: the numbers of the harness, live logs, and consistent folders."""
 
 import csv
 import json
@@ -70,7 +70,7 @@ def test_the_numbers_are_those_of_the_harness(tmp_path):
     assert alone.stochastic.returns.mean() == row.raw_return
 
 
-def test_a_training_goes_on_where_it_was_interrupted(tmp_path, trained):
+def test_an_interrupted_training_resumes(tmp_path, trained):
     def press_ctrl_c(step, metrics):
         if step >= 30:
             signal.raise_signal(signal.SIGINT)
@@ -111,7 +111,7 @@ def test_another_training_is_not_mixed_into_an_interrupted_one(tmp_path):
         do(other, folder)
 
 
-def test_what_is_refused_leaves_nothing(tmp_path):
+def test_a_refused_training_leaves_no_folder(tmp_path):
     asked = TrainingRequest(algo="gail", env="Pendulum-v1", total_timesteps=100)
     with pytest.raises(InputError, match="gail on Pendulum-v1: a budget of 100"):
         do(asked, tmp_path / "gail")

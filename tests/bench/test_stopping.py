@@ -1,4 +1,4 @@
-"""A worker that is asked to stop loses nothing, and whoever resumes comes to the same numbers."""
+"""A stopped worker loses no work, and the resumed run gives the same numbers."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def outcome(job):
 
 
 def stop(job, start, after_s, number):
-    """One attempt, asked to stop some time after it began to train."""
+    """Makes one attempt and requests a stop some time after training began."""
     process = start(job)
     wait_until_it_trains(job, process)
     time.sleep(after_s)
@@ -101,7 +101,7 @@ def stop(job, start, after_s, number):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """Outcome, and seconds of training, of a worker that was left alone; by need."""
+    """Outcome, and seconds of training, of an uninterrupted worker, computed on demand."""
     found = {}
 
     def ask(job_of, start):
@@ -115,7 +115,7 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_stopped_at_random_moments_it_comes_to_the_same_numbers(
+def test_a_run_stopped_at_random_moments_gives_the_same_numbers(
     tmp_path, job_of, start, uninterrupted
 ):
     expected, train_s = uninterrupted(job_of, start)
@@ -141,9 +141,7 @@ def test_stopped_at_random_moments_it_comes_to_the_same_numbers(
 
 
 @pytest.mark.slow
-def test_with_the_newest_checkpoint_damaged_the_one_before_serves(
-    tmp_path, job_of, start, uninterrupted
-):
+def test_an_earlier_checkpoint_replaces_a_damaged_one(tmp_path, job_of, start, uninterrupted):
     expected, train_s = uninterrupted(job_of, start)
     job = job_of(tmp_path)
     for _ in range(2):
@@ -160,13 +158,13 @@ def test_with_the_newest_checkpoint_damaged_the_one_before_serves(
 
 
 @pytest.mark.slow
-def test_a_forced_job_goes_on_with_what_it_began_itself(tmp_path, job_of, start, uninterrupted):
+def test_a_forced_job_resumes_its_own_runs(tmp_path, job_of, start, uninterrupted):
     expected, train_s = uninterrupted(job_of, start)
     other = job_of(tmp_path)
     assert stop(other, start, 0.0, signal.SIGTERM) == STOPPED
     job = job_of(tmp_path, force=True)
     assert stop(job, start, 0.1 * train_s, signal.SIGTERM) == STOPPED
-    assert "resumed" not in directory_of(job).log.read_text()  # what was there counts for nothing
+    assert "resumed" not in directory_of(job).log.read_text()  # the earlier checkpoint is not used
     assert start(job).wait() == 0
     assert "resumed" in directory_of(job).log.read_text()
     stamp = directory_of(job).outcome_stamp()
@@ -175,7 +173,7 @@ def test_a_forced_job_goes_on_with_what_it_began_itself(tmp_path, job_of, start,
     assert outcome(job) == expected
 
 
-def test_asked_before_it_could_listen_it_leaves_no_outcome(tmp_path, job_of, start):
+def test_a_worker_stopped_at_its_start_leaves_no_outcome(tmp_path, job_of, start):
     job = job_of(tmp_path)
     process = start(job)
     time.sleep(0.3)
@@ -186,17 +184,17 @@ def test_asked_before_it_could_listen_it_leaves_no_outcome(tmp_path, job_of, sta
 
 
 @pytest.mark.slow
-def test_a_worker_that_was_overtaken_writes_nothing(tmp_path, job_of, start, uninterrupted):
+def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path, job_of, start, uninterrupted):
     expected, _ = uninterrupted(job_of, start)
     job = job_of(tmp_path)
     directory = directory_of(job)
     process = start(job)
     wait_until_it_trains(job, process)
-    process.send_signal(signal.SIGSTOP)  # as a machine that was suspended
+    process.send_signal(signal.SIGSTOP)  # simulates a suspended machine
     (directory.path / ".lease").unlink()
     held = acquire(directory.path, wait=False)
     process.send_signal(signal.SIGCONT)
-    assert "it is left to that process" in process.stderr.readline()
+    assert "that process continues it" in process.stderr.readline()
     assert not directory.has_outcome
     assert not directory.policy.exists()
     held.confirm()
@@ -205,7 +203,7 @@ def test_a_worker_that_was_overtaken_writes_nothing(tmp_path, job_of, start, uni
     assert outcome(job) == expected
 
 
-def test_a_request_is_noted_and_answered_when_asked():
+def test_a_stop_request_is_recorded_and_raises_when_checked():
     before = signal.getsignal(signal.SIGUSR1)
     with catch_stop_signals() as request:
         request.check()
@@ -220,13 +218,13 @@ def test_a_request_is_noted_and_answered_when_asked():
     assert signal.getsignal(signal.SIGUSR1) is before
 
 
-def test_while_idle_it_is_answered_at_once():
+def test_an_idle_process_stops_immediately():
     with catch_stop_signals() as request, pytest.raises(RunStoppedError), request.idle():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(60)
 
 
-def test_an_evaluation_that_takes_too_long_is_left(tmp_path, job_of, plan_of, monkeypatch):
+def test_an_evaluation_that_takes_too_long_is_ended(tmp_path, job_of, plan_of, monkeypatch):
     monkeypatch.setattr(worker, "GRACE_S", 0.0)
     evaluate = Evaluator.evaluate
 
@@ -241,13 +239,15 @@ def test_an_evaluation_that_takes_too_long_is_left(tmp_path, job_of, plan_of, mo
     assert (status["state"], status["phase"]) == ("interrupted", "evaluate")
     assert not directory_of(job).has_outcome
     assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
-    monkeypatch.setattr(worker, "GRACE_S", 60.0)  # now it is quick enough, but goes no further
+    monkeypatch.setattr(worker, "GRACE_S", 60.0)  # now it is fast enough, but stops there
     assert worker.main([str(job.write())]) == STOPPED
     assert directory_of(job).is_done
     assert not RunDirectory.of(tmp_path, job.runs[1]).path.exists()
 
 
-def test_a_sweep_goes_on_with_a_run_whose_worker_somebody_stopped(tmp_path, plan_of, monkeypatch):
+def test_a_sweep_resumes_a_run_whose_worker_was_stopped_from_outside(
+    tmp_path, plan_of, monkeypatch
+):
     (tmp_path / "stopped_once.py").write_text(
         "import os, signal\n"
         "from pathlib import Path\n"
@@ -300,7 +300,7 @@ print("left", outcome.left)
 
 @pytest.fixture
 def stubborn_sweep(tmp_path):
-    """A sweep whose worker does nothing when it is asked to stop, and its output."""
+    """A sweep whose worker does nothing on a request to stop, and its output."""
     (tmp_path / "stubborn.py").write_text(
         "import os, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -324,7 +324,7 @@ def stubborn_sweep(tmp_path):
     process.communicate()
 
 
-def test_pressed_once_the_sweep_waits_for_its_workers_and_pressed_twice_it_does_not(
+def test_the_first_ctrl_c_waits_for_workers_and_the_second_does_not(
     stubborn_sweep,
 ):
     process, worker_pid = stubborn_sweep
@@ -341,7 +341,7 @@ def test_pressed_once_the_sweep_waits_for_its_workers_and_pressed_twice_it_does_
 
 
 def has_ended(pid):
-    """Whether a process has ended, be it that nobody has waited for it yet."""
+    """Whether a process has ended, even if it has not been waited for."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

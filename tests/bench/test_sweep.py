@@ -1,4 +1,4 @@
-"""A sweep does what is missing, survives what goes wrong, and repeats its numbers."""
+"""A sweep does missing runs, handles failures, and gives repeatable numbers."""
 
 import json
 import os
@@ -102,14 +102,14 @@ def own_source(tmp_path):
     return source
 
 
-def test_a_failed_run_is_on_record_and_does_not_stop_the_others(
+def test_a_failed_run_is_recorded_and_does_not_stop_the_others(
     tmp_path, plan_of, sweep, own_source
 ):
     demos = own_source / "demos" / "sac-Pendulum-v1" / "data" / "train-00000-of-00001.parquet"
     plan = plan_of(["bc", "random"], seeds=[0], source=f"path:{own_source}")
     specs = list(plan)
     whole = demos.read_bytes()
-    # Corrupt it after planning has counted its rows, as a disk would.
+    # Corrupt it after planning has counted its rows, as a failing disk would.
     demos.write_bytes(whole[: len(whole) // 2] + bytes(100) + whole[len(whole) // 2 + 100 :])
     changed = [spec.model_copy(update={"demos": _repinned(spec, own_source)}) for spec in specs]
     outcome = sweep(_Fixed(plan, changed), tmp_path / "out")
@@ -163,9 +163,11 @@ def test_demonstrations_of_another_environment_are_refused(tmp_path, plan_of, sw
     assert "sac-Pendulum-v1" in failure.message
 
 
-def test_missing_demonstrations_are_told_before_anything_runs(tmp_path, plan_of, sweep, own_source):
+def test_missing_demonstrations_are_reported_before_anything_runs(
+    tmp_path, plan_of, sweep, own_source
+):
     shutil.rmtree(own_source / "demos" / "sac-Pendulum-v1")
-    with pytest.raises(InputError, match="no parquet file there"):
+    with pytest.raises(InputError, match="found no parquet file"):
         sweep(plan_of(["bc"], source=f"path:{own_source}"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -180,7 +182,7 @@ def test_fail_fast_stops_at_the_first_failure(tmp_path, plan_of, sweep, own_sour
     assert outcome.left == 3
 
 
-def test_a_folder_that_cannot_be_written_is_told_first(tmp_path, plan_of, sweep):
+def test_a_folder_that_cannot_be_written_is_reported_first(tmp_path, plan_of, sweep):
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(InputError, match="choose another folder"):
@@ -216,7 +218,9 @@ def test_a_killed_sweep_is_completed_by_the_same_command(tmp_path, plan_of, unin
 
 
 @pytest.mark.slow
-def test_two_sweeps_at_once_both_finish_and_nothing_is_done_twice(tmp_path, plan_of, uninterrupted):
+def test_two_concurrent_sweeps_both_finish_and_nothing_is_done_twice(
+    tmp_path, plan_of, uninterrupted
+):
     both = [run_command(tmp_path), run_command(tmp_path)]
     assert [process.wait() for process in both] == [0, 0]
     plan = plan_of(["bc"], seeds=range(3))
@@ -227,7 +231,7 @@ def test_two_sweeps_at_once_both_finish_and_nothing_is_done_twice(tmp_path, plan
     assert len(workers) >= 1
     logs = [(d.path / "log.txt").stat().st_ctime_ns for d in directories(plan, tmp_path)]
     results = [(d.path / "result.json").stat().st_mtime_ns for d in directories(plan, tmp_path)]
-    # A run that was done twice would have begun anew after its result.
+    # A run that was done twice would have started again after its result.
     assert all(log < result for log, result in zip(logs, results, strict=True))
 
 
@@ -242,7 +246,7 @@ def test_an_interrupted_sweep_stops_cleanly_and_says_how_to_resume(tmp_path):
     assert process.returncode == 130
     assert "the same command resumes" in errors
     assert "Traceback" not in errors
-    # Its workers were asked, and have answered.
+    # Its workers received a request to stop, and have answered.
     states = {json.loads(path.read_text())["state"] for path in tmp_path.rglob("status.json")}
     assert states <= {"done", "interrupted"}
     assert np.all([not p.name.endswith(".tmp") for p in tmp_path.rglob("*")])
@@ -257,7 +261,7 @@ def test_a_worker_without_gpu_does_not_use_the_cpu_instead(plan_of, sweep, tmp_p
     assert failure.provenance.gpu is None
 
 
-def test_the_device_is_part_of_what_a_run_is(plan_of):
+def test_the_device_is_part_of_a_runs_identity(plan_of):
     [cpu], [cuda] = (plan_of(["bc"], seeds=[0], device=device) for device in ("cpu", "cuda"))
     assert cpu.run_id != cuda.run_id
     assert (cpu.algo_label, cuda.algo_label) == ("bc", "bc[device=cuda]")

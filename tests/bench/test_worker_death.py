@@ -1,4 +1,4 @@
-"""A worker that dies costs the run that it was at, in a pack too, and the reason is on record."""
+"""A crash affects only the current run, also in a pack, and its reason is recorded."""
 
 import functools
 import json
@@ -18,7 +18,7 @@ from imitbench.executors.options import RunOptions
 from imitbench.records.runs import ReferenceScores
 from imitbench.store.run_dir import RunDirectory
 
-# The worker, with a hand in what happens once a run of it is in training.
+# The worker, with injected code that runs during training.
 ENTRY = """
 import ctypes, os, signal, sys, time
 from imitbench.bench import stopping, training
@@ -42,7 +42,7 @@ KILL = "os.write(2, b'last words'); os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
-    """Does a sweep whose workers have another entry point."""
+    """Runs a sweep whose workers have another entry point."""
     (folder / "mischievous_worker.py").write_text(entry)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=":")
@@ -59,7 +59,7 @@ def sweep_by_worker(folder, plan, entry, *, max_memory=None, pack=1, **options):
 
 
 def sweep_with_program(folder, plan, program, **options):
-    """Does a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
+    """Runs a sweep whose workers run a program in training, which knows `seed` and `attempt`."""
     entry = ENTRY.format(program=textwrap.dedent(program))
     return sweep_by_worker(folder, plan, entry, **options)
 
@@ -82,7 +82,7 @@ def directory_of(out, plan, seed):
 FATES = {
     1: KILL,
     2: "ctypes.string_at(0)",
-    # A file's name may be any bytes; those that are no UTF-8 cannot be written as such.
+    # A file's name may be any bytes; bytes that are not UTF-8 cannot be written unchanged.
     3: "name = os.fsdecode(b'caf\\xe9'); print(name); raise ValueError(name)",
 }
 
@@ -102,13 +102,13 @@ def check_killed(directory, failure):
     assert failure.message == (
         "worker was killed by SIGKILL, as when memory runs out (in phase train)"
     )
-    assert "last words" in failure.traceback  # what the process said
-    assert "in training" in failure.traceback  # and what the run's log says
+    assert "last words" in failure.traceback  # output of the process
+    assert "in training" in failure.traceback  # end of the run's log
     assert directory.read_failure() == failure
     assert json.loads((directory.path / "status.json").read_text())["state"] == "failed"
 
 
-def test_only_the_runs_at_work_are_lost(fates):
+def test_only_running_runs_are_affected_by_a_crash(fates):
     outcome, directories = fates
     assert (outcome.done, outcome.left) == (2, 0)
     failures = {spec.seed: failure for spec, failure in outcome.failed}
@@ -117,27 +117,27 @@ def test_only_the_runs_at_work_are_lost(fates):
 
 
 @pytest.mark.slow
-def test_a_death_leaves_the_jobs_of_others(tmp_path, plan_of, sweep_with):
+def test_a_crash_does_not_affect_jobs_of_other_workers(tmp_path, plan_of, sweep_with):
     outcome = sweep_with(plan_of(seeds=range(3)), f"if seed == 1: {KILL}", pack=1)
     assert (outcome.done, outcome.left) == (2, 0)
     [(spec, failure)] = outcome.failed
     check_killed(RunDirectory.of(tmp_path / "out", spec), failure)
 
 
-def test_a_crash_in_c_says_where(fates):
+def test_a_crash_in_c_prints_a_traceback(fates):
     failure = fates[1][2].read_failure()
     assert failure.message == "worker was killed by SIGSEGV (in phase train)"
     assert "in string_at" in failure.traceback
 
 
-def test_a_failure_may_quote_what_is_no_text(fates):
+def test_a_failure_message_may_contain_invalid_unicode(fates):
     directory = fates[1][3]
     failure = directory.read_failure()
     assert "caf\\udce9" in directory.log.read_text()
     assert (failure.error_type, failure.message) == ("ValueError", "caf\\udce9")
 
 
-def test_what_eats_memory_is_ended_children_included(plan_of, sweep_with):
+def test_a_worker_above_the_memory_limit_is_killed_with_its_children(plan_of, sweep_with):
     program = """
         eat = "import time; food = b'x' * 2**31; time.sleep(60)"
         if seed == 0:
@@ -153,7 +153,7 @@ def test_what_eats_memory_is_ended_children_included(plan_of, sweep_with):
         assert "GiB, more than --max-mem 1.0 GiB; give it more, or run fewer" in message
 
 
-def test_a_failure_is_tried_again_until_the_last_attempt_decides(tmp_path, plan_of, sweep_with):
+def test_a_failed_run_is_retried_until_its_last_attempt(tmp_path, plan_of, sweep_with):
     plan = plan_of(seeds=[0, 1])
     program = "if seed == 0 or attempt < 3: raise RuntimeError(f'bad luck {attempt}')"
     outcome = sweep_with(plan, program, retries=2, pack=2)
@@ -168,7 +168,7 @@ def test_a_failure_is_tried_again_until_the_last_attempt_decides(tmp_path, plan_
 
 
 @pytest.mark.slow
-def test_the_last_death_decides(tmp_path, plan_of, sweep_with):
+def test_the_last_crash_is_recorded_as_a_failure(tmp_path, plan_of, sweep_with):
     plan = plan_of(seeds=[0, 1])
     outcome = sweep_with(plan, f"if seed == 0: {KILL}", retries=2, pack=2)
     assert (outcome.done, len(outcome.failed)) == (1, 1)
@@ -178,15 +178,13 @@ def test_the_last_death_decides(tmp_path, plan_of, sweep_with):
 
 
 @pytest.mark.slow
-def test_a_death_is_tried_again(plan_of, sweep_with):
+def test_a_run_whose_worker_crashed_is_retried(plan_of, sweep_with):
     outcome = sweep_with(plan_of(seeds=[0, 1]), f"if attempt == 1: {KILL}", retries=1, pack=2)
     assert (outcome.done, outcome.failed) == (2, [])
 
 
 @pytest.mark.slow
-def test_when_time_is_up_a_checkpoint_is_saved_from_which_a_retry_goes_on(
-    tmp_path, plan_of, sweep_with
-):
+def test_a_timeout_saves_a_checkpoint_from_which_a_retry_resumes(tmp_path, plan_of, sweep_with):
     program = """
         train_on = learner.train
         def slow(budget, callback, checkpoint):
@@ -203,7 +201,7 @@ def test_when_time_is_up_a_checkpoint_is_saved_from_which_a_retry_goes_on(
     assert "resumed after" in log
 
 
-def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
+def test_a_timed_out_run_reports_how_to_resume(plan_of, sweep_with):
     program = "while True: time.sleep(0.05); run.check()"
     [(_, failure)] = sweep_with(plan_of(seeds=[0]), program, timeout_s=2.5).failed
     assert failure.error_type == "TimedOut"
@@ -219,7 +217,7 @@ def test_a_run_without_time_left_says_what_to_do(plan_of, sweep_with):
         pytest.param("ctypes.PyDLL(None).sleep(60)", id="c"),
     ],
 )
-def test_what_gives_no_answer_is_killed_and_says_where_it_hung(plan_of, sweep_with, hang):
+def test_a_hanging_worker_is_killed_and_its_traceback_is_recorded(plan_of, sweep_with, hang):
     plan = plan_of(seeds=[0, 1])
     outcome = sweep_with(plan, f"if seed == 0: {hang}", timeout_s=4.0, pack=2)
     assert outcome.done == 1
@@ -245,7 +243,7 @@ def job(tmp_path, plan_of):
     return make
 
 
-def test_a_worker_that_dies_at_its_start_uses_up_one_run_after_the_other(tmp_path, job):
+def test_a_worker_that_crashes_at_its_start_uses_up_one_run_per_crash(tmp_path, job):
     job, path = job(retries=1)
     calls = [on_worker_death(path, "worker exited with code 1\nno module") for _ in range(4)]
     assert calls == [True, True, True, False]
@@ -263,7 +261,7 @@ def test_runs_of_other_processes_are_not_blamed(tmp_path, job):
     assert [directory.has_failed for directory in directories] == [False, True]
 
 
-# The worker, killed the first two times that it waits for another process.
+# A worker that is killed the first two times that it waits for another process.
 WAITING = """
 import os, signal, sys
 from pathlib import Path
@@ -308,7 +306,7 @@ def test_a_worker_killed_while_it_waits_for_another_process_is_replaced(
     assert others.is_done
 
 
-def test_a_forced_run_that_kills_its_worker_at_the_start_keeps_its_old_result(
+def test_a_forced_run_that_crashes_at_its_start_keeps_its_old_result(
     tmp_path, plan_of, sweep, sweep_by
 ):
     plan = plan_of(seeds=[0])
@@ -319,7 +317,7 @@ def test_a_forced_run_that_kills_its_worker_at_the_start_keeps_its_old_result(
     assert directory_of(tmp_path / "out", plan, 0).is_done
 
 
-def test_a_death_that_cannot_be_put_on_record_ends_the_sweep(plan_of, sweep_with):
+def test_a_crash_that_cannot_be_recorded_ends_the_sweep(plan_of, sweep_with):
     program = f"import shutil; shutil.rmtree(run.job.out); open(run.job.out, 'w'); {KILL}"
     with pytest.raises(InputError, match="worker was killed by SIGKILL"):
         sweep_with(plan_of(), program)

@@ -16,8 +16,8 @@ from imitbench.executors.devices import count_workers
         (["--max-mem", "4"], "--max-mem 4: must be a size with its unit"),
         (["--device", "gpu"], "--device gpu: must be auto, cpu, cuda, or cuda:N"),
         (["--gpus", "first"], "--gpus first: must be numbers of GPUs such as 0,1"),
-        (["--gpus", "0", "--device", "cpu"], "--device cpu: GPUs were asked for as well"),
-        (["--per-gpu", "2"], "--per-gpu 2: no GPUs were asked for"),
+        (["--gpus", "0", "--device", "cpu"], "--device cpu: GPUs were requested as well"),
+        (["--per-gpu", "2"], "--per-gpu 2: no GPUs were requested"),
         (["--max-mem", "4G", "--executor", "inline"], "--max-mem: only worker processes"),
     ],
 )

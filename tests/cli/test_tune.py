@@ -50,7 +50,7 @@ def here(tmp_path, monkeypatch, capsys):
         (["--algo", "mce_irl"], "tabular"),
         (["--algo", "bc", "--trials", "0"], "--trials"),
         (["--algo", "bc", "--objective", "reward"], "'return', 'demo-likelihood'"),
-        (["--algo", "bc", "--profile", "p.yaml"], "goes with --executor slurm only"),
+        (["--algo", "bc", "--profile", "p.yaml"], "works only with --executor slurm"),
         (["--show"], "nothing was tuned there"),
         (["--show", "--algo", "bc"], "bc-classic: nothing was tuned there"),
     ],

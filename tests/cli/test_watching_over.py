@@ -81,7 +81,7 @@ def test_all_failures_are_grouped(imitbench, failures):
         (["logs"], "or ask for --failed"),
         (["logs", "abc", "--failed"], "or ask for --failed"),
         (["logs", "abc", "--algo", "bc"], "use them with --failed"),
-        (["logs", "zzz"], "no run of runs begins so"),
+        (["logs", "zzz"], "no run of runs starts with it"),
         (["resume", "--out", "absent"], "imitbench run --out absent"),
         (["verify-resume", "--algo", "bd", "--env", "Pendulum-v1"], "did you mean 'bc'"),
         (["verify-resume", "--algo", "bc", "--env", "*P*"], "must be one environment"),

@@ -1,4 +1,4 @@
-"""Two runs are equal in every number, or it is said where they are not."""
+"""Two runs are compared in every number, and each difference is named."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Every fault is found by the check that is there for it, and by no other."""
+"""Every fault is found by its check, and by no other check."""
 
 import pytest
 from support.plugins import write_plugin
@@ -167,11 +167,11 @@ PPO = {
 }
 FAULTY = {
     "none": (AS_IT_SHOULD, BC, set(), ""),
-    "peeks at the demonstrations' rewards": (PEEKS_AT_DEMOS, BC, {"rewards"}, "learns otherwise"),
+    "peeks at the demonstrations' rewards": (PEEKS_AT_DEMOS, BC, {"rewards"}, "learns differently"),
     "peeks at the environment's rewards": (PEEKS_AT_STEPS, PPO, {"rewards"}, "other"),
-    "unseeded": (UNSEEDED, BC, {"seeding"}, "the same seed gives other numbers"),
+    "unseeded": (UNSEEDED, BC, {"seeding"}, "the same seed gives different numbers"),
     "draws from a global generator": (GLOBAL, BC, {"seeding"}, "global generator of NumPy"),
-    "deaf to its seed": (SEEDLESS, BC, {"seeding"}, "the very numbers of seed 0"),
+    "deaf to its seed": (SEEDLESS, BC, {"seeding"}, "the same numbers as seed 0"),
     "forgets its optimizer": (FORGETS, BC, {"resume"}, "seems to lack something"),
     "hoards": (HOARDS, BC, {"state"}, "grows with training"),
     "overspends": (OVERSPENDS, PPO, {"budget"}, "spends more"),
@@ -203,7 +203,7 @@ def write(folder, source, unit="batches"):
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Leaves out what starts processes: that resuming is judged, see the tests that are slow."""
+    """Skips checks that start processes; the slow tests cover resuming."""
     monkeypatch.setattr(checks, "check_plugins", lambda _: None)
     monkeypatch.setattr(checks, "check_resume", lambda *_, **__: ResumeVerdict())
 
@@ -232,7 +232,7 @@ def check_fault(fault, tmp_path):
     assert report.conforms == (not checks)
 
 
-def test_what_cannot_be_stored_is_named(tmp_path, in_this_process):
+def test_a_state_that_cannot_be_saved_is_named(tmp_path, in_this_process):
     report = check_method(write(tmp_path / "mine", PICKLES), amount=60)
     [state] = [each for each in report.findings if each.check == "state"]
     assert (state.verdict, "thing" in state.what) == ("failed", True)
@@ -259,8 +259,8 @@ def test_every_bundled_method_conforms(name, in_this_process):
     assert report.conforms, [each for each in report.findings if each.verdict == "failed"]
 
 
-def test_where_it_cannot_learn_is_told():
-    with pytest.raises(InputError, match="name where it can learn by --suite and --env"):
+def test_an_environment_where_it_cannot_learn_is_reported():
+    with pytest.raises(InputError, match="choose an environment where it can learn"):
         check_method("mce_irl", suite="classic")
 
 

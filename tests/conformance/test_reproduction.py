@@ -1,4 +1,4 @@
-"""Which runs of a submission are trained again, and what counts as the same."""
+"""Selects runs of a submission to train again, and compares the results."""
 
 import shutil
 from dataclasses import replace
@@ -40,7 +40,7 @@ def test_the_draw_follows_its_seed(submitted):
     assert all(run.result is not None for run in first.runs)
 
 
-def test_anchors_and_failures_come_last_and_never(submitted):
+def test_anchors_are_drawn_last_and_failures_never(submitted):
     everything = sample_runs(submitted, 100, seed=0)
     assert len(everything.runs) == len(submitted) - 1
     algorithms = [run.spec.algo for run in everything.runs]
@@ -53,7 +53,7 @@ def test_plans_train_the_drawn_runs_and_no_others(submitted):
     planned = [spec for plan in drawn.plans for spec in plan]
     assert sorted(spec.run_id for spec in planned) == sorted(ids(drawn))
     assert {spec.digest for spec in planned} == {run.spec.digest for run in drawn.runs}
-    [plan] = drawn.plans  # side by side
+    [plan] = drawn.plans  # in parallel
     assert plan.request is None
 
 
@@ -74,7 +74,7 @@ REFUSED = {
     "other demonstrations": (other_demos, "has another demos.digest here"),
     "demonstrations of one's own": (
         lambda spec: {"demos": spec.demos.model_copy(update={"source": "path:/etc"})},
-        "path:/etc, not ours"),
+        "path:/etc, not from this package"),
     "another amount": (
         lambda spec: {"budget": spec.budget.model_copy(update={"amount": 1})},
         "has another budget.amount here"),
@@ -88,7 +88,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_had_here_is_refused_and_another_run_is_drawn(submitted, case):
+def test_a_run_that_cannot_be_trained_here_is_replaced_by_another(submitted, case):
     change, why = case
     good, bad = [run for run in submitted if run.spec.algo == "bc"][:2]
     bad = changed(bad, **change(bad.spec))
@@ -99,7 +99,7 @@ def test_what_cannot_be_had_here_is_refused_and_another_run_is_drawn(submitted, 
 
 
 def moved(run, out, returns):
-    """The run as it may come out elsewhere."""
+    """The run as another machine may reproduce it."""
     episodes = run.episodes
     new = type(episodes)(returns, episodes.lengths, episodes.terminated, episodes.deterministic)
     directory = RunDirectory.of(out, run.spec)
@@ -137,7 +137,7 @@ def test_verdicts_are_by_the_noise_of_evaluation_and_the_spread_of_seeds(
     assert found.same_setting
 
 
-def test_a_run_is_no_part_of_the_spread_that_it_is_measured_by(out, submitted):
+def test_a_run_is_excluded_from_its_own_seed_band(out, submitted):
     first, second, *_ = [run for run in submitted if run.spec.algo == "bc"]
     for peers in ([first], [first, second]):
         found = compare_run(first, out, peers)
@@ -153,7 +153,7 @@ def test_a_run_that_fails_here_does_not_agree(out, submitted):
     assert found.problem == "train: FloatingPointError: the loss is nan"
 
 
-def test_made_up_episodes_do_not_widen_the_band_that_they_are_judged_by(out, submitted):
+def test_forged_episodes_do_not_widen_their_own_band(out, submitted):
     """Half of them at +1900, half at -2100: their mean is near any other's, by their spread."""
     run = next(run for run in submitted if run.spec.algo == "bc")
     returns = np.where(np.arange(100) % 2, 1900.0, -2100.0)

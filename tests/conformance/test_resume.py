@@ -1,4 +1,4 @@
-"""A method that resumes bit for bit passes; one that forgets something is told what."""
+"""A method that resumes bit for bit passes; otherwise the missing state is reported."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ from imitbench.records.runs import Protocol
 
 TESTS = Path(support.__file__).parents[1]
 TABULAR = ("tabular", "seals/CliffWorld7x4-v0")
-CHEAP = {"budget": "quick", "n_demos": 2}  # so that the demonstrations are gone through often
+CHEAP = {"budget": "quick", "n_demos": 2}  # for many passes over the demonstrations
 ENVIRONMENTS = {
     "mce_irl": ("tabular", "seals/CliffWorld7x4-v0"),
     "dagger": ("classic", "Pendulum-v1"),
@@ -33,7 +33,7 @@ ENVIRONMENTS = {
 
 @pytest.fixture
 def verify(tmp_path, monkeypatch):
-    """Verifies an algorithm, or another implementation of behavioral cloning."""
+    """Checks an algorithm, or another implementation of behavioral cloning."""
     paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
 
@@ -63,7 +63,7 @@ def verify(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_behavioral_cloning_resumes_bit_for_bit_interrupted_where_its_seed_says(verify):
+def test_behavioral_cloning_resumes_bit_for_bit_at_seeded_interruptions(verify):
     found = verify()
     assert (found.exact, found.hint, found.offers) == (True, None, 20)
     assert sorted(each.kind for each in found.interruptions) == ["damaged", "killed"]
@@ -81,7 +81,7 @@ def test_behavioral_cloning_resumes_bit_for_bit_interrupted_where_its_seed_says(
 
 
 @pytest.mark.slow
-def test_a_forgotten_optimizer_is_told(verify):
+def test_a_forgotten_optimizer_is_reported(verify):
     found = verify("ForgetsOptimizer", batches=2)
     assert [(each.offer, each.kind) for each in found.interruptions] == [(1, "stopped")]
     assert not found.exact
@@ -94,13 +94,13 @@ def test_a_forgotten_optimizer_is_told(verify):
     assert len(document["parts"][2]["differences"]) > 0
 
 
-def test_a_method_that_offers_no_checkpoint_is_told(verify):
+def test_a_method_that_offers_no_checkpoint_is_reported(verify):
     found = verify("OffersNothing")
     assert (found.exact, found.hint) == (False, OFFERS_NONE)
 
 
 @pytest.mark.slow
-def test_a_forgotten_generator_is_told_wherever_it_is_interrupted(verify):
+def test_a_forgotten_generator_is_reported_at_any_interruption(verify):
     for seed in range(2):
         found = verify("ForgetsGenerator", seed=seed, folder=f"seed-{seed}")
         assert found.hint.startswith(LACKS)
@@ -113,19 +113,19 @@ def test_a_state_that_is_saved_but_not_restored_is_named(verify):
 
 
 @pytest.mark.slow
-def test_a_training_that_is_not_repeatable_is_told_apart(verify):
+def test_a_training_that_is_not_repeatable_is_distinguished(verify):
     assert verify("Unseeded").hint.startswith(NOT_REPEATABLE)
 
 
 @pytest.mark.slow
-def test_a_method_that_does_not_let_itself_be_stopped_is_told(verify):
-    # One offer in the middle: the first interruption asks it to stop.
+def test_a_method_that_swallows_a_stop_is_reported(verify):
+    # One offer in the middle: the first interruption requests a stop.
     found = verify("Swallows", batches=2)
     assert "swallowed" in found.hint
 
 
 @pytest.mark.slow
-def test_a_state_that_cannot_be_stored_is_told(verify):
+def test_a_state_that_cannot_be_stored_is_reported(verify):
     assert "is not stored" in verify("KeepsAnObject").hint
 
 
@@ -166,7 +166,7 @@ def test_the_hint_names_the_most_likely_fault(verification, hint):
     assert verification.hint.startswith(hint)
 
 
-def test_what_differs_in_a_state_but_in_no_number_is_no_fault():
+def test_differences_in_a_state_without_effect_on_results_are_accepted():
     found = ResumeVerdict(
         interruptions=[interrupted(later=[Difference("seconds", "is 2 instead of 1")])],
         parts=[PartDifferences("policy", "1 arrays", [])],

@@ -1,4 +1,4 @@
-"""GPUs are used when asked for, and what keeps torch from using them is told in one line."""
+"""GPUs are used when requested, and problems of torch with them are reported in one line."""
 
 import os
 
@@ -29,7 +29,7 @@ from imitbench.executors.devices import (
         ("cuda:2", ("2",), Choice("cuda", ("2",))),
     ],
 )
-def test_gpus_are_used_when_they_are_asked_for(device, gpus, choice):
+def test_gpus_are_used_when_they_are_requested(device, gpus, choice):
     assert choose_device(device, gpus) == choice
 
 
@@ -37,14 +37,14 @@ def test_gpus_are_used_when_they_are_asked_for(device, gpus, choice):
     ("device", "gpus"),
     [("gpu", ()), ("cuda:", ()), ("cuda:x", ()), ("cpu:0", ()), ("auto:1", ()), ("mps", ())],
 )
-def test_there_is_no_other_device(device, gpus):
+def test_other_devices_are_refused(device, gpus):
     with pytest.raises(InputError, match="must be auto, cpu, cuda, or cuda:N"):
         choose_device(device, gpus)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:1"])
 def test_contradictions_are_refused(device):
-    with pytest.raises(InputError, match="GPUs were asked for"):
+    with pytest.raises(InputError, match="GPUs were requested"):
         choose_device(device, ("0",))
 
 
@@ -54,12 +54,12 @@ def test_gpus_are_named_by_number_or_uuid():
 
 
 @pytest.mark.parametrize("text", ["", "0,", "a", "-1", "0;1", "0,0"])
-def test_what_names_no_gpu_is_refused(text):
+def test_invalid_gpu_names_are_refused(text):
     with pytest.raises(InputError, match="--gpus"):
         parse_gpus(text)
 
 
-def test_numbers_count_among_those_that_may_be_used():
+def test_gpu_numbers_count_visible_gpus():
     assert visible_gpus(("0", "1"), None) == ("0", "1")
     assert visible_gpus(("1", "0"), "4,GPU-7") == ("GPU-7", "4")
     with pytest.raises(InputError, match="leaves 2 to choose from"):
@@ -98,7 +98,7 @@ def test_one_line_says_what_runs_can_use(found, ok, line):
             check_cuda(("0",), found)
 
 
-def test_a_gpu_that_is_not_there_is_told():
+def test_a_missing_gpu_is_reported():
     check_cuda(("1", "GPU-ab"), facts(usable=("A", "A")))
     with pytest.raises(InputError, match="no GPU 2 here; there are 2: 0 to 1"):
         check_cuda(("0", "2"), facts(usable=("A", "A")))
@@ -118,7 +118,7 @@ fi
 @pytest.mark.parametrize(
     ("script", "answer"), [(SMI, (2, "12.4")), ("#!/bin/sh\nexit 9\n", (0, None))]
 )
-def test_the_driver_is_asked(tmp_path, monkeypatch, script, answer):
+def test_the_driver_is_queried(tmp_path, monkeypatch, script, answer):
     command = tmp_path / "nvidia-smi"
     command.write_text(script)
     command.chmod(0o755)
@@ -126,6 +126,6 @@ def test_the_driver_is_asked(tmp_path, monkeypatch, script, answer):
     assert ask_driver() == answer
 
 
-def test_there_may_be_no_driver(tmp_path, monkeypatch):
+def test_a_missing_driver_is_handled(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ask_driver() == (0, None)

@@ -13,7 +13,7 @@ from imitbench.executors.local import LocalExecutor
 from imitbench.executors.options import RunOptions
 from imitbench.executors.registry import executor_class, resolve
 
-# A stand-in for the worker that speaks its language: one answer for each job.
+# A fake worker with the same interface: one answer for each job.
 ENTRY = """
 import os, sys, time
 from pathlib import Path
@@ -90,7 +90,7 @@ def test_a_worker_serves_many_jobs(tmp_path, job):
     ],
     ids=["killed", "raised", "silent"],
 )
-def test_a_worker_that_dies_is_replaced(job, program, how):
+def test_a_worker_that_crashes_is_replaced(job, program, how):
     executor = LocalExecutor(WORKER, 1)
     bad, good = job("bad", program), job("good", "")
     executor.submit([bad, good])
@@ -104,7 +104,7 @@ def test_a_worker_that_dies_is_replaced(job, program, how):
     assert [event.job for event in events if event.kind == "finished"] == [good]
 
 
-def test_killing_ends_all_processes_at_once(tmp_path, job):
+def test_killing_ends_all_processes_immediately(tmp_path, job):
     before = set(psutil.Process().children())
     executor = LocalExecutor(WORKER, 2)
     executor.submit([job(str(i), "time.sleep(60)") for i in range(4)])
@@ -116,7 +116,7 @@ def test_killing_ends_all_processes_at_once(tmp_path, job):
     assert set(psutil.Process().children()) <= before
 
 
-def test_stopping_asks_running_jobs_and_forgets_waiting_ones(tmp_path, job):
+def test_stopping_ends_running_jobs_and_drops_waiting_ones(tmp_path, job):
     executor = LocalExecutor(WORKER, 1)
     listening = tmp_path / "listening"
     running = job(
@@ -136,14 +136,14 @@ def test_stopping_asks_running_jobs_and_forgets_waiting_ones(tmp_path, job):
 
 
 @pytest.mark.parametrize("program", ["sys.exit(75)", "os.kill(os.getpid(), 15)"])
-def test_a_worker_that_somebody_else_stopped_is_told_from_one_that_died(job, program):
+def test_a_worker_stopped_from_outside_is_distinguished_from_a_crashed_one(job, program):
     executor = LocalExecutor(WORKER, 1)
     executor.submit([job("a", program)])
     assert [event.kind for event in finish(executor, 1)] == ["started", "stopped"]
     executor.close()
 
 
-def test_inline_a_worker_that_could_do_nothing_has_died(job, monkeypatch):
+def test_an_inline_worker_that_could_do_nothing_is_reported_as_died(job, monkeypatch):
     executor = InlineExecutor(WORKER)
     monkeypatch.setattr(importlib.import_module("stand_in_worker"), "main", lambda _: 2)
     executor.submit([job("one", "")])
@@ -151,7 +151,7 @@ def test_inline_a_worker_that_could_do_nothing_has_died(job, monkeypatch):
     assert (death.kind, death.detail) == ("died", "worker exited with code 2")
 
 
-def test_an_unknown_executor_is_told():
+def test_an_unknown_executor_is_reported():
     with pytest.raises(InputError, match="did you mean 'inline'"):
         executor_class("inlin")
 
@@ -159,7 +159,7 @@ def test_an_unknown_executor_is_told():
 @pytest.mark.parametrize(
     ("gpus", "expected"), [((), {""}), (("0", "1"), {"0", "1"}), (("5",), {"5"})]
 )
-def test_workers_use_gpus_in_turn_and_see_none_that_was_not_asked_for(
+def test_workers_use_gpus_in_turn_and_see_only_requested_ones(
     tmp_path, job, monkeypatch, gpus, expected
 ):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
@@ -175,6 +175,6 @@ def test_workers_use_gpus_in_turn_and_see_none_that_was_not_asked_for(
     assert {path.read_text() for path in tmp_path.glob("*.gpu")} == expected
 
 
-def test_memory_of_this_very_process_is_not_limited():
+def test_memory_of_the_current_process_is_not_limited():
     with pytest.raises(InputError, match="--max-mem"):
         resolve(RunOptions(executor="inline", max_memory=2**30))

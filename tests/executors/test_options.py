@@ -1,4 +1,4 @@
-"""A field of the run options is all it takes: command, function and job file follow from it."""
+"""A field of the run options defines the command's option, the keyword and the job file's entry."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ DECIDED = {
 
 
 class MoreOptions(RunOptions):
-    """What one edit adds: this is all that a new option needs before it is used."""
+    """The only edit that a new option needs before it is used."""
 
     nap_s: Annotated[float, Option("Between runs.", keyword="nap_minutes", unit=60.0)] = 0.0
 
@@ -52,7 +52,7 @@ def test_a_job_file_has_what_workers_need():
     assert options.for_jobs == JobOptions(retries=2, timeout_s=5400.0, checkpoint_s=60.0)
 
 
-def test_a_new_field_is_an_option_and_a_keyword_at_once(capsys):
+def test_a_new_field_is_both_an_option_and_a_keyword(capsys):
     told = typer.Typer(add_completion=False)
 
     def show(context: typer.Context) -> None:

@@ -1,4 +1,4 @@
-"""Executors are found by name, and one of an installed package is used like those of ours."""
+"""Executors are found by name, and third-party ones are used like bundled ones."""
 
 import json
 
@@ -14,7 +14,7 @@ from imitbench.executors.registry import executor_class, executor_names, executo
 from imitbench.executors.slurm import SLURM_FOLDER
 from imitbench.executors.slurm.executor import SlurmExecutor
 
-# All that a laboratory writes: one file, and a line in its pyproject.toml.
+# A third-party executor needs only one file, and a line in its pyproject.toml.
 LAB = """
 from imitbench.executors.inline import InlineExecutor
 
@@ -76,7 +76,7 @@ def test_an_executor_of_an_installed_package_does_runs(lab, tmp_path):
     assert "lab" in call("run", "--help").stdout
 
 
-def test_commands_ask_it_about_its_results_folders_only(lab, tmp_path):
+def test_commands_query_an_executor_only_about_its_results_folders(lab, tmp_path):
     assert list(executors_of(tmp_path)) == []
     (tmp_path / ".lab").mkdir()
     assert list(executors_of(tmp_path)) == [executor_class("lab")]
@@ -95,27 +95,27 @@ def test_status_and_logs_show_what_it_says(lab, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("odd", "lab_executor:something is no executor; make it a subclass of"),
+        ("odd", "lab_executor:something is not an executor; make it a subclass of"),
         ("gone", "lab_executor:Missing cannot be loaded"),
         ("labb", "no such executor; did you mean 'lab'"),
     ],
 )
-def test_what_is_no_executor_is_told(lab, name, message):
+def test_a_class_that_is_not_an_executor_is_reported(lab, name, message):
     with pytest.raises(InputError, match=f"--executor {name}: {message}"):
         executor_class(name)
 
 
-def test_no_package_takes_the_name_of_one_of_ours(lab):
+def test_bundled_executors_cannot_be_replaced(lab):
     assert executor_class("local").__module__ == "imitbench.executors.local"
 
 
 def test_options_of_one_executor_are_refused_by_others(tmp_path):
     options = RunOptions(profile=tmp_path / "p.yaml")
-    with pytest.raises(InputError, match="goes with --executor slurm only"):
+    with pytest.raises(InputError, match="works only with --executor slurm"):
         resolve(options)
 
 
-def test_the_help_of_such_options_is_what_the_executor_says():
+def test_the_help_of_such_options_equals_that_of_the_executor():
     command = typer.main.get_command(app).commands["run"]
     helps = {each.name: each.help for each in command.params}
     assert helps["executor"] == "Where runs are done: local, slurm, inline."
@@ -123,6 +123,6 @@ def test_the_help_of_such_options_is_what_the_executor_says():
         assert helps[keyword] == f"With slurm: {text}."
 
 
-def test_slurm_keeps_its_files_where_they_are_looked_for():
+def test_slurm_stores_its_files_in_the_expected_folder():
     [name] = [each for each in executor_names() if executor_class(each) is SlurmExecutor]
     assert f".{name}" == SLURM_FOLDER

@@ -1,4 +1,4 @@
-"""One worker process after the other, until the job is done or somebody asks to stop."""
+"""Worker processes are started one after another until the job is done or stopped."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from support.workers import ModuleWorker
 from imitbench.executors.descendants import memory_above
 from imitbench.executors.worker_process import WorkerProcess
 
-# A stand-in for the worker: jobs are programs; its deaths are noted in a file beside the job.
+# A fake worker: jobs are programs; its crashes are recorded in a file next to the job.
 ENTRY = """
 import os, signal, sys, time
 from pathlib import Path
@@ -66,14 +66,14 @@ def deaths(job):
     return job.with_suffix(".deaths").read_text().splitlines()
 
 
-def test_a_fresh_process_goes_on_with_the_job_as_long_as_runs_remain(job, worker):
+def test_a_new_process_continues_the_job_while_runs_remain(job, worker):
     program = "if len(list(job.parent.glob('begun*'))) < 2:\n"
     program += "    (job.parent / f'begun{os.getpid()}').touch(); os.kill(os.getpid(), 11)"
     job = job(program)
     process = worker()
     assert process.serve(job).kind == "finished"
     assert deaths(job) == ["worker was killed by SIGSEGV"] * 2
-    assert process.serve(job).kind == "finished"  # by the process that is there
+    assert process.serve(job).kind == "finished"  # by the existing process
 
 
 def test_it_ends_when_no_run_remains(job, worker):
@@ -82,7 +82,7 @@ def test_it_ends_when_no_run_remains(job, worker):
     assert deaths(job) == ["worker exited with code 3"] * 3
 
 
-def test_a_worker_may_ask_for_a_fresh_process_without_blame(tmp_path, job, worker):
+def test_a_worker_may_request_a_new_process_without_a_recorded_crash(tmp_path, job, worker):
     job = job(
         "mark = job.with_suffix('.mark')\nif not mark.exists(): mark.touch(); raise SystemExit(76)"
     )
@@ -91,7 +91,7 @@ def test_a_worker_may_ask_for_a_fresh_process_without_blame(tmp_path, job, worke
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_each_job_may_have_a_process_of_its_own(tmp_path, job, worker, fresh):
+def test_each_job_may_have_its_own_process(tmp_path, job, worker, fresh):
     process = worker(fresh=fresh)
     jobs = [job("open(job.with_suffix('.pid'), 'w').write(str(os.getpid()))", n) for n in "ab"]
     assert [process.serve(job).kind for job in jobs] == ["finished"] * 2
@@ -122,8 +122,8 @@ def test_after_a_signal_no_process_is_started(job, worker, number):
     ["os.kill(os.getpid(), 9)", "food = bytearray(os.urandom(1)) * 2**29; time.sleep(60)"],
     ids=["killed", "out of memory"],
 )
-def test_what_programs_started_does_not_outlive_a_dead_worker(job, worker, end):
-    """A program with a session of its own, and a child of it that is no child of the worker."""
+def test_descendants_of_programs_do_not_outlive_a_crashed_worker(job, worker, end):
+    """A program with its own session, whose child is not a child of the worker."""
     job = job(
         "import subprocess\n"
         "words = 'sleep 60 & echo $$ $! >> $0; wait'\n"
@@ -139,8 +139,8 @@ def test_what_programs_started_does_not_outlive_a_dead_worker(job, worker, end):
     assert_dead(started)
 
 
-def test_children_do_not_outlive_a_dead_worker(tmp_path, job, worker):
-    # A forked child holds the worker's end of the pipe, from which its death would be seen.
+def test_children_do_not_outlive_a_crashed_worker(tmp_path, job, worker):
+    # A forked child holds the worker's end of the pipe, by which a crash is usually detected.
     job = job(
         "child = os.fork()\n"
         "if child == 0: time.sleep(60)\n"
@@ -164,19 +164,19 @@ def alive(pid):
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def test_last_words_are_those_of_this_job(job, worker):
+def test_the_recorded_output_is_that_of_this_job(job, worker):
     process = worker()
     process.serve(job("os.write(2, b'of old')", "old"))
     path = job("os.write(2, b'of now'); os.kill(os.getpid(), 9)", "new")
-    (path.with_suffix(".deaths")).mkdir()  # so that the death cannot be put on record
+    (path.with_suffix(".deaths")).mkdir()  # so that the crash cannot be recorded
     event = process.serve(path)
     assert event.kind == "died"
     assert "of now" in event.detail
     assert "of old" not in event.detail
-    assert "could not be put on record" in event.detail
+    assert "could not be recorded" in event.detail
 
 
-def test_threads_are_bounded_and_the_environment_is_passed_on(job, worker):
+def test_threads_are_limited_and_the_environment_is_inherited(job, worker):
     path = job("import json; json.dump(dict(os.environ), open(job.with_suffix('.env'), 'w'))")
     worker(environment={"CUDA_VISIBLE_DEVICES": "3"}).serve(path)
     text = path.with_suffix(".env").read_text()

@@ -1,4 +1,4 @@
-"""Others see whether somebody is at work on a results folder."""
+"""Other processes see whether a sweep is active in a results folder."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ HOLD = (
 )
 
 
-def test_it_is_seen_while_it_lasts_and_leaves_nothing(tmp_path):
+def test_an_active_sweep_is_visible_until_it_ends(tmp_path):
     assert not is_active(tmp_path)
     with active_sweep(tmp_path), active_sweep(tmp_path):
         assert is_active(tmp_path)
@@ -30,7 +30,7 @@ def test_it_is_seen_while_it_lasts_and_leaves_nothing(tmp_path):
     assert [path for path in tmp_path.rglob("*") if path.name.startswith(".lease")] == []
 
 
-def test_whoever_was_killed_is_not_at_work(tmp_path):
+def test_a_killed_process_is_not_active(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -42,7 +42,7 @@ def test_whoever_was_killed_is_not_at_work(tmp_path):
     assert not is_active(tmp_path)
     with active_sweep(tmp_path):
         present = list((tmp_path / ".sweeps" / "at-work").iterdir())
-    assert len(present) == 1  # what the other left is gone
+    assert len(present) == 1  # the folder of the killed process is gone
 
 
 def test_a_folder_removed_before_it_had_a_lease_is_made_again(tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ def test_a_folder_removed_before_it_had_a_lease_is_made_again(tmp_path, monkeypa
     assert list((tmp_path / ".sweeps" / "at-work").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
     def refuse(path, text):
         raise PermissionError(13, "Permission denied")
 
@@ -71,7 +71,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch):
         pass
 
 
-def test_many_come_and_go_at_once(tmp_path):
+def test_many_sweeps_may_start_and_end_concurrently(tmp_path):
     def come_and_go(_):
         with active_sweep(tmp_path):
             return is_active(tmp_path)

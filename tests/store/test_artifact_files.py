@@ -1,4 +1,4 @@
-"""Which files an expert or demonstrations are read from."""
+"""Finds the files of experts and demonstrations."""
 
 import pytest
 
@@ -37,11 +37,11 @@ def names(kind, folder):
         ([ZIP, "vec_normalize.pkl", "config.yml"], [ZIP, "vec_normalize.pkl", "config.yml"]),
     ],
 )
-def test_an_expert_is_what_its_loader_reads(folder, present, counted):
+def test_the_files_of_an_expert_are_those_that_its_loader_reads(folder, present, counted):
     assert names("model", folder(*present)) == counted
 
 
-def test_demonstrations_are_all_their_shards(folder):
+def test_the_files_of_demonstrations_are_all_shards(folder):
     shards = [f"data/train-0000{index}-of-00002.parquet" for index in range(2)]
     assert names("dataset", folder("README.md", *shards)) == shards
 
@@ -54,7 +54,7 @@ def test_demonstrations_are_all_their_shards(folder):
         ("dataset", ["README.md"], "no parquet file"),
     ],
 )
-def test_what_is_missing_is_told(folder, kind, present, message):
+def test_missing_files_are_reported(folder, kind, present, message):
     with pytest.raises(InputError, match=message):
         content_files(kind, folder(*present), REPO)
 

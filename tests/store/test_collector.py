@@ -163,7 +163,7 @@ def test_a_run_done_again_replaces_its_rows(tmp_path, finished):
     assert len(dump(tmp_path)["episodes"]) == 2
 
 
-def test_a_removed_directory_takes_its_rows_along(tmp_path, finished):
+def test_rows_of_a_removed_directory_are_removed(tmp_path, finished):
     finished(make_spec(seed=0))
     gone = finished(make_spec(seed=1))
     collect(tmp_path)
@@ -173,7 +173,7 @@ def test_a_removed_directory_takes_its_rows_along(tmp_path, finished):
 
 
 @pytest.mark.parametrize("file", ["spec.json", "result.json", "episodes.parquet", "metrics.jsonl"])
-def test_a_damaged_directory_is_named_and_left_out(tmp_path, finished, file):
+def test_a_damaged_directory_is_named_and_excluded(tmp_path, finished, file):
     finished(make_spec(seed=0))
     damaged = finished(make_spec(seed=1)).path / file
     damaged.write_bytes(damaged.read_bytes()[:10])
@@ -186,7 +186,7 @@ def test_a_damaged_directory_is_named_and_left_out(tmp_path, finished, file):
     assert [row.seed for row in scores(tmp_path)] == [0]
 
 
-def test_a_directory_under_a_foreign_name_is_left_out(tmp_path, finished):
+def test_a_directory_with_the_name_of_another_run_is_excluded(tmp_path, finished):
     directory = finished(make_spec()).path
     directory.rename(directory.with_name("0123456789ab"))
     [left_out] = collect(tmp_path).quarantined
@@ -210,7 +210,7 @@ def test_the_newest_of_equal_cells_counts_and_variants_stay_apart(tmp_path, fini
     assert len(dump(tmp_path)["scores"]) == 3
 
 
-def test_collectors_at_once_do_not_disturb_each_other(tmp_path, finished):
+def test_concurrent_collectors_do_not_disturb_each_other(tmp_path, finished):
     for seed in range(20):
         finished(make_spec(seed=seed))
     code = "import sys; from pathlib import Path; from imitbench.store.collector import collect; collect(Path(sys.argv[1]))"  # noqa: E501
@@ -222,7 +222,7 @@ def test_collectors_at_once_do_not_disturb_each_other(tmp_path, finished):
     assert len(scores(tmp_path)) == 20
 
 
-def test_a_folder_without_results_is_told(tmp_path):
+def test_a_folder_without_results_is_reported(tmp_path):
     with pytest.raises(InputError, match="imitbench run"):
         collect(tmp_path / "absent")
     with pytest.raises(InputError, match="imitbench run"), database.reader(tmp_path):
@@ -240,7 +240,7 @@ def test_readers_cannot_reach_other_files(tmp_path, finished):
             connection.execute("DELETE FROM runs")
 
 
-def test_a_link_in_a_strangers_folder_leads_nowhere(tmp_path, finished):
+def test_links_in_an_untrusted_folder_are_not_followed(tmp_path, finished):
     finished(make_spec(seed=0))
     precious = tmp_path / "precious.txt"
     precious.write_text("precious")
@@ -250,7 +250,7 @@ def test_a_link_in_a_strangers_folder_leads_nowhere(tmp_path, finished):
     assert precious.read_text() == "precious"
 
 
-def test_what_is_left_out_stays_named_but_is_read_again_only_when_it_changes(
+def test_an_excluded_directory_stays_named_and_is_read_again_only_when_it_changes(
     tmp_path, finished, monkeypatch
 ):
     finished(make_spec(seed=0))
@@ -268,7 +268,7 @@ def test_what_is_left_out_stays_named_but_is_read_again_only_when_it_changes(
     assert len(scores(tmp_path)) == 2
 
 
-def test_a_result_that_becomes_unreadable_takes_its_rows_along(tmp_path, finished):
+def test_rows_of_a_result_that_becomes_unreadable_are_removed(tmp_path, finished):
     directory = finished(make_spec())
     collect(tmp_path)
     (directory.path / "result.json").write_text("{")
@@ -294,7 +294,7 @@ def test_a_result_replaced_within_a_tick_of_the_clock_is_noticed(tmp_path, finis
     assert [row.raw_return for row in scores(tmp_path)] == [2.0]
 
 
-def test_half_written_and_foreign_folders_are_no_results(tmp_path, finished):
+def test_incomplete_and_unrelated_folders_are_not_results(tmp_path, finished):
     finished(make_spec(seed=0))
     half = finished(make_spec(seed=1)).path
     (half / "result.json").rename(half / ".result.json.abc.tmp")
@@ -323,7 +323,7 @@ def test_half_written_and_foreign_folders_are_no_results(tmp_path, finished):
         ("spec.json", b"\xff\xfe"),
     ],
 )
-def test_hostile_files_are_told_and_harm_nobody(tmp_path, finished, file, content):
+def test_malicious_files_are_reported_and_do_no_harm(tmp_path, finished, file, content):
     finished(make_spec(seed=0))
     path = finished(make_spec(seed=1)).path / file
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -343,7 +343,7 @@ def test_hostile_files_are_told_and_harm_nobody(tmp_path, finished, file, conten
     ],
 )
 @pytest.mark.parametrize("number", [2**63, 10**400], ids=["64 bits", "400 digits"])
-def test_numbers_that_no_database_holds_are_told(tmp_path, finished, file, place, number):
+def test_numbers_out_of_the_databases_range_are_reported(tmp_path, finished, file, place, number):
     finished(make_spec(seed=0))
     path = finished(make_spec(seed=1)).path / file
     document = json.loads(path.read_text())
@@ -357,7 +357,7 @@ def test_numbers_that_no_database_holds_are_told(tmp_path, finished, file, place
     assert [each.reason.partition(":")[0] for each in done.quarantined] == [file]
 
 
-def test_a_copy_of_a_run_in_another_place_is_left_out(tmp_path, finished):
+def test_a_copy_of_a_run_in_another_folder_is_excluded(tmp_path, finished):
     original = finished(make_spec()).path
     shutil.copytree(original, tmp_path / "other" / "bc" / "Pendulum-v1" / original.name)
     done = collect(tmp_path)
@@ -366,7 +366,7 @@ def test_a_copy_of_a_run_in_another_place_is_left_out(tmp_path, finished):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
-def test_what_cannot_be_listed_is_named_and_keeps_its_rows(tmp_path, finished):
+def test_a_folder_that_cannot_be_listed_is_named_and_keeps_its_rows(tmp_path, finished):
     directory = finished(make_spec()).path
     collect(tmp_path)
     directory.parent.chmod(0)
@@ -377,7 +377,7 @@ def test_what_cannot_be_listed_is_named_and_keeps_its_rows(tmp_path, finished):
     assert (done.removed, len(done.quarantined), len(scores(tmp_path))) == (0, 1, 1)
 
 
-def test_states_of_a_plug_ins_source_are_never_shown_together(tmp_path, finished):
+def test_results_of_two_versions_of_a_plug_in_are_never_shown_together(tmp_path, finished):
     old, new = ({"implementation_digest": digit * 64} for digit in "ab")
     for seed in range(3):
         spec = make_spec(seed=seed, algo="mine", **old)
@@ -392,7 +392,7 @@ def test_states_of_a_plug_ins_source_are_never_shown_together(tmp_path, finished
         assert connection.execute("SELECT count(*) FROM scores").fetchone() == (5,)
 
 
-def test_an_edited_environment_leaves_older_runs_on_it_behind(tmp_path, finished):
+def test_an_edited_environment_supersedes_older_runs_on_it(tmp_path, finished):
     old, new = (
         {"environment": EnvironmentSpec(id="mine/Env-v0", module_digest=digit * 64)}
         for digit in "ab"

@@ -1,4 +1,4 @@
-"""What makes runs comparable, and which of several count, in reports and in what is published."""
+"""Comparable runs and current runs, in reports and in published results."""
 
 import random
 from itertools import combinations, product
@@ -28,7 +28,7 @@ def shown(out):
     return tuple({row.run_id for row in each} for each in rows)
 
 
-def test_a_mended_plug_in_leaves_its_failures_behind(tmp_path, finished, failed):
+def test_a_fixed_plug_in_supersedes_its_failures(tmp_path, finished, failed):
     for seed in range(2):
         failed(make_spec(seed=seed, **OLD), at=day(1))
     mended = [make_spec(seed=seed, **NEW) for seed in range(2)]
@@ -48,7 +48,7 @@ def test_a_plug_in_that_an_edit_broke_has_failed(tmp_path, finished, failed):
 
 
 def test_runs_under_two_settings_are_not_averaged(tmp_path, finished):
-    """They have one label where a value on a card was edited, or demonstrations are other ones."""
+    """They have the same label if a value on a card was edited, or demonstrations were replaced."""
     for seed in range(3):
         finished(make_spec(seed=seed, hyperparameters={"learning_rate": 0.001}), at=day(1))
     edited = make_spec(seed=0, hyperparameters={"learning_rate": 0.5})
@@ -101,7 +101,7 @@ def test_the_fields_are_the_same_in_sql_and_in_python(tmp_path, finished):
     assert len(groups) == 8
 
 
-def test_what_is_not_known_keeps_no_runs_apart():
+def test_unknown_conditions_do_not_separate_runs():
     conditions = Conditions("classic", "quick", 10, "bundled")
     unknown = Conditions(None, "quick", None, None)
     others = [
@@ -115,7 +115,7 @@ def test_what_is_not_known_keeps_no_runs_apart():
     assert (unknown.known, conditions.known) == (1, 4)
 
 
-def test_who_uses_no_demonstrations_stands_beside_those_who_do():
+def test_methods_without_demonstrations_are_comparable_with_those_that_use_them():
     taught = Conditions("classic", "quick", 10, "bundled")
     asking = Conditions("classic", "quick", None, "bundled")
     untaught = Conditions("classic", "quick", None, None)
@@ -126,7 +126,7 @@ def test_who_uses_no_demonstrations_stands_beside_those_who_do():
     assert not untaught.is_part_of(Conditions("seals", "quick", 10, "bundled"))
 
 
-def test_export_tells_what_it_leaves_out(tmp_path, finished, failed):
+def test_export_reports_what_it_excludes(tmp_path, finished, failed):
     failed(make_spec(seed=0, **OLD), at=day(1))
     finished(make_spec(seed=0, **NEW), at=day(2))
     told = call_imitbench("results", "export", "submission", "--out", ".", cwd=tmp_path)

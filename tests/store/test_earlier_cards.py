@@ -1,4 +1,4 @@
-"""Results that were made with a card's earlier defaults or budgets: valid, and told apart."""
+"""Results with earlier defaults or budgets of a card are valid and distinguishable."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def spec():
 
 @pytest.fixture
 def changed_suite(monkeypatch):
-    """Suite seals, whose default budget was OLD once and is NEW."""
+    """Suite seals, whose default budget was OLD and is now NEW."""
     suite = load_suite("seals")
     old = BudgetAmounts(env_steps=OLD, batches=20000)
     environments = {
@@ -49,7 +49,7 @@ def changed_suite(monkeypatch):
 
 @pytest.fixture
 def changed_card(monkeypatch):
-    """GAIL with other defaults than it had."""
+    """GAIL with changed defaults."""
     card = load_algorithm("gail")
     parameters = dict(card.hyperparameters)
     for name, value in (("log_std_init", -1.0), ("learning_rate", 3e-4)):
@@ -75,7 +75,7 @@ def test_a_result_keeps_the_budget_that_it_had(spec, changed_suite):
     assert run_row(spec).budget == f"default-{OLD}"
 
 
-def test_the_new_budget_is_called_by_its_name(spec, changed_suite):
+def test_the_current_budget_has_its_plain_name(spec, changed_suite):
     new = spec.model_copy(update={"budget": spec.budget.model_copy(update={"amount": NEW})})
     assert not findings(new)[0]
     assert run_row(new).budget == "default"

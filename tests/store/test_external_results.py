@@ -1,4 +1,4 @@
-"""Imported results: a text file that is whole or absent, and tables apart from own runs."""
+"""Imported results: a text file that is written atomically, and tables separate from own runs."""
 
 import json
 
@@ -43,7 +43,7 @@ def query(out, question):
         return connection.execute(question).fetchall()
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_results_are_read_back(tmp_path):
     odd = run("a, line 9", algo="<script>", provenance={"packages": "torch==2"}, score=0.1 + 0.2)
     assert write_external(results(run(), odd), tmp_path, "lab", version="1")
     header, runs = read_external(external_path(tmp_path, "lab"))
@@ -51,7 +51,7 @@ def test_what_is_written_is_read(tmp_path):
     assert (header.name, header.tool, header.source) == ("lab", "csv", "table.csv")
 
 
-def test_the_same_again_changes_nothing_whichever_version_writes(tmp_path):
+def test_writing_the_same_results_again_changes_nothing_in_any_version(tmp_path):
     write_external(results(), tmp_path, "lab", version="1")
     path = external_path(tmp_path, "lab")
     before = (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino)
@@ -71,7 +71,7 @@ def test_other_results_of_a_name_are_replaced_only_by_force(tmp_path):
     assert [path.name for path in (tmp_path / "external").iterdir()] == ["lab.jsonl"]
 
 
-def test_imports_of_different_names_stand_side_by_side(tmp_path):
+def test_imports_of_different_names_coexist(tmp_path):
     for name in ("lab", "paper"):
         write_external(results(), tmp_path, name, version="1")
     names = query(tmp_path, "SELECT name, count(*) FROM external GROUP BY ALL ORDER BY ALL")
@@ -91,7 +91,7 @@ def test_imported_runs_are_never_among_own_ones(tmp_path, finished, failed):
     assert row == ("lab", "bc", 0, -200.0, None)
 
 
-def test_what_did_not_complete_is_in_the_table_and_not_in_the_view(tmp_path):
+def test_incomplete_runs_are_in_the_table_and_not_in_the_view(tmp_path):
     write_external(results(), tmp_path, "lab", version="1")
     rows = query(tmp_path, "SELECT place, status, reason FROM external ORDER BY place")
     assert rows == [("line 2", "completed", ""), ("line 3", "killed", "ended without a word")]
@@ -151,7 +151,7 @@ def damaged(text, change):
         "cut short", "no JSON", "empty", "newer",
     ],
 )  # fmt: skip
-def test_damaged_files_are_named_left_out_and_replaced_by_force(tmp_path, finished, change):
+def test_damaged_files_are_named_excluded_and_replaced_by_force(tmp_path, finished, change):
     finished(make_spec(seed=0))
     write_external(results(), tmp_path, "lab", version="1")
     path = external_path(tmp_path, "lab")
@@ -169,7 +169,7 @@ def test_damaged_files_are_named_left_out_and_replaced_by_force(tmp_path, finish
     assert len(query(tmp_path, "FROM external")) == 2
 
 
-def test_links_and_other_files_are_no_imports(tmp_path):
+def test_links_and_other_files_are_not_imports(tmp_path):
     write_external(results(), tmp_path / "elsewhere", "lab", version="1")
     folder = tmp_path / "runs" / "external"
     folder.mkdir(parents=True)
@@ -217,7 +217,7 @@ def test_labels_come_from_the_source(tmp_path):
         {"unknown": 1},
     ],
 )
-def test_runs_that_say_too_little_or_nonsense_are_refused(values):
+def test_incomplete_or_invalid_runs_are_refused(values):
     with pytest.raises(ValidationError):
         run(**values)
 
@@ -254,7 +254,7 @@ def test_a_suite_gives_returns_the_scale_of_own_scores(tmp_path):
     assert rows == [(0.5,), (pytest.approx(0.5),), (0.9,), (None,)]
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "external").write_text("a file")
     with pytest.raises(InputError, match="cannot be written"):
         write_external(results(), tmp_path, "lab", version="1")

@@ -1,4 +1,4 @@
-"""Alike failures are told once."""
+"""Similar failures are reported once."""
 
 import pytest
 from support.runs import make_spec
@@ -25,7 +25,7 @@ from imitbench.store.failure_groups import normalized, read_failure_groups
         ("deadbeef defaced", "deadbeef defaced"),
     ],
 )
-def test_what_tells_runs_apart_is_left_out_of_messages(message, pattern):
+def test_details_of_single_runs_are_removed_from_messages(message, pattern):
     assert normalized(message) == pattern
 
 
@@ -56,19 +56,19 @@ def test_runs_can_be_chosen(tmp_path, failed):
     assert [spec.algo for spec, _ in group.runs] == ["gail"]
 
 
-def test_a_run_that_succeeds_later_is_no_failure_any_more(tmp_path, finished, failed):
+def test_a_run_that_succeeds_later_is_not_a_failure(tmp_path, finished, failed):
     failed(make_spec())
     finished(make_spec())
     assert read_failure_groups(tmp_path).groups == []
 
 
-def test_what_cannot_be_read_is_named(tmp_path, failed):
+def test_unreadable_failures_are_named(tmp_path, failed):
     (failed(make_spec()).path / "error.json").write_text("{")
     found = read_failure_groups(tmp_path)
     assert found.groups == []
     assert "error.json" in found.unreadable[0]
 
 
-def test_a_missing_folder_is_told(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(InputError, match="imitbench run"):
         read_failure_groups(tmp_path / "absent")

@@ -1,4 +1,4 @@
-"""Leases: held by one, kept by heartbeats, taken over from the dead by exactly one."""
+"""Leases: held by one process, kept by heartbeats, taken over by exactly one after a crash."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ print(held is not None, flush=True)
 time.sleep(60)
 """
 
-# Each of many rounds: take the lease, go where only one may be, leave.
+# In each of many rounds: take the lease, enter the critical section, leave it.
 RACER = """
 import os, sys
 from pathlib import Path
@@ -43,8 +43,8 @@ for _ in range(rounds):
 print("done")
 """
 
-# Forks processes that go in and out, and kills one after the other at any instant. A lock of the
-# kernel's, which ends with its process, tells whether ever two were inside.
+# Forks processes that take and release the lease, and kills each at a random time. A kernel lock,
+# which ends with its process, detects whether two ever held the lease.
 KILLER = """
 import fcntl, os, random, signal, sys, time
 from pathlib import Path
@@ -88,7 +88,7 @@ for child in children:
 print(codes)
 """
 
-# All at once find a dead owner's lease; whoever gets it dies, too.
+# All find a crashed owner's lease at the same time; the one that takes it crashes, too.
 HEIR = """
 import os, sys, time
 from pathlib import Path
@@ -120,7 +120,7 @@ def start():
 
 
 def edit(folder, *, silent_s=0.0, **changes):
-    """Changes what a lease says, as if it had been written elsewhere."""
+    """Changes a lease as if another machine had written it."""
     path = folder / LEASE_FILE
     content = json.loads(path.read_text()) | changes
     path.write_text(json.dumps(content))
@@ -129,7 +129,7 @@ def edit(folder, *, silent_s=0.0, **changes):
 
 
 def foreign(folder, **changes):
-    """A lease of another machine, whose owner is heard no more."""
+    """A lease of another machine, whose heartbeats have stopped."""
     held = acquire(folder, wait=False, heartbeat_s=3600)
     edit(folder, machine="elsewhere", heartbeat_s=0.05, **changes)
     return held
@@ -153,7 +153,7 @@ def test_a_lease_is_held_by_one_until_it_is_released(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_processes_are_never_inside_at_once(tmp_path, start):
+def test_two_processes_never_hold_the_lease_at_the_same_time(tmp_path, start):
     folder = tmp_path / "run"
     folder.mkdir()
     racers = [start(RACER, folder, tmp_path / "inside", 200) for _ in range(2)]
@@ -166,7 +166,7 @@ def test_two_processes_are_never_inside_at_once(tmp_path, start):
     assert list(folder.iterdir()) == []
 
 
-def test_killed_at_any_instant_they_are_never_inside_at_once_and_never_stuck(tmp_path, start):
+def test_processes_killed_at_any_time_neither_share_nor_block_the_lease(tmp_path, start):
     folder = tmp_path / "run"
     folder.mkdir()
     killer = start(KILLER, folder, tmp_path / "inside", 100)
@@ -198,17 +198,19 @@ def test_threads_exclude_each_other_too(tmp_path, inherited):
     assert most == [1] * 80
 
 
-def test_a_killed_owner_on_this_machine_is_followed_at_once(tmp_path, start):
+def test_the_lease_of_a_killed_local_owner_is_taken_immediately(tmp_path, start):
     holder = start(HOLDER, tmp_path, 3600)
     assert holder.stdout.readline() == "True\n"
     assert acquire(tmp_path, wait=False) is None
     holder.kill()
-    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # dead, but still in the table
+    os.waitid(
+        os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT
+    )  # exited, but still in the process table
     assert not is_held(tmp_path)
     acquire(tmp_path, wait=False).release()
 
 
-def test_a_number_that_went_to_another_process_is_noticed(tmp_path):
+def test_a_reused_process_id_is_detected(tmp_path):
     held = acquire(tmp_path, wait=False)
     edit(tmp_path, started="1")
     assert not is_held(tmp_path)
@@ -217,7 +219,7 @@ def test_a_number_that_went_to_another_process_is_noticed(tmp_path):
         held.confirm()
 
 
-def test_of_many_heirs_exactly_one_inherits(tmp_path, start):
+def test_exactly_one_of_many_processes_takes_an_abandoned_lease(tmp_path, start):
     holder = start(HOLDER, tmp_path, 15)
     assert holder.stdout.readline() == "True\n"
     heirs = [start(HEIR, tmp_path) for _ in range(6)]
@@ -232,7 +234,7 @@ def test_of_many_heirs_exactly_one_inherits(tmp_path, start):
     assert sorted(answers) == ["False\n"] * 5 + ["True\n"]
 
 
-def test_a_stopped_owner_on_this_machine_is_not_overtaken(tmp_path, start):
+def test_the_lease_of_a_suspended_local_owner_is_not_taken(tmp_path, start):
     holder = start(HOLDER, tmp_path, 0.02)
     assert holder.stdout.readline() == "True\n"
     os.kill(holder.pid, signal.SIGSTOP)
@@ -241,7 +243,7 @@ def test_a_stopped_owner_on_this_machine_is_not_overtaken(tmp_path, start):
     assert acquire(tmp_path, wait=False) is None
 
 
-def test_an_owner_elsewhere_is_followed_when_it_is_silent(tmp_path):
+def test_the_lease_of_a_silent_remote_owner_is_taken(tmp_path):
     held = foreign(tmp_path)
     assert is_held(tmp_path)
     successor = acquire(tmp_path, wait=True, heartbeat_s=3600)
@@ -257,14 +259,14 @@ def test_an_owner_elsewhere_is_followed_when_it_is_silent(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_waiting_a_silent_owner_elsewhere_is_left_alone(tmp_path):
+def test_without_waiting_the_lease_of_a_silent_remote_owner_is_not_taken(tmp_path):
     foreign(tmp_path)
     edit(tmp_path, silent_s=3600)
     assert not is_held(tmp_path)
     assert acquire(tmp_path, wait=False) is None
 
 
-def test_an_owner_elsewhere_that_is_heard_keeps_its_lease(tmp_path):
+def test_a_remote_owner_with_heartbeats_keeps_its_lease(tmp_path):
     """Even if the file system's clock was set forward, so that each heartbeat seems old."""
     foreign(tmp_path)
     beating = True
@@ -307,7 +309,7 @@ def test_the_local_clock_does_not_matter(tmp_path, monkeypatch, off_s):
     assert not is_held(tmp_path)
 
 
-def test_heartbeats_come_by_themselves_and_notice_a_loss(tmp_path):
+def test_heartbeats_are_automatic_and_detect_a_lost_lease(tmp_path):
     held = acquire(tmp_path, wait=False, heartbeat_s=0.02)
     path = tmp_path / LEASE_FILE
     os.utime(path, (0, 0))
@@ -328,7 +330,7 @@ def test_a_releasing_owner_does_not_remove_the_lease_of_its_successor(tmp_path):
     successor.release()
 
 
-def test_without_room_for_another_file_a_lease_is_given_back_all_the_same(tmp_path, monkeypatch):
+def test_a_lease_is_released_even_on_a_full_disk(tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -342,8 +344,8 @@ def test_without_room_for_another_file_a_lease_is_given_back_all_the_same(tmp_pa
     successor.confirm()
 
 
-def test_a_right_whose_holder_died_does_not_block_the_lease(tmp_path, start):
-    """A process took the right to remove a dead one's lease, and died itself."""
+def test_a_removal_right_of_a_crashed_process_does_not_block_the_lease(tmp_path, start):
+    """A process took the right to remove a crashed one's lease, and crashed itself."""
     holder = start(HOLDER, tmp_path, 15)
     assert holder.stdout.readline() == "True\n"
     holder.kill()
@@ -367,7 +369,7 @@ def test_a_damaged_lease_counts_until_it_is_old(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_system_without_links_will_do(tmp_path, monkeypatch):
+def test_leases_work_on_a_file_system_without_links(tmp_path, monkeypatch):
     def refuse(source, target):
         raise PermissionError(1, "Operation not permitted")
 
@@ -379,7 +381,7 @@ def test_a_file_system_without_links_will_do(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_dead_processes_left_is_not_needed(tmp_path):
+def test_lease_files_of_crashed_processes_are_not_needed(tmp_path):
     held = acquire(tmp_path, wait=False)
     assert is_needed(".lease", held)
     assert is_needed(f".lease.{held.nonce}", held)
@@ -388,7 +390,7 @@ def test_what_dead_processes_left_is_not_needed(tmp_path):
     held.release()
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path):
     if os.geteuid() == 0:
         folder = "/proc/self"  # where not even root may write
     else:

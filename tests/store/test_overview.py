@@ -1,4 +1,4 @@
-"""What is done, running, failed, interrupted and waiting, and how long the rest takes."""
+"""Counts of runs by state, and the estimated time of the remaining ones."""
 
 import pytest
 from support.runs import make_spec
@@ -15,7 +15,7 @@ def ask_for(out, specs):
     return SweepFile.of(out, specs, COMMAND).write(out)
 
 
-def test_every_state_is_told_apart(tmp_path, finished, failed):
+def test_every_state_is_distinguished(tmp_path, finished, failed):
     specs = [make_spec(seed=seed) for seed in range(7)]
     ask_for(tmp_path, specs)
     finished(specs[0])
@@ -33,7 +33,7 @@ def test_every_state_is_told_apart(tmp_path, finished, failed):
     assert (cell.counts["running"], cell.counts["interrupted"]) == (0, 2)
 
 
-def test_runs_that_nobody_planned_here_count_too(tmp_path, finished):
+def test_runs_without_a_sweep_file_count_too(tmp_path, finished):
     planned, pulled = make_spec(seed=0), make_spec(seed=1, algo="dagger", variant="beta=0.5")
     ask_for(tmp_path, [planned])
     finished(pulled)
@@ -43,7 +43,7 @@ def test_runs_that_nobody_planned_here_count_too(tmp_path, finished):
     ]
 
 
-def test_finished_runs_tell_the_time_that_the_rest_takes(tmp_path, finished):
+def test_finished_runs_give_the_expected_time_of_the_others(tmp_path, finished):
     specs = [make_spec(seed=seed) for seed in range(5)]
     ask_for(tmp_path, specs)
     [cell] = survey_results(tmp_path)
@@ -69,7 +69,7 @@ def test_the_total_is_a_lower_bound_where_a_cell_has_no_finished_run(tmp_path, f
     assert (whole.eta_s, whole.whole, whole.open) == (8.0, True, 4)
 
 
-def test_a_survey_follows_what_happens(tmp_path, finished):
+def test_a_survey_follows_changes(tmp_path, finished):
     spec = make_spec()
     ask_for(tmp_path, [spec])
     watched = StatusSurvey(tmp_path)
@@ -78,7 +78,7 @@ def test_a_survey_follows_what_happens(tmp_path, finished):
     assert [cell.open for cell in watched.look()] == [0]
 
 
-def test_the_same_runs_again_leave_the_same_file_alone(tmp_path):
+def test_the_same_runs_do_not_change_the_sweep_file(tmp_path):
     specs = [make_spec(seed=seed) for seed in range(3)]
     path = ask_for(tmp_path, specs)
     before = path.stat().st_mtime_ns
@@ -92,20 +92,20 @@ def test_the_same_runs_again_leave_the_same_file_alone(tmp_path):
     "change",
     [("classic/bc/Pendulum-v1", "../../etc"), ("classic/bc", "/etc"), ("run_ids", "x"), ("{", "[")],
 )
-def test_a_file_that_is_no_sweep_is_passed_over(tmp_path, change):
+def test_a_file_that_is_not_a_sweep_is_skipped(tmp_path, change):
     path = ask_for(tmp_path, [make_spec()])
     path.write_text(path.read_text().replace(*change))
     assert read_sweeps(tmp_path) == []
     assert survey_results(tmp_path) == []
 
 
-def test_damaged_runs_and_foreign_folders_are_passed_over(tmp_path, finished):
+def test_damaged_runs_and_unrelated_folders_are_skipped(tmp_path, finished):
     (finished(make_spec()).path / "spec.json").write_text("{")
     (tmp_path / "a" / "b" / "c" / "d").mkdir(parents=True)
     assert survey_results(tmp_path) == []
     assert not (tmp_path / SWEEPS_FOLDER).exists()
 
 
-def test_a_missing_folder_is_told(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(InputError, match="imitbench run"):
         survey_results(tmp_path / "absent")

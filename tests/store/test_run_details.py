@@ -1,4 +1,4 @@
-"""What the database says on single runs, beside their scores."""
+"""Details of single runs from the database, in addition to their scores."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_every_completed_run_has_its_setup_origin_and_outcome(results):
         assert run.started_at == "2026-01-01T00:00:00.000+00:00"
 
 
-def test_short_curves_are_whole(results):
+def test_short_curves_are_complete(results):
     scores, details = read(results)
     for row in scores:
         curves = details.curves[row.run_id]
@@ -47,7 +47,7 @@ def test_short_curves_are_whole(results):
 
 
 @pytest.mark.parametrize("keep", [2, 3, 7, 39])
-def test_long_ones_are_thinned_evenly_and_keep_both_ends(results, keep):
+def test_long_curves_are_thinned_evenly_and_keep_both_ends(results, keep):
     scores, whole = read(results)
     _, thinned = read(results, max_points=keep * 2 * len(scores))
     for run_id, curves in whole.curves.items():
@@ -62,7 +62,7 @@ def test_long_ones_are_thinned_evenly_and_keep_both_ends(results, keep):
             assert part.points == 40
 
 
-def test_episodes_are_known_where_all_runs_agree(results, tmp_path):
+def test_the_number_of_episodes_is_known_if_all_runs_agree(results, tmp_path):
     with database.reader(results) as connection:
         assert read_episodes(connection) == EPISODES
         assert read_episodes(connection, "classic") == EPISODES

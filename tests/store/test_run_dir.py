@@ -1,4 +1,4 @@
-"""Run directories: whole or absent, claimed by one, and read back as written."""
+"""Run directories: consistent, claimed by one process, and read back as written."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def spec():
     )
 
 
-def test_the_path_tells_suite_algorithm_environment_and_run(tmp_path, spec):
+def test_the_path_names_suite_algorithm_environment_and_run(tmp_path, spec):
     directory = RunDirectory.of(tmp_path, spec)
     assert directory.path == tmp_path / "classic" / "random" / "Pendulum-v1" / spec.run_id
 
@@ -68,7 +68,7 @@ def test_a_claim_excludes_others_and_ends_with_its_process(tmp_path, spec):
     assert not directory.is_claimed()
 
 
-def test_whoever_was_overtaken_writes_nothing_any_more(tmp_path, spec):
+def test_a_process_that_lost_its_claim_writes_nothing(tmp_path, spec):
     directory, successor = RunDirectory.of(tmp_path, spec), RunDirectory.of(tmp_path, spec)
     status = RunStatus(state="done", phase="save", pid=1, host="a", updated_at="2026")
     with directory.claim(wait=False):
@@ -86,7 +86,7 @@ def test_whoever_was_overtaken_writes_nothing_any_more(tmp_path, spec):
             assert not (directory.path / "status.json").exists()
 
 
-def test_beginning_clears_what_dead_contenders_left_but_not_its_own_lease(tmp_path, spec):
+def test_beginning_removes_lease_files_of_crashed_processes_but_not_its_own(tmp_path, spec):
     directory = RunDirectory.of(tmp_path, spec)
     with directory.claim(wait=False):
         litter = directory.path / f".lease.{'0' * 32}.tmp"
@@ -102,7 +102,7 @@ def test_checkpoints_are_removed_once_they_are_not_needed(tmp_path, finished, sp
     checkpoint.parent.mkdir()
     checkpoint.touch()
     with directory.claim(wait=False):
-        RunDirectory(directory.path).tidy()  # somebody is at work on it
+        RunDirectory(directory.path).tidy()  # another process works on it
     assert checkpoint.exists()
     directory.tidy()
     assert not directory.checkpoints.exists()
@@ -110,11 +110,11 @@ def test_checkpoints_are_removed_once_they_are_not_needed(tmp_path, finished, sp
     directory.begin(spec)
     checkpoint.parent.mkdir()
     checkpoint.touch()
-    directory.tidy()  # the run will go on from there
+    directory.tidy()  # the run will resume from there
     assert checkpoint.exists()
 
 
-def test_a_damaged_specification_is_told(tmp_path, spec):
+def test_a_damaged_specification_is_reported(tmp_path, spec):
     directory = RunDirectory.of(tmp_path, spec)
     directory.begin(spec)
     path = directory.path / "spec.json"

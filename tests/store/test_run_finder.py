@@ -28,7 +28,7 @@ def test_a_unique_start_is_enough(tmp_path, runs):
 def test_an_ambiguous_start_names_the_runs(tmp_path, runs):
     start = next(r[0] for r in runs if sum(other[0] == r[0] for other in runs) > 1)
     count = sum(other.startswith(start) for other in runs)
-    with pytest.raises(InputError, match=f"{count} runs of .* begin so: {start}") as caught:
+    with pytest.raises(InputError, match=f"{count} runs of .* start with it: {start}") as caught:
         find_run(tmp_path, start)
     assert "bc on Pendulum-v1" in str(caught.value)
 
@@ -41,13 +41,13 @@ def test_an_unknown_run_names_the_nearest(tmp_path, runs):
         find_run(tmp_path, "")
 
 
-def test_a_run_that_waits_is_told_apart(tmp_path, runs):
+def test_a_run_that_waits_is_distinguished(tmp_path, runs):
     waiting = make_spec(seed=99)
     SweepFile.of(tmp_path, [waiting], "imitbench run").write(tmp_path)
     with pytest.raises(InputError, match="has not been begun"):
         find_run(tmp_path, waiting.run_id)
 
 
-def test_a_missing_folder_is_told(tmp_path):
+def test_a_missing_folder_is_reported(tmp_path):
     with pytest.raises(InputError, match="imitbench run"):
         find_run(tmp_path / "absent", "0")

@@ -1,4 +1,4 @@
-"""Thousands of runs, several processes at once, and collectors that are killed."""
+"""Thousands of runs, several concurrent processes, and collectors that are killed."""
 
 import json
 import random
@@ -77,7 +77,7 @@ def test_killed_collectors_lose_nothing_and_double_nothing(tmp_path, specs):
     before = content(out)
     shutil.copy(out / database.DATABASE_FILE, saved)
     write_results(out, specs[100:300], failed_every=50)
-    write_results(out, specs[:10])  # done again
+    write_results(out, specs[:10])  # repeated
     started = time.monotonic()
     assert start_collecting(out).wait() == 0
     seconds, after = time.monotonic() - started, content(out)
@@ -99,7 +99,7 @@ def test_killed_collectors_lose_nothing_and_double_nothing(tmp_path, specs):
 
 
 @pytest.mark.slow
-def test_readers_and_collectors_at_once_see_whole_results(tmp_path, specs):
+def test_concurrent_readers_and_collectors_see_complete_results(tmp_path, specs):
     out = tmp_path
     write_results(out, specs[:100])
     collect(out)
@@ -109,7 +109,7 @@ def test_readers_and_collectors_at_once_see_whole_results(tmp_path, specs):
         if len(collectors) < 3:
             collectors.append(start_collecting(out))
         with database.reader(out) as connection:
-            # One answer agrees with the next, whatever is put in place between them.
+            # Successive answers agree, even if the database is replaced between them.
             [(runs,)] = connection.execute("SELECT count(*) FROM runs").fetchall()
             [(episodes,)] = connection.execute("SELECT count(*) FROM episodes").fetchall()
             collect(out)
@@ -127,7 +127,7 @@ def test_readers_and_collectors_at_once_see_whole_results(tmp_path, specs):
     assert [(each.wait(), each.stderr.read()) for each in collectors] == [(0, b"")] * 3
 
 
-def test_a_process_that_does_not_let_go_is_named(tmp_path, specs):
+def test_a_process_that_does_not_release_the_database_is_named(tmp_path, specs):
     write_results(tmp_path, specs[:1])
     holder = subprocess.Popen(
         [sys.executable, "-c",
@@ -145,7 +145,7 @@ def test_a_process_that_does_not_let_go_is_named(tmp_path, specs):
     assert collect(tmp_path).added == 1
 
 
-def test_a_foreign_program_that_writes_is_named(tmp_path, specs):
+def test_a_third_party_program_that_writes_is_named(tmp_path, specs):
     write_results(tmp_path, specs[:1])
     collect(tmp_path)
     holder = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""GAIL and AIRL in the harness."""
+"""The learners for GAIL and AIRL."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
 
     @abstractmethod
     def _make_reward_net(self, task: Task) -> RewardNet:
-        """The network of the discriminator and the reward."""
+        """Creates the network of the discriminator and the reward."""
 
     def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> AdversarialTrainer:
-        """GAIL or AIRL."""
+        """Creates GAIL or AIRL."""
         options = self.options
         transitions = flatten_trajectories(demos)
         decay = options["disc_weight_decay"]
@@ -78,7 +78,7 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
         )
 
     def _own_options(self) -> dict[str, Any]:
-        """Arguments that only one of the algorithms has."""
+        """Returns arguments that only one of the algorithms has."""
         return {}
 
     def train_round(self, steps: int) -> dict[str, float]:
@@ -90,7 +90,7 @@ class AdversarialLearner(RewardLearner[AdversarialTrainer]):
         return {**self.episodes.pop(), **_mean_of(updates)}
 
     def reward(self) -> RewardNet:
-        """The reward to train other policies on; without shaping for AIRL."""
+        """Returns the reward to train other policies on; without shaping for AIRL."""
         return self.trainer.reward_test
 
 

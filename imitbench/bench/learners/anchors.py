@@ -1,4 +1,4 @@
-"""Anchors, which do not train: uniformly random actions, and the expert."""
+"""Reference policies without training: uniformly random actions, and the expert."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _UntrainedLearner(Learner):
 
     @abstractmethod
     def _policy_for(self, task: Task) -> BasePolicy:
-        """The policy for a task."""
+        """Returns the policy for a task."""
 
     def setup(
         self,
@@ -42,11 +42,11 @@ class _UntrainedLearner(Learner):
         return 0
 
     def policy(self) -> BasePolicy:
-        """The policy of `setup`."""
+        """Returns the policy of `setup`."""
         return self._policy
 
     def state_dict(self) -> dict[str, Any]:
-        """Empty."""
+        """Returns an empty state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Behavioral cloning in the harness."""
+"""The learner for behavioral cloning."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CURVE_POINTS = 20
 
 
 class BCLearner(Learner):
-    """Maximizes the likelihood of the expert's actions by batches."""
+    """Maximizes the likelihood of the expert's actions with batches of transitions."""
 
     def setup(
         self,
@@ -98,7 +98,7 @@ class BCLearner(Learner):
         return 0
 
     def policy(self) -> BasePolicy:
-        """The cloned policy."""
+        """Returns the cloned policy."""
         return self._bc.policy
 
     def state_dict(self) -> dict[str, Any]:

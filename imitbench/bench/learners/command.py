@@ -56,7 +56,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 GRACE_S = 5.0
-"""Seconds between being asked to end and being killed."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 _LAST_LINES = 8
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
@@ -64,22 +64,22 @@ _SINGLE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class ChildFailedError(RuntimeError):
-    """A program ended otherwise than with code 0."""
+    """A program exited with a code other than 0."""
 
 
 class ChildProcess:
-    """Runs a program, whose standard error goes to this process's.
+    """Runs a program; copies its standard error to that of this process.
 
-    It has a process group of its own, which is ended on leaving the context. On Linux the kernel
-    kills it when this process dies, however that happens.
+    The program has its own process group, which is ended when the context is left. On Linux the
+    kernel kills it when this process exits for any reason.
 
     Args:
         words: The program and its arguments.
-        folder: Where to run it.
-        timeout_s: Longest that it may take; `None` for as long as it likes.
+        folder: Working folder of the program.
+        timeout_s: Maximum run time in seconds; `None` for no limit.
 
     Raises:
-        InputError: There is no such program.
+        InputError: The program cannot be started.
     """
 
     def __init__(self, words: Sequence[str], *, folder: Path, timeout_s: float | None) -> None:
@@ -131,23 +131,23 @@ class ChildProcess:
                     stream.close()
 
     def lines(self) -> Iterator[str]:
-        """Lines of its standard output as they come, until it ends."""
+        """Yields lines of the program's standard output until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             yield line.rstrip("\n")
 
     def answer(self) -> None:
-        """Writes an empty line to its standard input, for which it waits."""
+        """Writes an empty line to the standard input of the program, which waits for it."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # it did not wait
             self._process.stdin.write("\n")
             self._process.stdin.flush()
 
     def check(self) -> None:
-        """Waits for its end.
+        """Waits until the program exits.
 
         Raises:
-            ChildFailedError: It did not end with code 0.
+            ChildFailedError: The program failed or exceeded its time limit.
         """
         code = self._process.wait()
         self._pump.join(GRACE_S)
@@ -160,7 +160,7 @@ class ChildProcess:
             raise ChildFailedError(f"{self._name} {how}{self._words_}")
 
     def _end(self) -> None:
-        """Ends it and what it started: asked to at first, killed a little later."""
+        """Ends the program and what it started: with SIGTERM, later with SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -174,11 +174,11 @@ class ChildProcess:
     @property
     def _words_(self) -> str:
         last = " | ".join(self._last)
-        return f"; its last words: {last}" if last else ""
+        return f"; end of its output: {last}" if last else ""
 
     def _pass_on(self) -> None:
         assert self._process.stderr is not None
-        with contextlib.suppress(ValueError):  # closed meanwhile
+        with contextlib.suppress(ValueError):  # closed in the meantime
             for line in self._process.stderr:
                 self._last.append(line.rstrip())
                 print(line, end="", file=sys.stderr)
@@ -206,7 +206,7 @@ class CommandTask(BaseModel):
         environment: `id` and `kwargs` for `gymnasium.make`; `module`, whose import registers the
             id, or `null`; and `folder` of that module, or `null` if it is installed.
         observation_space: See `imitbench.util.spaces.space_to_json`.
-        action_space: Same format.
+        action_space: In the format of `observation_space`.
         demos: Folder of parquet files with one row per episode: `obs` (length + 1 observations),
             `acts`, `terminal`; `null` for none.
         output: Folder for the policy; exists and is empty.

@@ -1,4 +1,4 @@
-"""DAgger in the harness."""
+"""The learner for DAgger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Density-based reward modelling in the harness."""
+"""The learner for density-based reward modelling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DensityLearner(RewardLearner[DensityAlgorithm]):
     def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> DensityAlgorithm:
-        """The algorithm, whose density is fitted."""
+        """Creates the algorithm and fits its density."""
         options = self.options
         density = DensityAlgorithm(
             demonstrations=demos,

@@ -1,4 +1,4 @@
-"""Maximum causal entropy IRL in the harness."""
+"""The learner for maximum causal entropy IRL."""
 
 from __future__ import annotations
 

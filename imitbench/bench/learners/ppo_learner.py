@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _PPOTrainer:
-    """PPO, perhaps with a reward function; its environment is replaced."""
+    """PPO, optionally with a reward function that replaces the environment's reward."""
 
     def __init__(self, ppo: PPO, venv: VecEnv, reward_fn: RewardFn | None) -> None:
         self.ppo = ppo
@@ -47,7 +47,7 @@ class _PPOTrainer:
 
 
 class PPOLearner(RewardLearner[_PPOTrainer]):
-    """PPO; a subclass may make its reward of the demonstrations.
+    """PPO; a subclass may create the reward from the demonstrations.
 
     Args:
         reward_fn: Reward function; `None` for the environment's reward.
@@ -59,15 +59,15 @@ class PPOLearner(RewardLearner[_PPOTrainer]):
     def make_reward(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> RewardFn | None:
-        """The reward, which stays as it is while the policy is trained.
+        """Returns the reward, which is fixed while the policy is trained.
 
         Args:
-            task: What to solve.
-            demos: Expert episodes.
-            rng: The source of randomness.
+            task: Environment and hyper-parameters.
+            demos: Expert episodes, whose rewards must not be used.
+            rng: Source of all randomness.
 
         Returns:
-            Rewards of transitions, or `None` for the environment's own.
+            A function of transitions, or `None` for the environment's reward.
         """
         del task, demos, rng
         return self._reward_fn
@@ -75,7 +75,7 @@ class PPOLearner(RewardLearner[_PPOTrainer]):
     def make_trainer(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> _PPOTrainer:
-        """PPO on the reward."""
+        """Creates PPO on the reward."""
         return _PPOTrainer(self.ppo, self.episodes, self.make_reward(task, demos, rng))
 
     def train_round(self, steps: int) -> dict[str, float]:

@@ -64,7 +64,10 @@ if TYPE_CHECKING:
 
 
 RANDOM_RATES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of random actions: from the policy's own behaviour to chance, so that returns spread."""
+"""Shares of random actions, from the policy's actions only to random actions only.
+
+The different shares make the episodes' returns differ.
+"""
 
 _ENVIRONMENTS = 8
 _PAIRS = 1000
@@ -73,11 +76,11 @@ _PAIRS = 1000
 def held_out_trajectories(
     policy: BasePolicy, environment: EnvironmentSpec, seed: int
 ) -> list[TrajectoryWithRew]:
-    """Whole episodes of every quality between a policy and chance.
+    """Samples whole episodes of every quality between a policy and random actions.
 
     Args:
-        policy: The better end of the scale.
-        environment: Where to act; its true rewards are kept.
+        policy: Best policy, which acts where its actions are not replaced by random ones.
+        environment: Environment to act in; the episodes keep its true rewards.
         seed: Seed of environments and actions.
 
     Returns:
@@ -98,10 +101,10 @@ def held_out_trajectories(
 def reward_agreement(
     net: RewardNet, trajectories: Sequence[TrajectoryWithRew], fragment_length: int, seed: int
 ) -> dict[str, float]:
-    """Compares a learnt reward with the true one.
+    """Compares a learned reward with the true one.
 
     Args:
-        net: The learnt reward; its normalizers do not learn from this.
+        net: The learned reward; its normalizers are not updated.
         trajectories: Whole episodes with true rewards, all of them at least `fragment_length`
             steps long.
         fragment_length: Steps of each fragment.
@@ -109,9 +112,9 @@ def reward_agreement(
 
     Returns:
         `reward_correlation`, Spearman's rank correlation of the returns of whole episodes, and
-        `preference_accuracy`, the share of pairs of fragments that both order alike, over pairs
-        that the true reward tells apart and counting half where the learnt one does not. What
-        is not defined, because nothing differs, is left out.
+        `preference_accuracy`, the share of pairs of fragments that both rewards order in the same
+        way. It covers pairs whose true returns differ; a pair with equal learned returns counts
+        half. A value that is undefined, because all returns are equal, is omitted.
     """
     from scipy.stats import spearmanr
 
@@ -137,7 +140,7 @@ def reward_agreement(
 def _fragment_returns(
     rewards: npt.NDArray[np.float64], starts: npt.NDArray[np.int64], length: int
 ) -> npt.NDArray[np.float64]:
-    """Return of every fragment that lies within one episode."""
+    """Return of every fragment that is within one episode."""
     sums = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
     first = np.concatenate([np.arange(start, end - length + 1) for start, end in pairwise(starts)])
     # Prefix sums cancel exactly only up to rounding; equal fragments must stay equal.
@@ -147,7 +150,7 @@ def _fragment_returns(
 
 @dataclass(frozen=True)
 class SamplingCost:
-    """Upper bound of the steps of sampling.
+    """Upper bound of the environment steps of sampling.
 
     Attributes:
         n_envs: Number of parallel environments.
@@ -163,7 +166,7 @@ class SamplingCost:
         """Returns the maximum number of environment steps of sampling.
 
         Args:
-            transitions: Transitions to sample.
+            transitions: Number of transitions to sample.
             trained: Steps of training since the last sampling, whose episodes are used first.
         """
         exploratory = int(self.exploration_frac * transitions)
@@ -180,7 +183,7 @@ class SamplingCost:
 def agent_steps(
     total: int, transitions: Sequence[int], rollout: int, sampling: SamplingCost
 ) -> int | None:
-    """Returns the steps of training per round that are possible in any case.
+    """Returns the steps of training per round that fit the budget even in the worst case.
 
     Args:
         total: Environment steps of all rounds.

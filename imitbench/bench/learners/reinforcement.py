@@ -68,7 +68,7 @@ NAMES = tuple(_IMPLEMENTATIONS)
 
 
 def reinforcement_card(name: str) -> AlgorithmCard:
-    """The card of PPO, SAC or DQN.
+    """Returns the card of PPO, SAC or DQN.
 
     They are not methods of the benchmark and have no folder in `algorithms/`; their
     hyper-parameters are those of methods built on them.

@@ -43,13 +43,13 @@ class Trainer(Protocol):
 
     @property
     def policy(self) -> BasePolicy:
-        """The policy."""
+        """The policy in training."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on."""
+        """Returns everything that further training depends on."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores what `state_dict` returned."""
 
 
 TrainerT = TypeVar("TrainerT", bound=Trainer)
@@ -73,8 +73,8 @@ class RewardLearner(Learner, Generic[TrainerT]):
         """Creates the algorithm; `options`, `episodes` and `ppo` are set already.
 
         Args:
-            task: The task to solve.
-            demos: Expert trajectories.
+            task: Environment and hyper-parameters.
+            demos: Whole expert episodes, whose rewards must not be used.
             rng: Generator of all random choices.
         """
 

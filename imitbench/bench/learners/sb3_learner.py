@@ -66,7 +66,7 @@ class SB3Learner(AlgorithmLearner):
         rng: np.random.Generator,
         device: str,
     ) -> BaseAlgorithm:
-        """The algorithm that the hyper-parameters name, on the reward."""
+        """Creates the algorithm that the hyper-parameters name, on the reward."""
         self._reward = self.make_reward(task, demos, rng).to(device)
         self._rewarded = RewardVecEnvWrapper(self.episodes, self._reward.predict_processed)
         own = {

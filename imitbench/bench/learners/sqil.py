@@ -1,4 +1,4 @@
-"""Soft Q imitation learning in the harness."""
+"""The learner for soft Q imitation learning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SQILLearner(OffPolicyLearner):
         rng: np.random.Generator,
         device: str,
     ) -> OffPolicyAlgorithm:
-        """SQIL's algorithm, with the demonstrations in its replay buffer."""
+        """Creates SQIL's algorithm, with the demonstrations in its replay buffer."""
         discrete = isinstance(task.action_space, spaces.Discrete)
         sqil = SQIL(
             venv=self.episodes,

@@ -1,4 +1,4 @@
-"""Hands jobs to a SLURM cluster as arrays, and follows them there."""
+"""Submits jobs to a SLURM cluster as arrays, and monitors them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from imitbench.util.extras import import_extra
 _Job = TypeVar("_Job")
 
 _LARGEST_SHARE = 0.5
-"""A pack stays below this share of the time limit: estimates are rough, and going back into the
-queue takes minutes."""
+"""A pack stays below this share of the time limit, because estimates are rough and a requeue takes
+minutes."""
 
 
 def pack_tasks(
@@ -49,15 +49,14 @@ def pack_tasks(
     limit_s: float,
     workers: int = 1,
 ) -> list[list[_Job]]:
-    """Divides jobs among tasks, in their order.
+    """Distributes jobs over tasks, in their order.
 
     Args:
-        jobs: Jobs, or whatever stands for them.
-        expected_s: About how many seconds each takes; empty where unknown, which makes each job
-            a task.
-        least_s: Seconds that a task should take at least.
-        limit_s: Time limit of a task.
-        workers: Jobs at a time within a task.
+        jobs: Jobs, or objects that represent them.
+        expected_s: Expected seconds of each job; empty if unknown: each job is then a task.
+        least_s: Minimum expected seconds of a task.
+        limit_s: Time limit of a task in seconds.
+        workers: Number of jobs at a time within a task.
 
     Returns:
         Jobs of each task.
@@ -68,7 +67,7 @@ def pack_tasks(
     tasks: list[list[_Job]] = []
     filled_s = float("inf")
     for job, seconds in zip(jobs, expected_s, strict=True):
-        # A task with room for several runs at a time is not left with one.
+        # A task that can do several runs at a time gets at least that many.
         if filled_s >= wanted and (not tasks or len(tasks[-1]) >= workers):
             tasks.append([])
             filled_s = 0.0
@@ -78,26 +77,26 @@ def pack_tasks(
 
 
 _AT_ONCE = 8
-"""Jobs in the queue at a time where the next ones depend on results."""
+"""Number of jobs in the queue at a time if the next ones depend on results."""
 _QUEUE_S = 3.0
-"""Seconds between two looks at the queue, which all users of a cluster share."""
+"""Seconds between two queries of the queue, which all users of a cluster share."""
 _FILES_S = 1.0
-"""Seconds between two looks at the job files, over a network file system perhaps."""
+"""Seconds between two listings of the job files, which may be on a network file system."""
 _FORGOTTEN_S = 10.0
-"""A task that the scheduler has forgotten may have ended well so long before that is seen here,
-over a network file system."""
+"""Seconds before a task that the scheduler no longer knows counts as lost: it may have completed,
+and a network file system shows that with a delay."""
 
 
 class SlurmExecutor(Executor):
     """Submits arrays of tasks; each serves one or more jobs.
 
     Args:
-        worker: What does the jobs.
+        worker: Worker that runs the jobs.
         out: Results folder, on a file system that all nodes share.
-        options: How runs are carried out.
+        options: Execution options.
 
     Raises:
-        InputError: There is no cluster to talk to, or submitit is not installed.
+        InputError: No cluster is accessible, or submitit is not installed.
     """
 
     option_help = OPTION_HELP
@@ -123,10 +122,10 @@ class SlurmExecutor(Executor):
 
     @classmethod
     def resolve(cls, options: RunOptions) -> RunOptions:
-        """As every executor, but for what the profile says.
+        """Fills in unspecified options as every executor does, with the GPUs of the profile.
 
         Raises:
-            InputError: The profile is wrong, or an option says otherwise what it says.
+            InputError: The profile is invalid, or an option duplicates a key of the profile.
         """
         for option, value, keys in (
             ("--jobs", options.jobs, "workers and array_parallelism"),
@@ -134,35 +133,35 @@ class SlurmExecutor(Executor):
         ):
             if value is not None:
                 raise InputError(
-                    f"{option} {value}: with --executor slurm, {keys} of the profile say"
+                    f"{option} {value}: with --executor slurm, set {keys} in the profile"
                 )
         gpus = tuple(str(number) for number in range(_profile_of(options).gpus))
         return super().resolve(options.model_copy(update={"gpus": gpus}))
 
     @classmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> SlurmExecutor:
-        """Makes the executor.
+        """Creates the executor.
 
         Raises:
-            InputError: As the class.
+            InputError: As for the class.
         """
         return cls(worker, out, options)
 
     @classmethod
     def preview(cls, options: RunOptions, expected_s: Sequence[float]) -> Preview:
-        """The arrays that would be submitted.
+        """Returns the arrays that would be submitted.
 
         Raises:
-            InputError: The profile is wrong, or the cluster does not answer.
+            InputError: The profile is invalid, or the cluster does not answer.
         """
         tasks = len(_divide(range(len(expected_s)), expected_s, options))
-        # The cluster alone knows how large an array may be.
+        # Only the cluster knows the maximum size of an array.
         arrays = -(-tasks // max_array_size()) if is_available() else None
         return Preview(tasks, arrays, "sbatch", _profile_of(options).sbatch_options())
 
     @classmethod
     def status(cls, out: Path) -> str | None:
-        """Number of tasks in the queue, by state."""
+        """Returns the number of tasks in the queue by state, as one line."""
         try:
             states = queue_states(out)
         except SchedulerError as error:
@@ -175,7 +174,7 @@ class SlurmExecutor(Executor):
         """Cancels tasks; running ones save checkpoints if the cluster gives them the time.
 
         Raises:
-            InputError: There is no cluster to talk to, or it does not answer.
+            InputError: No cluster is accessible, or it does not answer.
         """
         submissions = list(read_submissions(out))
         if submissions:
@@ -184,14 +183,14 @@ class SlurmExecutor(Executor):
 
     @classmethod
     def logs(cls, out: Path, run_id: str) -> list[tuple[str, Path]]:
-        """What tasks of a run wrote to their standard error stream."""
+        """Returns the standard error output of a run's tasks."""
         return [(f"SLURM: {path.name}", path) for path in task_logs(out, run_id)]
 
     def submit(self, jobs: Sequence[Path], expected_s: Sequence[float] = ()) -> None:
         """Submits jobs as arrays.
 
         Raises:
-            InputError: The scheduler refuses; arrays that it took before stay in the queue.
+            InputError: The scheduler refuses an array; arrays that it accepted stay in the queue.
         """
         tasks = _divide(jobs, expected_s, self._options)
         submission = SlurmSubmission.of(tasks, max_array_size())
@@ -211,7 +210,7 @@ class SlurmExecutor(Executor):
                 ) from error
 
     def adopt(self) -> list[Path]:
-        """Job files of earlier submissions whose tasks are still in the queue.
+        """Returns job files of earlier submissions whose tasks are still in the queue.
 
         Raises:
             SchedulerError: The scheduler does not answer.
@@ -230,7 +229,7 @@ class SlurmExecutor(Executor):
             folder=folder, python=profile.python(sys.executable)
         )
         executor.update_parameters(job_name=array.name, **profile.parameters())
-        # What sbatch complains of comes with the error, and is told once.
+        # The error contains the output of sbatch, which must not be printed twice.
         with redirect_stderr(io.StringIO()), executor.batch():
             for jobs in array.tasks:
                 executor.submit(
@@ -245,7 +244,7 @@ class SlurmExecutor(Executor):
                 )
 
     def poll(self, timeout: float) -> list[JobEvent]:
-        """Events since the last call, seen from the job files and from the queue."""
+        """Returns the events since the last call, from the job files and the queue."""
         time.sleep(timeout)
         events = []
         if time.monotonic() - self._listed >= _FILES_S:
@@ -262,7 +261,7 @@ class SlurmExecutor(Executor):
         try:
             tasks = open_tasks(self._submissions)
         except SchedulerError:
-            return []  # a scheduler that is restarted; jobs go on without it
+            return []  # the scheduler may be restarting; jobs continue without it
         events = []
         now = time.monotonic()
         for task in tasks:
@@ -281,12 +280,12 @@ class SlurmExecutor(Executor):
         return events
 
     def kill(self) -> None:
-        """Takes what was submitted out of the queue; runs keep their checkpoints."""
+        """Removes submitted tasks from the queue; runs keep their checkpoints."""
         cancel_submissions(self._submissions)
         self._waiting.clear()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing; there are no resources."""
 
 
 def _profile_of(options: RunOptions) -> Profile:
@@ -296,7 +295,7 @@ def _profile_of(options: RunOptions) -> Profile:
 def _divide(
     jobs: Sequence[_Job], expected_s: Sequence[float], options: RunOptions
 ) -> list[list[_Job]]:
-    """Divides jobs among tasks, as `pack_tasks` does."""
+    """Distributes jobs over tasks, as `pack_tasks` does."""
     profile = _profile_of(options)
     return pack_tasks(
         jobs,

@@ -1,4 +1,4 @@
-"""A cluster's profile: what a task asks the scheduler for, and what surrounds it (a YAML file)."""
+"""A cluster's profile (a YAML file): resources and environment of tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIME = re.compile(
 _SHOWN = ("partition", "account", "qos", "constraint", "time", "cpus_per_task", "mem")
 _MEMORY = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[MGT])")
 _MEBIBYTES = {"M": 1, "G": 2**10, "T": 2**20}
-# Profiles are handed round; nothing in one line of it may start another line of the script.
+# Profiles are shared between users; no value may start another line of the script.
 _LINE = r"^[^\n\r\x00]*$"
 _Line = Annotated[str, Field(pattern=_LINE)]
 _Word = Annotated[str, Field(pattern=r"^[^\s\x00]+$")]
@@ -48,9 +48,9 @@ class Container(_Document):
     """Image that tasks run in; imitbench must be installed in it.
 
     Attributes:
-        image: File or address of the image, as the runtime wants it.
-        runtime: `apptainer` or `singularity` (started within the task), or `pyxis` (a plug-in
-            of SLURM's that knows `--container-image`).
+        image: File or address of the image, in the form that the runtime accepts.
+        runtime: `apptainer` or `singularity` (started within the task), or `pyxis` (a SLURM
+            plug-in with the option `--container-image`).
         options: Further options of the runtime, such as `--bind /data`.
         python: Command of the interpreter in the image.
     """
@@ -62,26 +62,26 @@ class Container(_Document):
 
 
 class Profile(_Document):
-    """What one task of a job array asks for and where it runs.
+    """Resources that one task of a job array requests, and its environment.
 
     Attributes:
-        partition: Partition; the cluster's default one if `None`, as with the next three.
+        partition: Partition; the cluster's default if `None`, also for the next three.
         account: Account that is charged.
         qos: Quality of service.
         constraint: Features that a node must have.
-        time: Time limit of a task, as SLURM writes it. What is not complete by then is saved
-            and goes back into the queue.
-        cpus: Cores of a task.
-        mem: Memory of a task.
-        gpus: GPUs of a task.
-        gpu_type: Their type, if it matters.
-        workers: Runs at a time within a task, which share its cores, memory and GPUs.
-        array_parallelism: Most tasks of an array at a time.
-        signal_before_s: So many seconds before the time limit, a task saves its runs.
-        max_requeues: How often a task may go back into the queue.
+        time: Time limit of a task, in SLURM's format. Runs that are incomplete by then are saved,
+            and the task is requeued.
+        cpus: Number of cores of a task.
+        mem: Memory of a task, for example `16G`.
+        gpus: Number of GPUs of a task.
+        gpu_type: Type of the GPUs, if it matters.
+        workers: Number of parallel runs in a task, which share its cores, memory and GPUs.
+        array_parallelism: Maximum number of tasks of an array at a time.
+        signal_before_s: Seconds before the time limit at which a task saves its runs.
+        max_requeues: Maximum number of requeues of a task.
         setup: Shell commands before a task, such as `module load cuda`.
         environment: Environment variables of a task.
-        container: Image that it runs in.
+        container: Image that a task runs in; `None` for none.
         extra: Further options of `sbatch`, without their dashes.
     """
 
@@ -109,14 +109,14 @@ class Profile(_Document):
 
     @property
     def minutes(self) -> int:
-        """The time limit."""
+        """The time limit in minutes, rounded up."""
         return _minutes(self.time)
 
     def python(self, default: str) -> str:
-        """Shell command of the interpreter that runs a task.
+        """Returns the shell command of the interpreter that runs a task.
 
         Args:
-            default: Path of the interpreter where there is no container.
+            default: Path of the interpreter without a container.
         """
         container = self.container
         if container is None:
@@ -128,7 +128,7 @@ class Profile(_Document):
         return " ".join([*filter(None, parts), shlex.quote(container.image), container.python])
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of submitit's executor, under its names."""
+        """Returns the parameters of submitit's executor, by its names."""
         given = {
             "partition": self.partition,
             "account": self.account,
@@ -141,13 +141,13 @@ class Profile(_Document):
             "mem": _memory(self.mem) if self.mem else None,
             "srun_args": self._srun_options() or None,
             "setup": self._setup() or None,
-            # Whatever the cluster's default: a task that lost its node starts again.
+            # Overrides the cluster's default, so that a task that lost its node starts again.
             "additional_parameters": {"requeue": True, **self._gpus(), **self.extra},
         }
         return {name: value for name, value in given.items() if value is not None}
 
     def sbatch_options(self) -> dict[str, str]:
-        """The parameters as options of `sbatch`, with what surrounds them, for people."""
+        """Returns the parameters as options of `sbatch`, with the environment, for display."""
         given = self.parameters()
         shown = {name: given[name] for name in _SHOWN if name in given}
         shown |= given["additional_parameters"]
@@ -184,13 +184,13 @@ def read_profile(path: Path) -> Profile:
     """Reads a profile.
 
     Raises:
-        InputError: It cannot be read, or something in it is wrong; says where.
+        InputError: The file cannot be read, or a value is invalid; the message says where.
     """
     return read_yaml_model(path, Profile)
 
 
 def _minutes(text: str) -> int:
-    """Minutes of a time limit, rounded up."""
+    """Returns the minutes of a time limit, rounded up."""
     match = _TIME.fullmatch(text)
     assert match is not None
     part = {name: int(value or 0) for name, value in match.groupdict().items()}
@@ -204,7 +204,7 @@ def _minutes(text: str) -> int:
 
 
 def _memory(text: str) -> str:
-    """An amount as SLURM takes it, which knows whole numbers only."""
+    """Converts an amount of memory for SLURM, which accepts only whole numbers."""
     match = _MEMORY.fullmatch(text)
     assert match is not None
     return f"{math.ceil(float(match['number']) * _MEBIBYTES[match['unit']])}M"

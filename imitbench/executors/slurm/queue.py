@@ -1,4 +1,4 @@
-"""The scheduler's queue, asked and told through SLURM's own commands."""
+"""Queries and changes the scheduler's queue with SLURM's commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULT_MAX_ARRAY = 1001  # SLURM's own default
 
 
 class SchedulerError(InputError):
-    """A command of SLURM's failed; says what it printed."""
+    """A SLURM command failed; the message has its output."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class QueuedTask:
     """A task that is waiting or running.
 
     Attributes:
-        array: Name of the job array that it belongs to.
-        index: Its index there.
-        job_id: What SLURM calls it, as in `1234_5`.
+        array: Name of its job array.
+        index: Index of the task in the array.
+        job_id: Id in SLURM, for example `1234_5`.
         state: `PENDING`, `RUNNING` and so on.
         reason: Why it waits, if it does.
     """
@@ -43,10 +43,10 @@ def is_available() -> bool:
 
 
 def require_slurm() -> None:
-    """Makes sure that this machine can talk to a cluster.
+    """Checks that this machine can access a cluster.
 
     Raises:
-        InputError: It cannot.
+        InputError: A SLURM command is missing.
     """
     if not is_available():
         raise InputError(
@@ -56,7 +56,7 @@ def require_slurm() -> None:
 
 
 def queued_tasks(arrays: Sequence[str]) -> list[QueuedTask]:
-    """Tasks of these arrays that are still in the queue.
+    """Returns the tasks of arrays that are in the queue.
 
     Args:
         arrays: Names of job arrays.
@@ -73,7 +73,7 @@ def queued_tasks(arrays: Sequence[str]) -> list[QueuedTask]:
     tasks = []
     for line in answer.splitlines():
         name, job, index, state, reason = line.strip().split("|", 4)
-        # A job that is no array has no index.
+        # A job that is not an array has no index.
         alone = not index.isdecimal()
         job_id = job if alone else f"{job}_{index}"
         tasks.append(QueuedTask(name, 0 if alone else int(index), job_id, state, reason))
@@ -81,7 +81,7 @@ def queued_tasks(arrays: Sequence[str]) -> list[QueuedTask]:
 
 
 def cancel_arrays(arrays: Sequence[str]) -> None:
-    """Takes arrays out of the queue; running tasks are asked to end, then killed.
+    """Removes arrays from the queue; running tasks receive SIGTERM and are killed later.
 
     Raises:
         SchedulerError: The scheduler does not answer.
@@ -91,10 +91,10 @@ def cancel_arrays(arrays: Sequence[str]) -> None:
 
 
 def requeue(job_id: str) -> None:
-    """Puts a running job back into the queue; one that was cancelled or preempted is left alone.
+    """Requeues a running job, but not a job that was cancelled or preempted.
 
     Raises:
-        SchedulerError: The scheduler does not answer, or refuses.
+        SchedulerError: The job is not running, or the scheduler does not answer or refuses.
     """
     state = _run("squeue", "--noheader", f"--jobs={job_id}", "--format=%T").strip()
     if state == "RUNNING":
@@ -104,7 +104,7 @@ def requeue(job_id: str) -> None:
 
 
 def max_array_size() -> int:
-    """Most tasks that an array may have.
+    """Returns the maximum number of tasks in an array.
 
     Raises:
         SchedulerError: The scheduler does not answer.

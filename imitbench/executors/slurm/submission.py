@@ -1,7 +1,7 @@
-"""What was handed to the scheduler: a file per submission, written before the scheduler knows.
+"""Submissions to the scheduler: one file for each, written before the scheduler is called.
 
-Arrays are found again by their names, so that even a submission that was cut short can be
-followed and cancelled.
+Arrays are found by their names, so that even an interrupted submission can be followed and
+cancelled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TaskArray(_Document):
     """A job array.
 
     Attributes:
-        name: Name of the job, unlike any other.
+        name: Unique name of the job.
         tasks: Job files of each task, in the order of the array's indices.
     """
 
@@ -48,8 +48,8 @@ class SlurmSubmission(_Document):
     """Arrays that were submitted together.
 
     Attributes:
-        id: Name of its folder.
-        arrays: What was submitted, or was about to be.
+        id: Random id, which is also the name of its folder.
+        arrays: Arrays that were submitted, or were about to be.
     """
 
     schema_version: Literal[1] = 1
@@ -62,7 +62,7 @@ class SlurmSubmission(_Document):
 
         Args:
             tasks: Job files of each task.
-            array_size: Most tasks of an array.
+            array_size: Maximum number of tasks in an array.
         """
         own_id = uuid.uuid4().hex[:10]
         named = [[str(job) for job in task] for task in tasks]
@@ -83,35 +83,35 @@ class SlurmSubmission(_Document):
         return [array.name for array in self.arrays]
 
     def folder(self, out: Path) -> Path:
-        """Where its file and the scheduler's logs are, below the results folder."""
+        """Returns the folder of its file and of the scheduler's logs."""
         return out / SLURM_FOLDER / self.id
 
     def logs(self, out: Path, number: int) -> Path:
-        """Where the scheduler writes the logs of one of its arrays."""
+        """Returns the folder of the scheduler's logs of one of its arrays."""
         return self.folder(out) / str(number)
 
     def write(self, out: Path) -> None:
-        """Writes it down.
+        """Writes the submission's file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         atomic_write_text(self.folder(out) / _FILE, self.model_dump_json(indent=1) + "\n")
 
     def jobs_from(self, number: int) -> list[Path]:
-        """Job files of the arrays from this one on."""
+        """Returns the job files of array `number` and all later arrays."""
         return [Path(job) for array in self.arrays[number:] for task in array.tasks for job in task]
 
 
 @dataclass(frozen=True)
 class OpenTask:
-    """A task with jobs that are not done.
+    """A task with unfinished jobs.
 
     Attributes:
         array: Name of its array.
-        index: Its index there.
-        jobs: Those jobs.
-        queued: What the scheduler says; `None` if it has forgotten the task.
+        index: Index of the task in the array.
+        jobs: Paths of the unfinished job files.
+        queued: State in the queue; `None` if the scheduler no longer knows the task.
     """
 
     array: str
@@ -121,7 +121,7 @@ class OpenTask:
 
 
 def read_submissions(out: Path) -> Iterator[SlurmSubmission]:
-    """Reads every submission of a results folder; files that are none are passed over."""
+    """Reads every submission of a results folder; skips malformed files."""
     for path in sorted((out / SLURM_FOLDER).glob(f"*/{_FILE}")):
         try:
             yield SlurmSubmission.model_validate_json(path.read_bytes())
@@ -130,7 +130,7 @@ def read_submissions(out: Path) -> Iterator[SlurmSubmission]:
 
 
 def open_tasks(submissions: Iterable[SlurmSubmission]) -> list[OpenTask]:
-    """Tasks that are not done, and what the scheduler says of them.
+    """Returns unfinished tasks with their states in the queue.
 
     Raises:
         SchedulerError: The scheduler does not answer.
@@ -152,7 +152,7 @@ def open_tasks(submissions: Iterable[SlurmSubmission]) -> list[OpenTask]:
 
 
 def existing(jobs: Iterable[Path]) -> set[Path]:
-    """Those job files that are still there, for they are not done: one listing for all."""
+    """Returns the job files that exist because they are unfinished; lists each folder once."""
     found: set[Path] = set()
     by_folder: dict[Path, set[Path]] = {}
     for job in jobs:
@@ -164,7 +164,7 @@ def existing(jobs: Iterable[Path]) -> set[Path]:
 
 
 def task_logs(out: Path, run_id: str) -> list[Path]:
-    """What the scheduler has written of tasks with a job for a run, oldest first."""
+    """Returns the scheduler's logs of tasks with a job for a run, oldest first."""
     found: list[Path] = []
     for submission in read_submissions(out):
         for number, array in enumerate(submission.arrays):
@@ -176,7 +176,7 @@ def task_logs(out: Path, run_id: str) -> list[Path]:
 
 
 def queue_states(out: Path) -> Counter[str]:
-    """How many tasks of a results folder are in the queue, by state; empty without a scheduler.
+    """Counts a results folder's tasks in the queue by state; empty without a scheduler.
 
     Raises:
         SchedulerError: The scheduler does not answer.
@@ -188,7 +188,7 @@ def queue_states(out: Path) -> Counter[str]:
 
 
 def cancel_submissions(submissions: Iterable[SlurmSubmission]) -> int:
-    """Takes submissions out of the queue; their runs keep their checkpoints.
+    """Removes submissions from the queue; their runs keep their checkpoints.
 
     Returns:
         Number of tasks that were waiting or running.
@@ -199,6 +199,6 @@ def cancel_submissions(submissions: Iterable[SlurmSubmission]) -> int:
     queued = [task for task in open_tasks(submissions) if task.queued is not None]
     for task in queued:
         for job in task.jobs:
-            job.unlink(missing_ok=True)  # else the task would put itself into the queue again
+            job.unlink(missing_ok=True)  # otherwise the task would requeue itself
     cancel_arrays(list(dict.fromkeys(task.array for task in queued)))
     return len(queued)

@@ -1,4 +1,4 @@
-"""What a task of a job array does on its node: serves its jobs, and goes back into the queue."""
+"""A task of a job array, which runs on a node: serves jobs, and requeues itself if stopped."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True)
 class SlurmTask:
-    """Serves job files, each of which is deleted once it is done.
+    """Serves job files; deletes each when it is done.
 
     When the scheduler is about to take the node away (time limit, preemption), workers save
-    checkpoints and the task asks to be started again; job files that are still there are then
-    gone on with.
+    checkpoints and the task requeues itself; the restarted task resumes the remaining job files.
 
     Attributes:
-        worker: What does the jobs.
-        jobs: Job files.
-        workers: Jobs at a time.
-        gpus: Whether the task was given GPUs.
-        max_requeues: How often it may go back into the queue.
-        max_memory: Bytes that a worker may use; unlimited if `None`.
+        worker: Worker that runs the jobs.
+        jobs: Paths of job files.
+        workers: Number of jobs at a time.
+        gpus: Whether the task has GPUs.
+        max_requeues: Maximum number of requeues.
+        max_memory: Bytes of memory that a worker may use; unlimited if `None`.
     """
 
     worker: Worker
@@ -49,7 +48,7 @@ class SlurmTask:
         """Serves the jobs.
 
         Returns:
-            0, or 75 if some are left.
+            0, or 75 if jobs remain.
         """
         stop = threading.Event()
 
@@ -95,7 +94,7 @@ class SlurmTask:
                     process.send(signal.SIGTERM)
 
     def _environment(self, number: int) -> dict[str, str]:
-        """What worker `number` sees of the task's GPUs: one of them, or none."""
+        """Returns variables that show worker `number` one of the task's GPUs, or none."""
         if not self.gpus:
             return {"CUDA_VISIBLE_DEVICES": ""}
         visible = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
@@ -106,7 +105,7 @@ class SlurmTask:
         if restarts >= self.max_requeues:
             print(
                 f"stopped with {left} jobs left, having gone back into the queue {restarts} times "
-                "(max_requeues of the profile); `imitbench resume` goes on",
+                "(max_requeues of the profile); `imitbench resume` continues",
                 file=sys.stderr,
             )
             return

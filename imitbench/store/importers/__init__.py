@@ -1,1 +1,1 @@
-"""Importers of results that other tools wrote."""
+"""Importers of results of other tools."""

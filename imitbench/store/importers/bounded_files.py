@@ -1,4 +1,4 @@
-"""Reading files of strangers: bounded, as plain data, and nothing that a link leads to."""
+"""Reads files from untrusted sources: of limited size, as plain data, without following links."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ def read_bounded(path: Path, limit: int, *, follow_link: bool = False) -> bytes:
     """Reads an ordinary file.
 
     Args:
-        path: The file.
-        limit: Most bytes that it may have.
-        follow_link: Whether it may be a symbolic link, as what people name themselves may be.
+        path: File to read.
+        limit: Maximum size in bytes.
+        follow_link: Whether it may be a symbolic link, which is allowed for paths of the user.
 
     Raises:
-        InputError: It is missing, a link, a pipe or the like, too large, or cannot be read.
+        InputError: The file is missing, a link, not a regular file (such as a pipe), too large, or
+            cannot be read.
     """
-    # Without O_NONBLOCK, opening a pipe would wait for somebody to write to it.
+    # Without O_NONBLOCK, opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow_link else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
@@ -52,10 +53,10 @@ def read_bounded(path: Path, limit: int, *, follow_link: bool = False) -> bytes:
 
 
 def parse_json(content: bytes, where: str) -> Any:
-    """Parses JSON into plain values; types that it names are never made.
+    """Parses JSON into plain values; never creates objects of types that it names.
 
     Raises:
-        InputError: It is no JSON, or nested too deeply.
+        InputError: The content is not JSON, or nested too deeply.
     """
     try:
         return from_json(content)
@@ -64,12 +65,12 @@ def parse_json(content: bytes, where: str) -> Any:
 
 
 def content_digest(content: bytes) -> str:
-    """SHA-256 as 64 hexadecimal digits."""
+    """Returns the SHA-256 as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def visible(name: str) -> str:
-    """A name on one line of at most a thousand characters; different names stay different."""
+    """Returns a name as one line of at most 1000 characters; different names stay different."""
     line = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
     if len(line) <= _MAX_NAME:
         return line

@@ -1,9 +1,9 @@
-"""Results in a CSV table with one row per run.
+"""Imports results from a CSV table with one row per run.
 
 Columns are found by name, in any order; `algo` (or `algorithm`), `env` (or `environment`) and
-`raw_return` (or `return`) or `score` are needed, and `COLUMNS` are understood. What
-`imitbench sql --format csv` prints of `scores` and of `failures` is such a table. An empty cell
-says nothing.
+`raw_return` (or `return`) or `score` are required, and `COLUMNS` are recognized. The output of
+`imitbench sql --format csv` on `scores` or `failures` is such a table. An empty cell means that
+the value is unknown.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _NUMBERS = (
     "expert_return", "expert_std", "reference_random", "reference_expert",
 )  # fmt: skip
 _FLAGS = {"true": True, "false": False}
-# A table may say of a run that it did not complete; the rest follows from what it is.
+# Values of column status; importers derive the other statuses.
 _SAYABLE = ("completed", "interrupted", "killed", "failed")
-# Columns of our own tables that have no place of their own, and go into the provenance.
+# Columns of this package's tables that `ExternalRun` stores in its provenance.
 _PROVENANCE = ("run_id", "uses_reward", "role", "phase")
 COLUMNS = (
     *_TEXTS, *_WHOLE, *_NUMBERS, "all_demos", "status", "reason", "error_type", "message",
     *_PROVENANCE,
 )  # fmt: skip
-"""Columns that are understood."""
+"""Recognized columns."""
 
 
 class InvalidLinesError(InputError):
-    """Lines of a table are wrong, and nothing was imported.
+    """Lines of a table are invalid, and nothing was imported.
 
     Attributes:
-        problems: What is wrong, each with its line number.
+        problems: Problems, each with its line number.
     """
 
     def __init__(self, message: str, problems: list[str]) -> None:
@@ -64,7 +64,7 @@ class InvalidLinesError(InputError):
 
 
 def import_csv(path: Path) -> ImportedResults:
-    """Reads a table.
+    """Imports a table.
 
     Args:
         path: CSV file in UTF-8, separated by commas, with a header line.
@@ -73,9 +73,9 @@ def import_csv(path: Path) -> ImportedResults:
         A run for each row, in the order of the file.
 
     Raises:
-        InvalidLinesError: Rows are malformed, or two rows are about the same run; all of them are
-            told.
-        InputError: The file as a whole is unfit.
+        InvalidLinesError: Rows are malformed, or two rows describe the same run; the error lists
+            all of them.
+        InputError: The file as a whole is invalid.
     """
     content = read_bounded(path, _MAX_BYTES, follow_link=True)
     try:
@@ -113,7 +113,7 @@ def import_csv(path: Path) -> ImportedResults:
 
 
 def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of their first line."""
+    """Yields rows with the number of their first line."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
@@ -121,7 +121,7 @@ def _rows(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {line}: is no CSV ({one_line(error)})") from error
+        raise InputError(f"{path}, line {line}: is not a CSV table ({one_line(error)})") from error
 
 
 def _columns(header: list[str], path: Path) -> list[str]:
@@ -174,7 +174,7 @@ def _number(name: str, cell: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        raise ValueError(f"{name}: {one_line(cell, 60)!r} is no number") from None
+        raise ValueError(f"{name}: {one_line(cell, 60)!r} is not a number") from None
 
 
 def _whole(name: str, cell: str) -> int:
@@ -188,7 +188,7 @@ def _whole(name: str, cell: str) -> int:
             return int(number)
     except (ValueError, OverflowError):
         pass
-    raise ValueError(f"{name}: {one_line(cell, 60)!r} is no whole number")
+    raise ValueError(f"{name}: {one_line(cell, 60)!r} is not a whole number")
 
 
 def _flag(name: str, cell: str) -> bool:
@@ -205,7 +205,7 @@ def _refuse_second(run: ExternalRun, seen: dict[tuple[Any, ...], str]) -> None:
     if first != run.place:
         raise ValueError(
             f"the same run as {first} ({one_line(run.algo)} on {one_line(run.env)}, seed "
-            f"{run.seed}); tell variants apart in column config"
+            f"{run.seed}); distinguish variants in column config"
         )
 
 

@@ -1,8 +1,8 @@
-"""Scores as rliable's examples keep them: an array of runs by tasks for each algorithm.
+"""Imports scores in the format of rliable's examples: an array of runs by tasks per algorithm.
 
-Either an `.npz` archive with a 2-D array per algorithm, or JSON: an object that has by algorithm
-a list of runs, each a list of scores by task, or by algorithm and task a list of scores. The
-scores are normalized ones already.
+The file is either an `.npz` archive with a 2-D array per algorithm, or JSON: an object that maps
+each algorithm to a list of runs, each a list of scores by task, or each algorithm and task to a
+list of scores. The scores are already normalized.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _ByTask = list[tuple[str, list[Any]]]
 
 
 def import_rliable(path: Path, *, tasks: Sequence[str] = ()) -> ImportedResults:
-    """Reads scores.
+    """Imports a file of scores.
 
     Args:
         path: `.npz` archive or JSON file.
-        tasks: Names of the tasks, in the order of the arrays' columns; `task-1`, `task-2`, … if
-            there are none.
+        tasks: Names of the tasks, in the order of the arrays' columns; if empty, `task-1`,
+            `task-2`, …
 
     Returns:
         A run for each entry, without a seed. An entry that is NaN or null becomes a failed run.
@@ -63,7 +63,7 @@ def import_rliable(path: Path, *, tasks: Sequence[str] = ()) -> ImportedResults:
         raise InputError(f"{path}: has no algorithm")
     named = all(isinstance(scores, list) for scores in by_algorithm.values())
     if named and tasks:
-        raise InputError(f"--env: {path} names its tasks itself; leave --env out")
+        raise InputError(f"--env: {path} names its tasks itself; omit --env")
     if len(set(tasks)) < len(tasks):
         raise InputError("--env: a task is named twice")
     runs: list[ExternalRun] = []
@@ -125,7 +125,7 @@ def _archive(content: bytes, path: Path) -> dict[str, Scores | _ByTask]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
-            # What a member declares is also the most that is ever unpacked of it.
+            # At most the declared size of a member is ever unpacked.
             if sum(member.file_size for member in members) > _MAX_BYTES:
                 raise ValueError(f"unpacks to more than {_MAX_BYTES} bytes")
             if len(members) > _MAX_ALGORITHMS:
@@ -154,7 +154,7 @@ def _array(content: bytes) -> npt.NDArray[Any]:
     shape, _, kind = read[version](stream)
     if kind.kind not in "fiu":
         raise ValueError(f"an array holds {one_line(kind)}, not numbers")
-    # The header must not make us set more memory aside than there are numbers.
+    # The header must not make NumPy allocate more memory than the content has.
     if min(shape, default=1) < 0 or kind.itemsize * math.prod(shape) > len(content):
         raise ValueError("an array declares more than it has")
     stream.seek(0)
@@ -214,7 +214,7 @@ def _matrix(value: Any, algo: str, path: Path) -> Scores:
 
 
 def _numbers(values: list[Any], where: str) -> Scores:
-    """An array of scores, in which null becomes NaN."""
+    """Converts scores to an array, in which null becomes NaN."""
     try:
         return np.array(values, dtype=np.float64)
     except (ValueError, OverflowError) as error:

@@ -1,12 +1,12 @@
-"""Runs that Sacred observed, as the scripts of the reference library leave them.
+"""Imports runs that Sacred observed, in the layout of the reference library's scripts.
 
 A run is a folder with `run.json` (status, times, result, versions) and `config.json`; folders of
-runs may lie at any depth. Both files are read as plain JSON: the types that jsonpickle wrote into
-them stay text.
+runs may be at any depth. Both files are read as plain JSON: types that jsonpickle wrote into them
+stay text.
 
-The return is that under the environment's own reward. Adversarial methods evaluate in an
-environment whose reward is the learnt one, and there `monitor_return_mean` is the true return, and
-`return_mean` is not; so the former counts wherever it is.
+The imported return is that under the environment's own reward. Adversarial methods evaluate in an
+environment with the learned reward, where `monitor_return_mean` is the true return and
+`return_mean` is not; so `monitor_return_mean` is used if it exists.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FILES = ("run.json", "config.json")
 _BESIDE_CONFIG = ("cout.txt", "metrics.json")
 _MAX_BYTES = 16 * 2**20
 _MAX_DEPTH = 16
-# Sacred gives a sign of life every ten seconds.
+# Sacred updates the heartbeat every ten seconds.
 _ALIVE_S = 300.0
 _STATUSES: dict[str, Status] = {
     "COMPLETED": "completed",
@@ -53,10 +53,10 @@ _STATUSES: dict[str, Status] = {
     "TIMEOUT": "interrupted",
     "FAILED": "failed",
 }
-# They evaluate under the environment's own reward, wherever the monitor is missing.
+# Methods that evaluate under the environment's own reward where the monitor is missing.
 _TRUE_REWARD = ("bc", "dagger", "sqil")
-# Their "expert statistics" are of demonstrations. Those of DAgger come from the mixture of the
-# expert and the learner, and say nothing about the expert alone.
+# Methods whose "expert statistics" describe demonstrations. DAgger's describe the mixture of the
+# expert and the learner, not the expert alone.
 _HAVE_DEMOS = ("bc", "sqil", "gail", "airl")
 # Settings that do not change what a run computes, or belong to the seed.
 _NO_SETTINGS = ("seed", "logging", "show_config")
@@ -65,19 +65,19 @@ _OF_OTHERS = ("dagger", "sqil")
 
 
 def import_sacred(folder: Path, *, now: datetime | None = None) -> ImportedResults:
-    """Reads the runs in a folder.
+    """Imports the runs in a folder.
 
     Args:
         folder: Folder with run folders, at any depth, or a run folder itself. Symbolic links in
             it are not followed.
-        now: Current time, by which running and killed runs are told apart; both have the status
+        now: Current time, which distinguishes running from killed runs; both have the status
             `RUNNING` on the disk.
 
     Returns:
         A run for each run folder, in natural order of the paths.
 
     Raises:
-        InputError: There is no such folder, or no run in it, or there are too many.
+        InputError: The folder does not exist, has no run, or has too many.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
@@ -105,17 +105,17 @@ def import_sacred(folder: Path, *, now: datetime | None = None) -> ImportedResul
 
 @dataclass
 class _FolderWalk:
-    """A walk through folders, which follows no links.
+    """A walk through folders, without following links.
 
     Attributes:
-        notes: What was left out.
+        notes: Remarks on skipped folders.
     """
 
     root: Path
     notes: list[str] = field(default_factory=list)
 
     def runs(self) -> Iterator[str]:
-        """Paths of run folders below the root; `.` is the root."""
+        """Yields paths of run folders below the root; `.` is the root."""
         found = 0
         waiting = [("", 0)]
         while waiting:
@@ -151,7 +151,7 @@ class _RunFolder:
 
     Args:
         root: Folder that is imported.
-        place: The run's path below it.
+        place: Path of the run folder below the root.
     """
 
     def __init__(self, root: Path, place: str) -> None:
@@ -174,7 +174,7 @@ class _RunFolder:
         return {}
 
     def run(self, now: datetime) -> ExternalRun:
-        """What the folder says, however little that is."""
+        """Converts the folder to a run, even if little of it is readable."""
         status, reason = self._status(now)
         values = self._identity() | self._times() | {"provenance": self._provenance()}
         if status == "completed":
@@ -216,7 +216,7 @@ class _RunFolder:
     def _identity(self) -> dict[str, Any]:
         config, algo = self._config, self._algo
         demos = _at(config, "demonstrations", "n_expert_demos")
-        # Older versions kept the environment elsewhere.
+        # Older versions stored the environment under other keys.
         env = [
             _at(config, "environment", "gym_id"),
             _at(config, "common", "env_name"),
@@ -271,7 +271,7 @@ class _RunFolder:
         return {}
 
     def _result(self) -> dict[str, Any]:
-        """Statistics of the trained policy, and of the expert's demonstrations."""
+        """Returns statistics of the trained policy, and of the expert's demonstrations."""
         stats = self._statistics()
         kind = "monitor_return"
         if _number(stats.get("monitor_return_mean")) is None and self._algo in _TRUE_REWARD:
@@ -312,7 +312,7 @@ class _RunFolder:
 
 
 def _notes(runs: list[ExternalRun]) -> list[str]:
-    """What keeps runs from being compared as they are."""
+    """Returns remarks on runs that cannot be compared directly."""
     done = [run for run in runs if run.status == "completed"]
     notes = []
     again = Counter((run.algo, run.env, run.seed, run.config) for run in done)
@@ -330,7 +330,7 @@ def _notes(runs: list[ExternalRun]) -> list[str]:
 
 
 def _at(document: Any, *path: str) -> Any:
-    """What lies in nested objects; `None` if there is no such thing."""
+    """Returns a value in nested objects; `None` if it does not exist."""
     for name in path:
         document = document.get(name) if isinstance(document, dict) else None
     return document
@@ -352,7 +352,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _time(value: Any) -> datetime | None:
-    """Sacred writes UTC without saying so."""
+    """Parses a time; Sacred writes UTC without a time zone."""
     try:
         moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     except ValueError:
@@ -361,6 +361,6 @@ def _time(value: Any) -> datetime | None:
 
 
 def _natural(path: str) -> list[tuple[int, int, str]]:
-    """Sorts 2 before 10."""
+    """Sort key that puts 2 before 10."""
     parts = re.split(r"(\d{1,18})", path)
     return [(1, int(p), "") if i % 2 else (0, 0, p) for i, p in enumerate(parts)]

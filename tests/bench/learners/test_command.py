@@ -63,7 +63,7 @@ def test_a_program_trains_and_its_policy_acts(kind, space, subject, tmp_path):
     for deterministic in (True, False):
         actions, _ = policy.predict(observations, deterministic=deterministic)
         assert all(arena.action_space.contains(action) for action in actions)
-    # A policy is stored as it came. Only who named the method runs programs.
+    # A policy is stored unchanged. Programs run only if the user named the method.
     save_policy(policy, tmp_path / "stored")
     again = load_foreign_policy(tmp_path / "stored", programs=True)
     expected = policy.predict(observations, deterministic=True)[0]

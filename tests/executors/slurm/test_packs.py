@@ -15,12 +15,12 @@ def sizes(expected_s, **limits):
     return [len(task) for task in tasks]
 
 
-def test_short_jobs_are_put_together_until_the_task_is_long_enough():
+def test_short_jobs_are_packed_until_the_task_is_long_enough():
     assert sizes([10.0] * 6, least_s=25.0) == [3, 3]
     assert sizes([10.0] * 5, least_s=20.0) == [2, 2, 1]
 
 
-def test_long_jobs_stand_alone():
+def test_long_jobs_get_their_own_task():
     assert sizes([100.0, 5.0, 5.0, 100.0, 5.0], least_s=20.0) == [1, 3, 1]
 
 
@@ -44,7 +44,7 @@ def test_workers_of_a_task_all_get_something():
 @given(
     st.lists(st.floats(0.1, 1000.0), max_size=40), st.floats(0.0, 2000.0), st.integers(1, 5)
 )  # fmt: skip
-def test_no_job_is_lost_or_doubled_and_the_order_stays(expected_s, least_s, workers):
+def test_every_job_is_packed_once_and_in_order(expected_s, least_s, workers):
     jobs = [Path(f"{number}.json") for number in range(len(expected_s))]
     tasks = pack_tasks(jobs, expected_s, least_s=least_s, limit_s=1e6, workers=workers)
     assert [job for task in tasks for job in task] == jobs

@@ -1,4 +1,4 @@
-"""Profiles say what a task asks for, and refuse what SLURM would misunderstand."""
+"""Profiles define what a task requests, and reject values that SLURM would misread."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_every_setting_reaches_the_scheduler():
     }
 
 
-def test_what_is_not_said_is_left_to_the_cluster():
+def test_unspecified_settings_are_left_to_the_cluster():
     parameters = Profile().parameters()
     assert not {"partition", "account", "qos", "constraint", "mem", "setup"} & set(parameters)
     assert parameters["additional_parameters"] == {"requeue": True}
@@ -105,7 +105,7 @@ def test_the_interpreter_is_the_containers(container, gpus, command):
         ("container: {image: x, runtime: docker}", "apptainer"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path, text, told):
+def test_a_mistake_is_reported_with_its_location(tmp_path, text, told):
     path = tmp_path / "profile.yaml"
     path.write_text(f"# first line\n{text}\n")
     with pytest.raises(InputError) as refused:

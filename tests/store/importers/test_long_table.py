@@ -1,4 +1,4 @@
-"""Tables with one row per run become external runs; every wrong line is told."""
+"""Tables with one row per run become external runs; every wrong line is reported."""
 
 import os
 
@@ -39,7 +39,7 @@ def test_a_row_is_a_run(table):
     assert results.counts == {"completed": 2}
 
 
-def test_names_of_columns_are_forgiving_and_what_is_left_out_is_noted(table):
+def test_column_names_are_normalized_and_skipped_columns_are_noted(table):
     results = import_csv(
         table("Environment, Return ,ALGORITHM,colour,", "Ant-v4,5,bc,blue,x", encoding="utf-8-sig")
     )
@@ -51,7 +51,7 @@ def test_names_of_columns_are_forgiving_and_what_is_left_out_is_noted(table):
     ]
 
 
-def test_every_column_that_is_understood_is_taken(table):
+def test_every_recognized_column_is_imported(table):
     cells = {"algo": "a", "env": "e", "status": "completed", "all_demos": "True"}
     results = import_csv(
         table(",".join(COLUMNS), ",".join(cells.get(column, "1") for column in COLUMNS))
@@ -79,7 +79,7 @@ def test_runs_that_did_not_complete_need_no_result(table):
     ]
 
 
-def test_failures_of_our_own_database_stay_failures(table):
+def test_failures_of_the_database_stay_failures(table):
     [run] = import_csv(
         table(
             "run_id,suite,env,algo,seed,phase,error_type,message",
@@ -90,10 +90,10 @@ def test_failures_of_our_own_database_stay_failures(table):
     assert run.provenance == {"run_id": "ab12", "phase": "train"}
 
 
-def test_all_wrong_lines_are_told_with_their_numbers(table):
+def test_all_wrong_lines_are_reported_with_their_numbers(table):
     path = table(
         "algo,env,seed,raw_return,status",
-        "bc,A,0,1.5,",  # right
+        "bc,A,0,1.5,",  # valid
         "bc,A,1,much,",
         "bc,A,1.5,2,",
         "bc,A",
@@ -111,8 +111,8 @@ def test_all_wrong_lines_are_told_with_their_numbers(table):
     assert "\n" not in str(caught.value)
     assert "10 lines are wrong, nothing was imported; line 3" in str(caught.value)
     expected = {
-        "line 3": "raw_return: 'much' is no number",
-        "line 4": "seed: '1.5' is no whole number",
+        "line 3": "raw_return: 'much' is not a number",
+        "line 4": "seed: '1.5' is not a whole number",
         "line 5": "2 cells, and the header has 5",
         "line 6": "algo and env",
         "line 7": "raw_return: Input should be a finite number",
@@ -136,7 +136,7 @@ def test_many_wrong_lines_are_counted(table):
     assert caught.value.problems[-1] == "… and 30 more lines"
 
 
-def test_rows_without_a_seed_and_variants_are_no_repetitions(table):
+def test_rows_without_a_seed_and_variants_are_not_repetitions(table):
     header = "algo,env,seed,score,config"
     path = table(header, "bc,A,,1,", "bc,A,,1,", "bc,A,0,1,small", "bc,A,0,1,large")
     assert import_csv(path).counts == {"completed": 4}
@@ -157,31 +157,31 @@ def test_odd_names_stay_text(table, name):
         (["algo,algorithm,env,score", "bc,bc,A,1"], "two columns are 'algo'"),
         (["algo,env,score"], "no rows"),
         ([], "column algo is missing; it has nothing"),
-        (["algo,env,score", 'bc,"A,1'], "line 2: is no CSV"),
-        (["algo,env,score", f"{'b' * 200_000},A,1"], "line 2: is no CSV"),
+        (["algo,env,score", 'bc,"A,1'], "line 2: is not a CSV table"),
+        (["algo,env,score", f"{'b' * 200_000},A,1"], "line 2: is not a CSV table"),
     ],
 )
-def test_unfit_tables_are_refused_in_one_line(table, lines, told):
+def test_invalid_tables_are_refused_in_one_line(table, lines, told):
     with pytest.raises(InputError) as caught:
         import_csv(table(*lines))
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_other_encodings_are_told_with_the_line(table):
+def test_other_encodings_are_reported_with_the_line(table):
     path = table("algo,env,score", "bc,A,1", "é,A,1", encoding="latin-1")
     with pytest.raises(InputError, match="line 3: is not UTF-8"):
         import_csv(path)
 
 
-def test_huge_tables_and_no_files_are_refused(table, tmp_path, monkeypatch):
+def test_huge_tables_and_missing_files_are_refused(table, tmp_path, monkeypatch):
     path = table("algo,env,score", "bc,A,1", "bc,A,1")
     with monkeypatch.context() as patch:
         patch.setattr(long_table, "MAX_RUNS", 1)
         with pytest.raises(InputError, match="more than 1 rows"):
             import_csv(path)
     with path.open("ab") as stream:
-        stream.truncate(2**34)  # takes no room on the disk
+        stream.truncate(2**34)  # a sparse file, which uses no disk space
     with pytest.raises(InputError, match="more than 268435456 bytes"):
         import_csv(path)
     os.mkfifo(tmp_path / "pipe")

@@ -59,7 +59,7 @@ def test_runs_are_rows_and_tasks_are_columns(archive):
     assert results.notes == []
 
 
-def test_json_says_the_same_as_an_archive(document):
+def test_json_and_archives_give_the_same_runs(document):
     assert scores_of(import_rliable(document(ARRAYS), tasks=["Ant", "Hopper"])) == EXPECTED
 
 
@@ -127,7 +127,7 @@ def test_odd_names_stay_text(archive, document, name):
         ({"": [[1.0]]}, "at least 1 character"),
     ],
 )
-def test_unfit_json_is_refused_in_one_line(document, content, told):
+def test_invalid_json_is_refused_in_one_line(document, content, told):
     with pytest.raises(InputError) as caught:
         import_rliable(document(content))
     assert told in str(caught.value)
@@ -145,7 +145,7 @@ def test_unfit_json_is_refused_in_one_line(document, content, told):
         (np.array([[True]]), "not numbers"),
     ],
 )
-def test_unfit_arrays_are_refused_in_one_line(archive, array, told):
+def test_invalid_arrays_are_refused_in_one_line(archive, array, told):
     with pytest.raises(InputError) as caught:
         import_rliable(archive(bc=array))
     assert told in str(caught.value)
@@ -177,7 +177,7 @@ def test_an_archive_that_declares_more_than_it_has_is_refused(tmp_path, shape):
         import_rliable(path)
 
 
-def test_bombs_are_not_unpacked(archive, monkeypatch):
+def test_zip_bombs_are_not_unpacked(archive, monkeypatch):
     monkeypatch.setattr(rliable_scores, "_MAX_BYTES", 10_000)
     with pytest.raises(InputError, match="unpacks to more than 10000 bytes"):
         import_rliable(archive(bc=np.zeros((100, 100))))
@@ -191,7 +191,7 @@ def test_other_files_are_refused(tmp_path, content):
         import_rliable(path)
 
 
-def test_a_single_array_is_told_what_to_do(tmp_path):
+def test_the_error_for_a_single_array_names_the_fix(tmp_path):
     np.save(tmp_path / "scores.npy", np.zeros((2, 2)))
     with pytest.raises(InputError, match=r"np\.savez"):
         import_rliable(tmp_path / "scores.npy")

@@ -1,4 +1,4 @@
-"""Sacred's run folders become external runs, whatever state they are in."""
+"""Sacred's run folders become external runs, in any state."""
 
 import json
 import os
@@ -26,23 +26,23 @@ def real(shared_dir):
     return {run.place: run for run in import_sacred(folder, now=None).runs}
 
 
-def test_real_runs_are_all_told_with_their_status(real):
+def test_all_real_runs_are_imported_with_their_status(real):
     others = {place: run.status for place, run in real.items() if run.status != "completed"}
     assert len(real) == 11
     assert others == {"train_adversarial/3": "interrupted", "train_adversarial/4": "killed"}
     assert "last sign of life 2026-11-21T03:15:28" in real["train_adversarial/4"].reason
 
 
-def test_real_returns_of_adversarial_methods_are_not_those_of_the_learnt_reward(real):
+def test_real_returns_of_adversarial_methods_are_under_the_true_reward(real):
     run = real["train_adversarial/1"]
     assert (run.algo, run.env, run.seed) == ("gail", "seals/CartPole-v0", 1)
-    assert (run.raw_return, run.episodes, run.mean_length) == (34.52, 50, 500.0)  # and not 345.45
+    assert (run.raw_return, run.episodes, run.mean_length) == (34.52, 50, 500.0)  # not 345.45
     assert (run.env_steps, run.wall_s) == (10_000, pytest.approx(28.532667))
     assert (run.expert_return, run.expert_episodes, run.n_demos) == (500.0, 24, 24)
     assert "imitation==1.0.1" in run.provenance["packages"]
 
 
-def test_real_seeds_of_one_setting_are_no_variants_and_different_methods_are(real):
+def test_real_seeds_of_one_setting_are_not_variants_and_different_methods_are(real):
     settings = {}
     for run in real.values():
         settings.setdefault((run.algo, run.env), set()).add(run.config)
@@ -50,7 +50,7 @@ def test_real_seeds_of_one_setting_are_no_variants_and_different_methods_are(rea
     assert len(settings) == 5
 
 
-def test_statistics_of_daggers_mixture_are_no_expert(real):
+def test_statistics_of_daggers_mixture_are_not_the_experts(real):
     run = real["train_imitation/2"]
     assert (run.algo, run.raw_return, run.env_steps) == ("dagger", 75.8, 2000)
     assert (run.expert_return, run.n_demos, run.all_demos) == (None, None, None)
@@ -79,7 +79,7 @@ def test_a_run_says_where_and_when_but_not_on_which_machine(tmp_path):
         ({"status": "COMPLETED", "result": [1]}, "unusable", "no finite mean return"),
     ],
 )
-def test_what_did_not_complete_is_a_row_with_a_reason(tmp_path, record, status, told):
+def test_incomplete_runs_are_rows_with_a_reason(tmp_path, record, status, told):
     run = only_run(write_sacred(tmp_path / "1", record))
     assert (run.status, run.raw_return) == (status, None)
     assert (run.algo, run.env, run.seed) == ("bc", "Pendulum-v1", 3)
@@ -87,7 +87,7 @@ def test_what_did_not_complete_is_a_row_with_a_reason(tmp_path, record, status, 
 
 
 @pytest.mark.parametrize("command", ["gail", "airl", "train_rl"])
-def test_a_return_that_may_be_a_learnt_rewards_is_not_taken(tmp_path, command):
+def test_a_return_that_may_be_under_a_learned_reward_is_ignored(tmp_path, command):
     record = {"command": command, "result": {"imit_stats": {"return_mean": 300.0}}}
     run = only_run(write_sacred(tmp_path / "1", record))
     assert (run.status, run.raw_return) == ("unusable", None)
@@ -99,7 +99,7 @@ def test_methods_with_the_true_reward_need_no_monitor(tmp_path):
     assert (run.status, run.raw_return, run.expert_return) == ("completed", 5.0, None)
 
 
-def test_other_scripts_are_read_alike(tmp_path):
+def test_runs_of_other_scripts_are_read_the_same_way(tmp_path):
     run = {"command": "train_preference_comparisons"}
     write_sacred(tmp_path / "1", run, {"environment": None, "common": {"env_name": "A-v0"}})
     flat = {"command": "train_rl", "result": {"monitor_return_mean": 4.0, "n_traj": 3}}
@@ -112,7 +112,7 @@ def test_other_scripts_are_read_alike(tmp_path):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "90", True, None, 10**400])
-def test_a_return_that_is_no_finite_number_is_none(tmp_path, value):
+def test_a_return_that_is_not_finite_is_missing(tmp_path, value):
     folder = write_sacred(tmp_path, {"result": {"imit_stats": {"monitor_return_mean": value}}})
     assert only_run(folder).status == "unusable"
 
@@ -136,7 +136,7 @@ def test_runs_are_in_natural_order_at_any_depth(tmp_path):
         ("run.json", None, "run.json: no such file"),
     ],
 )
-def test_damaged_runs_are_told_and_the_others_read(tmp_path, name, content, told):
+def test_damaged_runs_are_reported_and_the_others_read(tmp_path, name, content, told):
     write_sacred(tmp_path / "1")
     path = write_sacred(tmp_path / "2", config={"seed": 4}) / name
     (path.parent / "cout.txt").write_text("the run's output")
@@ -150,11 +150,11 @@ def test_huge_files_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(sacred_runs, "_MAX_BYTES", 1000)
     path = write_sacred(tmp_path) / "config.json"
     with path.open("ab") as stream:
-        stream.truncate(2**34)  # takes no room on the disk
+        stream.truncate(2**34)  # a sparse file, which uses no disk space
     assert "config.json: has more than 1000 bytes" in only_run(tmp_path).reason
 
 
-def test_links_lead_nowhere(tmp_path):
+def test_links_are_not_followed(tmp_path):
     outside = write_sacred(tmp_path / "outside")
     folder = write_sacred(tmp_path / "in" / "1").parent
     (folder / "linked").symlink_to(outside)
@@ -170,14 +170,14 @@ def test_links_lead_nowhere(tmp_path):
     assert not any(name.startswith("2/") for name in results.files)
 
 
-def test_a_pipe_does_not_hold_us_up(tmp_path):
+def test_a_pipe_does_not_block_the_import(tmp_path):
     write_sacred(tmp_path)
     (tmp_path / "run.json").unlink()
     os.mkfifo(tmp_path / "run.json")
     assert "no ordinary file" in only_run(tmp_path).reason
 
 
-def test_a_folder_in_the_place_of_a_file_is_told(tmp_path):
+def test_a_folder_in_place_of_a_file_is_reported(tmp_path):
     write_sacred(tmp_path)
     (tmp_path / "config.json").unlink()
     (tmp_path / "config.json").mkdir()
@@ -185,7 +185,7 @@ def test_a_folder_in_the_place_of_a_file_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("env", ["a\nb", "x" * 300, "\x1b[31m", ""])
-def test_names_that_are_unfit_for_a_report_are_refused(tmp_path, env):
+def test_invalid_names_are_refused(tmp_path, env):
     run = only_run(write_sacred(tmp_path, config={"environment": {"gym_id": env}}))
     assert (run.status, run.env) == ("unusable", None)
     assert run.reason.isprintable()
@@ -197,7 +197,7 @@ def test_odd_names_stay_text(tmp_path, env):
     assert (run.status, run.env) == ("completed", env)
 
 
-def test_odd_folders_are_told_on_one_line_and_apart(tmp_path):
+def test_odd_folder_names_are_one_line_and_stay_different(tmp_path):
     for number, name in enumerate(["a\nb", "a\\nb", "a\tb"]):
         write_sacred(tmp_path / name, config={"seed": number})
     places = [run.place for run in import_sacred(tmp_path, now=NOW).runs]
@@ -228,7 +228,7 @@ def test_repetitions_and_variants_and_missing_seeds_are_noted(tmp_path):
     ]
 
 
-def test_types_that_files_name_are_never_made(tmp_path):
+def test_types_that_files_name_are_never_created(tmp_path):
     bomb = {"py/reduce": [{"py/function": "os.system"}, {"py/tuple": ["touch pwned"]}]}
     folder = write_sacred(tmp_path, config={"environment": bomb, "seed": bomb, "rl": bomb})
     (folder / "run.json").write_text(json.dumps(RUN | {"command": bomb}))
