@@ -26,7 +26,7 @@ def test_the_real_runs_of_the_reference_library(imitbench, shared_dir):
     assert "gail" in answer.out
     again = imitbench("import", "sacred", folder, "--name", "reference", "--suite", "classic")
     assert (again.code, again.out) == (0, answer.out)
-    assert "says that already" in again.err
+    assert "is up to date" in again.err
     document = json.loads(
         imitbench("import", "sacred", folder, "--name", "again", "--json", "--dry-run").out
     )

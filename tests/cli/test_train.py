@@ -153,7 +153,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     running.send_signal(signal.SIGINT)
     out, err = running.communicate()
     assert (running.returncode, out) == (130, "")
-    assert "stopped; the same command goes on from a checkpoint" in err
+    assert "stopped; the same command resumes from a checkpoint" in err
     assert "Traceback" not in err
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

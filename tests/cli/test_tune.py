@@ -166,7 +166,7 @@ def test_ctrl_c_says_how_to_go_on(imitbench, tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
-    assert "the same command goes on: finished trials are kept" in err
+    assert "the same command continues: finished trials are kept" in err
     answer = imitbench(*command)
     assert answer.code == 0, answer.err
     assert "of 3 trials finished before" in answer.err

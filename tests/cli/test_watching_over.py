@@ -126,7 +126,7 @@ def test_resume_tells_what_it_cannot_take_up(imitbench, completed, tmp_path):
     answer = imitbench("resume")
     assert (answer.code, answer.out) == (1, "")
     [line] = answer.err.splitlines()
-    assert line.startswith("left out: 1 run of `imitbench run --algo random")
+    assert line.startswith("skipped: 1 run of `imitbench run --algo random")
 
 
 def test_watching_ends_when_nobody_is_at_work(imitbench, completed, tmp_path):
@@ -136,7 +136,7 @@ def test_watching_ends_when_nobody_is_at_work(imitbench, completed, tmp_path):
     assert answer.code == 0
     *_, counts, advice = answer.err.splitlines()
     assert counts.startswith("2 done, 1 waiting")
-    assert advice == "nobody is at work on them: `imitbench resume --out other` goes on"
+    assert advice == "no process is working on them: `imitbench resume --out other` continues"
 
 
 HOLD = (
