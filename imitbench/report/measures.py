@@ -1,4 +1,4 @@
-"""What methods measure beside returns: means over runs, and what the names stand for."""
+"""Averages and explains the measurements that methods make in addition to returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEANINGS = {
     ),
     "transfer_score": "the score of that agent",
 }
-"""What the measurements of bundled methods are; others are shown by name alone."""
+"""Meanings of the measurements of bundled methods; others are shown by name only."""
 
 
 def summarize_measures(rows: Sequence[MeasureRow]) -> tuple[MeasureSummary, ...]:
@@ -42,7 +42,7 @@ def summarize_measures(rows: Sequence[MeasureRow]) -> tuple[MeasureSummary, ...]
         place.append((row.seed, row.run_id, row.value))
     summaries = []
     for (environment, algorithm, measure), found in sorted(values.items()):
-        # In one order, so that rounding does not depend on that of the rows.
+        # Sorted, so that rounding does not depend on the order of the rows.
         column = np.array([value for _, _, value in sorted(found)])
         std = float(column.std(ddof=1)) if len(column) > 1 else None
         summaries.append(

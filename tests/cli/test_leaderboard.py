@@ -151,7 +151,7 @@ def test_bad_input_is_told_in_one_line(refused, workplace, tmp_path):
     (tmp_path / "full" / "x").write_text("mine")
     for command, told in (
         (["leaderboard", "build", "--out", "site", "--results", "missing"], "no such folder"),
-        (["leaderboard", "build", "--out", tmp_path / "full"], "no leaderboard of this program"),
+        (["leaderboard", "build", "--out", tmp_path / "full"], "not a leaderboard of this program"),
         (["results", "export", tmp_path / "full"], "is not empty"),
         (["leaderboard", "verify", "submission", "--keep", tmp_path / "full"], "is not empty"),
     ):

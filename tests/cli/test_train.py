@@ -66,7 +66,7 @@ def test_logs_are_written_in_the_formats_that_are_named(tmp_path):
     ("arguments", "message"),
     [
         (["--log-format", "tensorbord"], "did you mean 'tensorboard'"),
-        (["--log-format", "stdout", "--json"], "both are for stdout"),
+        (["--log-format", "stdout", "--json"], "both write to stdout"),
         (["--epochs", "1", "--batches", "1"], "--epochs and --batches"),
         (["--set", "hidden_size"], "--set hidden_size: must be name=value"),
         (["--set", "hiden_size=1"], "did you mean 'hidden_size'"),

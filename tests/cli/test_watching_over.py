@@ -78,8 +78,8 @@ def test_all_failures_are_grouped(imitbench, failures):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["logs"], "or ask for --failed"),
-        (["logs", "abc", "--failed"], "or ask for --failed"),
+        (["logs"], "or use --failed"),
+        (["logs", "abc", "--failed"], "or use --failed"),
         (["logs", "abc", "--algo", "bc"], "use them with --failed"),
         (["logs", "zzz"], "no run of runs begins so"),
         (["resume", "--out", "absent"], "imitbench run --out absent"),

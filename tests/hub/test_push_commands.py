@@ -101,7 +101,7 @@ def test_an_interrupted_push_says_how_to_resume_and_resumes(hub, monkeypatch):
     error = call().exception
     assert isinstance(error, InputError)
     assert "the upload broke off (the hub answered 503)" in str(error)
-    assert "the same command goes on" in str(error)
+    assert "the same command continues" in str(error)
     hub.faults.clear()
     assert call().exit_code == 0
     assert hub.count("PUT /store/") == 1

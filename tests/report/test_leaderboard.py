@@ -309,7 +309,7 @@ def test_the_same_submission_twice_counts_once(tmp_path, submissions):
         shutil.copytree(submissions / "theirs", tmp_path / name)
     found = find_results(tmp_path)
     assert [source.name for source in found.sources] == ["a"]
-    assert found.notes == ("left out: b: the very results of a",)
+    assert found.notes == ("skipped: b: the same results as a",)
 
 
 def test_a_damaged_submission_is_not_passed_over(tmp_path, submissions):
@@ -395,7 +395,7 @@ def test_an_earlier_site_is_replaced_and_nothing_else(tmp_path, runs):
 def test_results_are_never_overwritten(tmp_path, runs):
     shutil.copytree(runs, tmp_path / "site" / "runs")
     for site in (tmp_path / "site", tmp_path / "site" / "runs"):
-        with pytest.raises(InputError, match="the results lie in it"):
+        with pytest.raises(InputError, match="contains the results"):
             build(tmp_path / "site" / "runs", site)
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError):

@@ -55,7 +55,7 @@ def test_runs_under_two_settings_are_not_averaged(tmp_path, finished):
     finished(edited, at=day(2))
     assert shown(tmp_path) == ({edited.run_id}, set())
     answer = call_imitbench("report", "--out", ".", "--replicates", "100", cwd=tmp_path)
-    assert "left out: 3 runs under settings that newer runs have superseded" in answer.err
+    assert "skipped: 3 runs under settings that newer runs have superseded" in answer.err
 
 
 def test_each_seed_draws_its_own_demonstrations_under_one_setting(tmp_path, finished):
