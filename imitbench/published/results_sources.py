@@ -70,7 +70,7 @@ def find_results(folder: Path, *, external: bool = False) -> FoundResults:
         InputError: It is none of these, or published results do not pass their checks.
     """
     if not folder.is_dir():
-        raise InputError(f"--results {folder}: folder not found")
+        raise InputError(f"--results {folder}: no such folder")
     notes: list[str] = []
     if (folder / MANIFEST_FILE).exists():
         taken = "published results"

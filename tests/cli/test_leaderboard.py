@@ -60,7 +60,7 @@ def test_an_edited_submission_is_not_valid_and_all_faults_are_told(imitbench, su
 
 def test_what_is_no_submission_is_refused(refused, tmp_path):
     line = refused("leaderboard", "validate", tmp_path)
-    assert "these are no published results" in line
+    assert "the folder has no published results" in line
 
 
 def forge(submission, number):

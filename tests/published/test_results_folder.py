@@ -124,9 +124,9 @@ BAD = {
     "a foreign path": ("manifest.json", "runs/classic", "../classic", True, "no name of a file"),
     "another format": ("manifest.json", "imitbench-results", "else", False, "format"),
     "no manifest": ("manifest.json", "{", "", False, "manifest.json"),
-    "an altered manifest": ("manifest.json", "results push", "results", False, "was altered"),
+    "an altered manifest": ("manifest.json", "results push", "results", False, "was changed"),
     "a run twice": (RUNS, '{"run_id"', '{twice}{"run_id"', True, "a second time"),
-    "another count": ("manifest.json", '"runs": 2', '"runs": 3', True, "does not count"),
+    "another count": ("manifest.json", '"runs": 2', '"runs": 3', True, "does not match"),
     "other lengths": (RUNS, '"mean_length":', '"mean_length":1', True, "not the mean length of"),
 }
 
@@ -144,7 +144,7 @@ def test_results_that_contradict_themselves_are_refused(tmp_path, out, case):
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [("false", "maybe", "no table of episodes"), ("length", "size", "columns must be"),
+    [("false", "maybe", "not a table of episodes"), ("length", "size", "columns must be"),
      ("\n0,false", "\n0,true", "3 episodes, and the specification says 4")],
 )  # fmt: skip
 def test_bad_episodes_are_refused(tmp_path, out, old, new, message):
@@ -158,7 +158,7 @@ def test_bad_episodes_are_refused(tmp_path, out, old, new, message):
 @pytest.mark.parametrize("changes", [{"env": ".."}, {"suite": "a/b"}, {"algo": ".hidden"}])
 def test_no_run_is_restored_outside_the_results_folder(tmp_path, changes):
     spec = make_spec(**changes)
-    with pytest.raises(InputError, match="is no folder's name"):
+    with pytest.raises(InputError, match="is not a valid folder name"):
         restore_runs([PublishedRun(spec)], tmp_path / "theirs")
     assert not list(tmp_path.iterdir())
 

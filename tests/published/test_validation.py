@@ -161,7 +161,7 @@ EDITS = {
         {"values"}, "wall_s is inf"),
     "the manifest": (
         lambda folder: change(folder, "manifest.json", "results push", "results", signed=False),
-        {"digests"}, "manifest.json: was altered"),
+        {"digests"}, "manifest.json: was changed"),
     "episodes": (
         edit_episodes(BC, lambda text: text.replace("0,false,-", "0,false,-9", 1)),
         {"scores"}, "is not the mean of its episodes"),
@@ -172,7 +172,7 @@ EDITS = {
     "an episode twice": (
         edit_episodes(BC, lambda text: text.replace("\n1,", "\n0,", 1)),
         {"episodes", "manifest", "seeds"}, "is not that of episode 1"),
-    "a run's line twice": (twice, {"identity"}, "stands here a second time"),
+    "a run's line twice": (twice, {"identity"}, "occurs twice"),
     "a hidden run": (remove_run, {"seeds"}, "bc (budget quick, all demonstrations) on "
                      "Pendulum-v1: no run of seed 2"),
     "a hidden failure": (hide_failure, {"seeds"}, "no run of seed 1"),
@@ -186,14 +186,14 @@ EDITS = {
     "a lost file": (
         lambda folder: episodes_of(folder, BC).unlink(),
         {"files", "episodes", "manifest", "seeds"}, "no such file"),
-    "a path that leads out": (list_foreign_path, {"files"}, "'../outside.csv' is no name"),
+    "a path that leads out": (list_foreign_path, {"files"}, "'../outside.csv' is not a valid file name"),
     "a specification": (edit_spec_only, {"identity", "manifest", "seeds"}, "run_id or spec_digest"),
     "a smaller budget": (set_spec(BC, **budget(10)), {"budget"}, "10 batches; budget quick"),
     "another unit": (
         set_spec(BC, **budget(20000, "env_steps")), {"budget", "values"}, "counts env_steps"),
     "no such budget": (
         set_spec(BC, **budget(1000, name="tiny")), {"budget", "seeds"},
-        "budget 'tiny' is none of quick"),
+        "budget 'tiny' is not one of quick"),
     "a hyper-parameter out of range": (
         set_spec(BC, **hyperparameters(batch_size=0), variant="batch_size=0"),
         {"algorithm", "seeds", "manifest"}, "batch_size must be at least 1"),
@@ -243,7 +243,7 @@ EDITS = {
         set_result(BC, finished_at="2025-01-01T00:00:00.000+00:00"), {"values"},
         "it finished before it started"),
     "negative time": (set_result(BC, wall_s=-1.0), {"values"}, "wall_s is -1"),
-    "no time": (set_result(BC, started_at="soon"), {"values"}, "'soon' is no time"),
+    "no time": (set_result(BC, started_at="soon"), {"values"}, "'soon' is not a time"),
 }  # fmt: skip
 
 
@@ -288,7 +288,7 @@ def test_what_is_not_bundled_is_told_and_no_fault(tmp_path):
     sign(folder)
     validation = validate(folder)
     assert validation.valid, validation.problems
-    assert any("mine: is no algorithm of this package" in str(each) for each in validation.told)
+    assert any("mine: is not an algorithm of this package" in str(each) for each in validation.told)
 
 
 def test_the_digest_covers_all_that_is_there(submission):
@@ -342,12 +342,12 @@ def test_demonstrations_of_an_earlier_suite_are_told_and_no_fault(submission):
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("0", "version 0, of which this package knows nothing; it has 1"),
-        ("2", "version 2, of which this package knows nothing"),
-        ("", "of which this package knows nothing"),
-        ("1+bundled", "no run here learnt from that source"),
-        ("1+hub:0123abcd", "no run here learnt from that source"),
-        ("0+path:mine", "no run here learnt from that source"),
+        ("0", "version 0, which this package does not know; it has 1"),
+        ("2", "version 2, which this package does not know"),
+        ("", "which this package does not know"),
+        ("1+bundled", "no run here learned from that source"),
+        ("1+hub:0123abcd", "no run here learned from that source"),
+        ("0+path:mine", "no run here learned from that source"),
     ],
 )
 def test_nobody_chooses_the_scale_of_scores(submission, version, message):

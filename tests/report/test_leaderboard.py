@@ -384,10 +384,10 @@ def test_an_earlier_site_is_replaced_and_nothing_else(tmp_path, runs):
         build(runs, site)
     (site / "CNAME").unlink()
     (site / "leaderboard.json").write_text('{"format": "other"}')
-    with pytest.raises(InputError, match="is not empty, and no leaderboard"):
+    with pytest.raises(InputError, match="is not empty, and not a leaderboard"):
         build(runs, site)
     (site / "leaderboard.json").unlink()
-    with pytest.raises(InputError, match="is not empty, and no leaderboard"):
+    with pytest.raises(InputError, match="is not empty, and not a leaderboard"):
         build(runs, site)
     assert set(files(site)) == set(before) - {"leaderboard.json"}
 

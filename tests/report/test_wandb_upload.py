@@ -25,7 +25,7 @@ def test_finished_runs_are_uploaded_once(out, tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     folder, spec = out
-    options = {"tell": silent, "folder": tmp_path}
+    options = {"notify": silent, "folder": tmp_path}
     first = upload_runs(folder, "imitation", **options)
     assert (first.uploaded, first.present, first.unfinished) == (1, 0, 1)
     assert first.offline

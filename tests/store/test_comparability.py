@@ -130,7 +130,7 @@ def test_export_tells_what_it_leaves_out(tmp_path, finished, failed):
     failed(make_spec(seed=0, **OLD), at=day(1))
     finished(make_spec(seed=0, **NEW), at=day(2))
     told = call_imitbench("results", "export", "submission", "--out", ".", cwd=tmp_path)
-    assert "1 run, 1 superseded by newer ones left out" in told.err
+    assert "1 run, 1 superseded by newer ones skipped" in told.err
 
 
 @pytest.mark.parametrize("seed", range(5))
