@@ -73,7 +73,7 @@ def test_completed_runs_are_not_repeated(tmp_path, capsys):
         ({"algos": "bc", "budget": "tiny"}, "budget 'tiny'"),
         ({"algos": "bc", "seeds": []}, "seeds"),
         ({"algos": "bc", "seeds": [-1]}, "seeds"),
-        ({"algos": []}, "algos: names none"),
+        ({"algos": []}, "algos: is empty"),
         ({"algos": "bc", "n_demos": 0}, "--n-demos 0"),
         ({"algos": "bc", "overrides": {"batch_sise": 3}}, "did you mean 'batch_size'"),
         ({"algos": "bc", "overrides": {"batch_size": None}}, "must be int, not 'null'"),

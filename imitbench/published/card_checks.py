@@ -135,9 +135,9 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         for base in bases
     )
     if spec.variant not in (label, *earlier):
-        due = f"{one_line(label)!r}" if label else "the card's"
+        due = f"differ from the card by {one_line(label)!r}" if label else "are the card's"
         fail(
-            "algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its hyper-parameters: {due}"
+            "algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its hyper-parameters {due}"
         )
     if spec.budget.unit != card.budget_unit:
         fail("budget", f"budget counts {spec.budget.unit}; the card's counts {card.budget_unit}")

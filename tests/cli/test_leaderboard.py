@@ -125,7 +125,9 @@ def respecify(submission, number):
 
 def test_a_submission_that_contradicts_itself_is_not_trained(refused, submission):
     change(submission, RUNS, '"seed":0', '"seed":1', signed=False)
-    assert "not what the manifest says" in refused("leaderboard", "verify", submission)
+    assert "does not have the digest in the manifest" in refused(
+        "leaderboard", "verify", submission
+    )
 
 
 def test_a_site_is_built_from_runs_and_from_what_they_publish(imitbench, workplace, tmp_path):

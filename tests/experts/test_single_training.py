@@ -68,7 +68,7 @@ def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
         ({"algo": "bcc"}, "did you mean 'bc'"),
         ({"env": "Pendulum-v0"}, "cannot be created"),
         ({"env": "CartPole-v1"}, "--demos: CartPole-v1 is in no suite"),
-        ({"algo": "dagger", "env": "CartPole-v1"}, "--expert: dagger asks an expert"),
+        ({"algo": "dagger", "env": "CartPole-v1"}, "--expert: dagger queries an expert"),
         ({"demos": "sac-Pendulum"}, "did you mean 'sac-Pendulum-v1'"),
         ({"n_demos": 10_000}, "--n-demos 10000: there are"),
         ({"demos": "sac-Pendulum-v1", "expert": "sac-Pendulum-v1"}, "come from one of them"),

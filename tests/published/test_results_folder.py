@@ -116,16 +116,22 @@ def test_a_damaged_run_is_named_and_left_out(out):
 
 RUNS = "runs/classic.jsonl"
 BAD = {
-    "a changed file": (RUNS, '"env_steps":10', '"env_steps":11', False, "not what the manifest"),
+    "a changed file": (RUNS, '"env_steps":10', '"env_steps":11', False, "does not have the digest"),
     "another specification": (RUNS, '"seed":0', '"seed":7', True, "line 1: run_id or spec_digest"),
     "a better return": (RUNS, '"raw_return":', '"raw_return":9', True, "not the mean of its"),
     "an unknown field": (RUNS, '"provenance":', '"extra":1,"provenance":', True, "line 1: extra"),
     "no provenance": (RUNS, '"provenance":"', '"provenance":"x', True, "has no provenance"),
-    "a foreign path": ("manifest.json", "runs/classic", "../classic", True, "no name of a file"),
+    "a foreign path": (
+        "manifest.json",
+        "runs/classic",
+        "../classic",
+        True,
+        "not a valid file name",
+    ),
     "another format": ("manifest.json", "imitbench-results", "else", False, "format"),
     "no manifest": ("manifest.json", "{", "", False, "manifest.json"),
     "an altered manifest": ("manifest.json", "results push", "results", False, "was changed"),
-    "a run twice": (RUNS, '{"run_id"', '{twice}{"run_id"', True, "a second time"),
+    "a run twice": (RUNS, '{"run_id"', '{twice}{"run_id"', True, "occurs twice"),
     "another count": ("manifest.json", '"runs": 2', '"runs": 3', True, "does not match"),
     "other lengths": (RUNS, '"mean_length":', '"mean_length":1', True, "not the mean length of"),
 }

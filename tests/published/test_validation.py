@@ -148,7 +148,7 @@ def hyperparameters(**changes):
 EDITS = {
     "a number": (
         lambda folder: change(folder, RUNS, '"raw_return":-', '"raw_return":-1', signed=False),
-        {"digests", "scores"}, "is not what the manifest says",
+        {"digests", "scores"}, "does not have the digest in the manifest",
     ),
     "a number and its digests": (
         set_result(BC, raw_return=-150.0), {"scores"}, "raw_return -150 is not the mean"),
@@ -186,7 +186,8 @@ EDITS = {
     "a lost file": (
         lambda folder: episodes_of(folder, BC).unlink(),
         {"files", "episodes", "manifest", "seeds"}, "no such file"),
-    "a path that leads out": (list_foreign_path, {"files"}, "'../outside.csv' is not a valid file name"),
+    "a path that leads out": (
+        list_foreign_path, {"files"}, "'../outside.csv' is not a valid file name"),
     "a specification": (edit_spec_only, {"identity", "manifest", "seeds"}, "run_id or spec_digest"),
     "a smaller budget": (set_spec(BC, **budget(10)), {"budget"}, "10 batches; budget quick"),
     "another unit": (

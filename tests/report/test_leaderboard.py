@@ -316,7 +316,7 @@ def test_a_damaged_submission_is_not_passed_over(tmp_path, submissions):
     shutil.copytree(submissions / "theirs", tmp_path / "a")
     path = tmp_path / "a" / "runs" / "classic.jsonl"
     path.write_text(path.read_text().replace('"seed":0', '"seed":5', 1))
-    with pytest.raises(InputError, match="not what the manifest says"):
+    with pytest.raises(InputError, match="does not have the digest in the manifest"):
         find_results(tmp_path)
 
 
