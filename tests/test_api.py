@@ -168,7 +168,7 @@ def test_compare_gives_the_verdict_of_the_command(out):
     ("call", "message"),
     [
         (lambda out: imitbench.report(out, replicates=-1), "replicates must be at least 1"),
-        (lambda out: imitbench.compare("gail", "bc", out=out, level=2.0), "level must lie inside"),
+        (lambda out: imitbench.compare("gail", "bc", out=out, level=2.0), "level must be inside"),
         (lambda out: imitbench.compare("gail", out=out, replicates=0), "replicates must be"),
     ],
 )

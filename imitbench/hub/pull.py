@@ -119,7 +119,7 @@ def pull(
 
 
 def copy_out(pulled: PulledArtifact, parent: Path) -> Path:
-    """Copies the files to `parent/<name of the repository>`, replacing what is there.
+    """Copies the files to `parent/<name of the repository>`, replacing existing content.
 
     An interrupted copy leaves the old content.
 

@@ -155,7 +155,7 @@ def _response(sections: Sequence[Section]) -> ExtraTable:
         rows=tuple((ExtraCell(name), *row) for name, row in sorted(shown.items())),
         caption=(
             f"Budget {first.budget}, source {first.source}; each number is from the "
-            "section of that many demonstrations. Which ones are used is drawn anew for each seed."
+            "section of that many demonstrations. Each seed draws its own subset."
         ),
     )
 
@@ -197,7 +197,7 @@ def imported(rows: Sequence[ExternalScoreRow]) -> ExtraTable:
         names=4,
         rows=tuple(_import_row(*key, cells[key]) for key in sorted(cells)),
         caption=(
-            "Made by other tools and imported as they were told; their protocol may be another. "
+            "Results of other tools, as stated by their source; their protocol may differ. "
             "They are not ranked, averaged or compared with own runs. Mean ± sample standard "
             "deviation over runs."
         ),
@@ -205,7 +205,7 @@ def imported(rows: Sequence[ExternalScoreRow]) -> ExtraTable:
 
 
 def _import_row(env: str, label: str, rows: Sequence[ExternalScoreRow]) -> tuple[ExtraCell, ...]:
-    scales = {row.reference_version or "as told" for row in rows if row.score is not None}
+    scales = {row.reference_version or "as stated" for row in rows if row.score is not None}
     return (
         ExtraCell(env),
         ExtraCell(label),

@@ -352,7 +352,7 @@ def provenance_table(counts: Mapping[str, int], ids: Mapping[str, str] | None = 
         _row(each, count, ids[each] if ids else None)
         for each, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
-    caption = "How and where the runs came about, as recorded beside each result."
+    caption = "Provenance of the runs, as recorded with each result."
     return table(columns, rows, label="Provenance", caption=caption, classes="provenance", names=0)
 
 

@@ -11,15 +11,15 @@ from imitbench.report.model import MeasureSummary
 
 MEANINGS = {
     "reward_correlation": (
-        "Spearman's rank correlation of learnt and true returns over episodes that training "
+        "Spearman's rank correlation of learned and true returns over episodes that training "
         "never saw"
     ),
     "preference_accuracy": (
-        "share of fragment pairs from such episodes that the learnt reward orders as the true "
+        "share of fragment pairs from such episodes that the learned reward orders as the true "
         "one does"
     ),
     "transfer_return": (
-        "mean return of an agent that started from scratch on the learnt reward, which learnt no "
+        "mean return of an agent that started from scratch on the learned reward, which learned no "
         "more"
     ),
     "transfer_score": "the score of that agent",

@@ -48,7 +48,7 @@ def section_notes(
     ]
     asking = {row.algo for row in rows if row.n_demos is None and row.source is not None}
     notes += [
-        f"{result.algorithm} asks the expert itself while it trains, and uses no demonstrations."
+        f"{result.algorithm} queries the expert during training, and uses no demonstrations."
         for result in results
         if result.algorithm in asking and result.algorithm not in ANCHORS
     ]
@@ -139,9 +139,9 @@ def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
             continue
         trained = [row for row in there if row.role != "anchor"]
         if len({row.mean_length for row in trained}) > 1:
-            why = "surviving or ending early is rewarded there whatever the reward says"
+            why = "surviving or ending early is rewarded there under any reward function"
         else:
-            why = "being trained at all is worth that much there whatever the reward says"
+            why = "training alone is worth that much there under any reward function"
         notes.append(
             f"{text.label(result)} scores {text.score(mean)} [{text.score(low)}, "
             f"{text.score(high)}] on {cell.environment}: {why}."

@@ -20,7 +20,7 @@ _REASONS: dict[Reason, str] = {
     "no difference seen": "no difference that chance does not explain",
     "too few runs": "too few runs for any difference to show",
     "mean and IQM disagree": "the means differ, and the IQM does not follow",
-    "failed runs decide": "it hinges on what failed runs count as; choose with --failed-runs",
+    "failed runs decide": "the result depends on how failed runs count; choose with --failed-runs",
     "nothing in common": "no environment has runs of both",
 }
 ENVIRONMENT_HEADER = (
@@ -198,10 +198,10 @@ def _p_value(value: float) -> str:
 def _outlook(seeds: SeedEstimate) -> str:
     return {
         "estimated": f"about {_more(seeds)} more seeds of each would decide, if means and spread "
-        "are as seen",
-        "no effect": "no number of seeds is in sight: the means are equal",
+        "stay the same",
+        "no effect": "no number of seeds can be estimated: the means are equal",
         "too many": f"{_more(seeds)} more seeds would not decide: the difference is tiny",
-        "unknown spread": "how many seeds would decide cannot be told: no spread was seen",
+        "unknown spread": "how many seeds would decide is unknown: the runs show no spread",
         "decided": "",
     }[seeds.outlook]
 

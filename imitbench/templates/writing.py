@@ -38,7 +38,7 @@ def write_template(template: Template, name: str, to: Path) -> Path:
         )
     taken = suite_names() if template == "suite" else ["all", *algorithm_names()]
     if name in taken:
-        raise InputError(f"{name}: the name of a bundled one; choose another")
+        raise InputError(f"{name}: is the name of a bundled one; choose another")
     target = to / name
     if target.exists():
         raise InputError(f"{target}: already exists; choose another name, or another --to")

@@ -68,7 +68,7 @@ def test_the_same_runs_give_the_same_bytes_wherever_they_are(tmp_path, out):
     assert content(publish(tmp_path / "moved", tmp_path / "again")) == first
 
 
-def test_what_is_read_back_is_what_was_published(tmp_path, out):
+def test_reading_returns_what_was_published(tmp_path, out):
     published = read_results(publish(out, tmp_path / "published"))
     for before, after in zip(
         sorted(read_runs(out).runs, key=lambda run: run.result is None), published, strict=True
@@ -105,7 +105,7 @@ def test_one_suite_can_be_chosen(out):
     assert len(read_runs(out).runs) == 4
 
 
-def test_a_damaged_run_is_named_and_left_out(out):
+def test_a_damaged_run_is_named_and_skipped(out):
     broken = write_finished_run(out, seed=9)
     (broken.path / "episodes.parquet").write_bytes(b"PAR1")
     runs = read_runs(out)

@@ -38,7 +38,7 @@ def test_finished_runs_are_uploaded_once(out, tmp_path, monkeypatch):
     assert (second.uploaded, second.present) == (0, 1)
 
 
-def test_the_package_is_asked_for_where_it_is_missing(out, monkeypatch):
+def test_a_missing_package_is_named(out, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(InputError, match=r"pip install 'imitbench\[wandb\]'"):
         upload_runs(out[0], "imitation", notify=silent)

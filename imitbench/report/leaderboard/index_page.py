@@ -160,12 +160,12 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
     level = f"{board.method.level:.0%}"
     caption = (
         f"Dot and bar: IQM and its {level} interval; tick: mean. Ranks order the IQM of algorithms "
-        "that have runs on every environment here; where intervals overlap, the order may be "
-        "another. Seeds are per environment; numbers lead to their runs. "
+        "that have runs on every environment here; where intervals overlap, the order is "
+        "uncertain. Seeds are per environment; numbers link to their runs. "
         f"{text.conditions(section, report)}"
     )
     if any(row.kind == "external" for row in part.rows):
-        caption += " External rows are other people's numbers, and neither ranked nor averaged."
+        caption += " External rows are imported numbers, which are neither ranked nor averaged."
     whole = html_tables.table(
         columns, rows, label=section.title, caption=caption, classes="board", names=3
     )

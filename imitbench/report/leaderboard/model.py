@@ -172,7 +172,7 @@ def episodes_folder(submitter: str, suite: str) -> str:
 
 
 OWN = "own runs"
-UNTOLD = "not told"
+UNTOLD = "not stated"
 
 
 def submitter_text(row: BoardRow) -> str:
