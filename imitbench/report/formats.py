@@ -43,13 +43,13 @@ def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Pa
     """Draws a report.
 
     Args:
-        report: The report.
+        report: The report to draw.
         out: The results folder that it was built from.
         format: Format of the files.
         folder: Folder of the files; created when missing.
 
     Returns:
-        The files.
+        Paths of the files.
 
     Raises:
         InputError: matplotlib is not installed.

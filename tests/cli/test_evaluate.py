@@ -133,7 +133,7 @@ def test_an_environment_that_does_not_render_is_one_line(tmp_path):
 def test_a_module_that_only_a_folder_names_is_not_imported(
     runs, tmp_path, monkeypatch, change, named
 ):
-    """Its environment may come from an untrusted source; it is created only if the user names it."""
+    """The environment may be untrusted code; it is created only if the user names it."""
     [run] = runs.glob("*/*/*/*/")
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
