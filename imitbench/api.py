@@ -1,13 +1,13 @@
-"""The harness from Python: `imitbench.run`, `results`, `report` and `compare`.
+"""The Python interface of the harness: `imitbench.run`, `results`, `report` and `compare`.
 
-They do what the commands of the same names do, on the same results folders; a folder that one of
-them wrote is read by the other. Names, parameters and the columns of tables are stable: they
-change only with a new major version, and new parameters have defaults that keep the old
-behaviour. Bad input raises `imitbench.InputError` with one line, which names a parameter as the
-command line does (`--n-demos` for `n_demos`).
+The functions do the same as the commands of these names, and share results folders with them.
+Names, parameters and the columns of tables are stable: they change only with a new major version,
+and new parameters have defaults that keep the old behaviour. Bad input raises
+`imitbench.InputError` with one line, which names a parameter as the command line does
+(`--n-demos` for `n_demos`).
 
-Runs are done by worker processes of their own (`python -m imitbench.bench.worker`), which import
-nothing of the caller: these functions work in notebooks, and in scripts without
+Separate worker processes (`python -m imitbench.bench.worker`) do the runs. They import nothing of
+the caller, so these functions work in notebooks, and in scripts without
 `if __name__ == "__main__"`.
 """
 
@@ -48,7 +48,7 @@ Table = Literal[
     "references",
     "external_scores",
 ]
-"""What `results` can read: the documented views and tables of the database."""
+"""Names that `results` accepts: the documented views and tables of the database."""
 
 DEFAULT_OUT = "runs"
 DEFAULT_SUITE = "classic"
@@ -72,35 +72,36 @@ def run(
 ) -> SweepSummary:
     """Trains and evaluates every algorithm on every environment and seed.
 
-    Completed runs are kept: the same call again does only what is missing, and goes on with
-    interrupted runs from their last checkpoint. A run that fails is on record in the results, and
-    raises nothing here.
+    Completed runs are kept. The same call again does only the missing runs, and resumes
+    interrupted runs from their last checkpoint. A run that fails is recorded in the results; it
+    does not raise an exception here.
 
     Args:
-        algos: Algorithm, or several; `all` for every method.
-        suite: Suite of environments.
-        env: Only environments whose id matches this shell-style pattern.
-        seeds: How many (`3` for 0, 1, 2), or which.
-        budget: How much training: `quick`, `default` or `full`.
-        n_demos: Demonstrations to learn from; several for a run with each; `None` for all.
-        source: Of experts and demonstrations: `bundled`, `hub`, `path:DIR` or `minari:NAME`.
-        config: `tuned` for hyper-parameters of each environment's own, where there are any.
+        algos: Names or paths of algorithms; `all` for every method.
+        suite: Name of a suite of environments, or its folder.
+        env: Selects environments whose id matches this shell-style pattern.
+        seeds: Number of seeds (`3` for 0, 1, 2), or the seeds.
+        budget: Amount of training: `quick`, `default` or `full`.
+        n_demos: Number of demonstrations, or several numbers, each for its own runs; `None` for
+            all.
+        source: Source of experts and demonstrations: `bundled`, `hub`, `path:DIR` or `minari:NAME`.
+        config: `tuned` for hyper-parameters tuned per environment, where there are any.
         overrides: Hyper-parameters by `name` or `algorithm.name`.
-        lock: Lock file of the hub.
-        out: Results folder, created when missing.
-        progress: Whether stderr tells how it goes.
-        **options: How runs are carried out, by the names of the command's options, such as
+        lock: Lock file with commits of hub repositories.
+        out: Results folder, created if missing.
+        progress: Whether to print progress on stderr.
+        **options: Execution options, by the names of the command's options, such as
             `jobs=2`, `retries=1`, `timeout="90m"` or `force=True`: those of
             `imitbench.executors.options.RunOptions`. Unlike the command, this waits for tasks in
             a scheduler's queue unless `wait=False`.
 
     Returns:
-        What was done, and the rows of the runs that were asked for. After Ctrl-C, `outcome.left`
-        says how many were not reached.
+        The outcome, and the rows of the requested runs. After Ctrl-C, `outcome.left` is the number
+        of runs that were not done.
 
     Raises:
-        InputError: Something asked for does not exist, does not fit or cannot be carried out.
-        TypeError: There is no option of such a name.
+        InputError: An argument names something that does not exist, does not fit or cannot be done.
+        TypeError: An option is unknown.
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
     from imitbench.bench.progress import make_observer
@@ -142,22 +143,22 @@ def results(
     env: str | None = None,
     algo: str | None = None,
 ) -> pandas.DataFrame:
-    """Reads results as a table, one line per run, and collects what is new before.
+    """Collects new runs, and returns results as a table, by default one row per completed run.
 
-    The columns of `scores`, one line per completed run: run_id, suite, env, algo, seed, budget,
+    The columns of `scores`, one row per completed run: run_id, suite, env, algo, seed, budget,
     n_demos, all_demos, source, uses_reward, role, raw_return, score, score_deterministic,
     mean_length, env_steps, train_s, wall_s, finished_at, termination_rate. Scores are 0 for random
     actions and 1 for the expert. `failures` has the failed runs, with phase, error_type, message.
 
     Args:
         out: Results folder.
-        table: `scores`; `latest` for runs of the newest setting of every cell only, which reports
-            show; `failures`, and `latest_failures` likewise; `curves` and `episodes`, which have
-            several lines per run; `measures`; `references`; or `external_scores` for imported
-            results.
-        suite: Only this suite.
-        env: Only environments whose id matches this shell-style pattern.
-        algo: Only algorithms whose name, with its variant, matches.
+        table: `scores`; `latest` for only the runs of the latest setting of every cell, which
+            reports show; `failures`, and `latest_failures` for those of the latest setting;
+            `curves` and `episodes`, which have several rows per run; `measures`; `references`;
+            or `external_scores` for imported results.
+        suite: Suite to select; `None` for all.
+        env: Selects environments whose id matches this shell-style pattern.
+        algo: Selects algorithms whose name, with its variant, matches this pattern.
 
     Raises:
         InputError: There are no results, or no such table.
@@ -170,7 +171,7 @@ def results(
     from imitbench.util.text_line import note
 
     for left_out in collect(Path(out)).quarantined:
-        note(f"left out: {left_out.path}: {left_out.reason}")
+        note(f"skipped: {left_out.path}: {left_out.reason}")
     with database.reader(Path(out)) as connection:
         return database.read_frame(connection, table, suite=suite, env=env, algo=algo)
 
@@ -224,14 +225,14 @@ def report(
         out: Results folder.
         format: `md`, `html`, `csv`, `latex` or `json` for text; `png` or `svg` for plots; `None`
             for the report itself, as a record.
-        to: File to write the text to, too; for plots, their folder.
-        suite: Only this suite.
-        failed_runs: What a failed run counts as.
-        replicates: Of the bootstrap.
-        external: Whether imported results are shown, in tables of their own.
+        to: File to which the text is also written; for plots, their folder.
+        suite: Suite to report on; `None` for all.
+        failed_runs: How failed runs count.
+        replicates: Number of bootstrap replicates.
+        external: Whether to show imported results, in separate tables.
 
     Returns:
-        The text; for plots, the files; or the record.
+        The text; for plots, the paths of the files; or the record.
 
     Raises:
         InputError: There are no results, a value is not accepted, or a file cannot be written.
@@ -271,12 +272,12 @@ def report(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Verdicts on an algorithm; as text, what `imitbench compare` says.
+    """Verdicts on an algorithm; `str` gives the text of `imitbench compare`.
 
     Attributes:
-        contests: One for each suite, budget, number and source of demonstrations; their numbers
-            must not be mixed.
-        options: How verdicts were found.
+        contests: One comparison for each suite, budget, number and source of demonstrations;
+            their numbers must not be mixed.
+        options: Settings of the comparisons.
     """
 
     contests: list[PairwiseComparison]
@@ -284,11 +285,11 @@ class Comparison:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """The verdicts of all contests; `decision` is `better`, `worse` or `undecided`."""
+        """The verdicts of all comparisons; `decision` is `better`, `worse` or `undecided`."""
         return [verdict for contest in self.contests for verdict in contest.verdicts]
 
     def as_document(self) -> dict[str, Any]:
-        """What `imitbench compare --json` prints."""
+        """Returns the document that `imitbench compare --json` prints."""
         from imitbench.report.pairwise_text import pairwise_document
 
         return pairwise_document(self.contests, self.options)
@@ -317,22 +318,23 @@ def compare(
     level: float = 0.95,
     replicates: int = 50_000,
 ) -> Comparison:
-    """Says whether an algorithm is better or worse than others, or that it is undecided.
+    """Decides whether an algorithm is better or worse than others, or whether that is undecided.
 
     Args:
-        algorithm: The algorithm to judge.
-        baseline: What to compare it with; `None` for all other methods.
+        algorithm: Name of the algorithm to compare.
+        baseline: Names of algorithms to compare it with; `None` for all other methods.
         out: Results folder, its database, or a CSV table.
-        against: Where the baselines' results are, if elsewhere; the same algorithm by default.
-        suite: Only this suite; gives its references to tables without scores.
-        env: Only environments whose id matches this shell-style pattern.
-        budget: Only this budget.
-        failed_runs: What failed runs count as; with `either`, the verdict must not depend on it.
-        level: Coverage of intervals.
-        replicates: Of the bootstrap.
+        against: Separate results of the baselines; the default baseline is then `algorithm` itself.
+        suite: Suite to select, `None` for all; its references also give tables without scores their
+            scores.
+        env: Selects environments whose id matches this shell-style pattern.
+        budget: Name of the budget to select; `None` for all.
+        failed_runs: How failed runs count; with `either`, the verdict must not depend on it.
+        level: Confidence level of intervals, in (0, 1).
+        replicates: Number of bootstrap replicates.
 
     Raises:
-        InputError: A name has no runs, nothing is shared, or a value is not accepted.
+        InputError: A name has no runs, no conditions are shared, or a value is not accepted.
     """
     from imitbench.report.build import read_entries
     from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
@@ -356,10 +358,10 @@ def compare(
 
 
 def _request(**values: Any) -> SweepRequest:
-    """A request whose values were checked for their types.
+    """Builds a request, and checks the types of its values.
 
     Raises:
-        InputError: One is of a wrong type.
+        InputError: A value has a wrong type.
     """
     from pydantic import ValidationError
 
@@ -376,7 +378,7 @@ def _request(**values: Any) -> SweepRequest:
 def _names(algos: str | Sequence[str]) -> list[str]:
     names = [algos] if isinstance(algos, str) else list(algos)
     if not names:
-        raise InputError("algos: names none; see `imitbench algos`")
+        raise InputError("algos: is empty; see `imitbench algos`")
     return names
 
 
@@ -399,7 +401,7 @@ def _demo_counts(n_demos: int | Sequence[int | None] | None) -> list[int | None]
 
 
 def _text(value: Scalar) -> str:
-    """A hyper-parameter as it is typed."""
+    """Returns a hyper-parameter as text, as on the command line."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return str(value)
@@ -421,6 +423,6 @@ def _check_statistics(replicates: int, level: float = 0.95) -> None:
 
 
 def _call(function: str, given: Mapping[str, Any]) -> str:
-    """The call as it can be typed again, without what is `None`."""
+    """Returns the call as Python source, without arguments that are `None`."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
     return f"imitbench.{function}({arguments})"

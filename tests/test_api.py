@@ -73,7 +73,7 @@ def test_completed_runs_are_not_repeated(tmp_path, capsys):
         ({"algos": "bc", "budget": "tiny"}, "budget 'tiny'"),
         ({"algos": "bc", "seeds": []}, "seeds"),
         ({"algos": "bc", "seeds": [-1]}, "seeds"),
-        ({"algos": []}, "algos: names none"),
+        ({"algos": []}, "algos: is empty"),
         ({"algos": "bc", "n_demos": 0}, "--n-demos 0"),
         ({"algos": "bc", "overrides": {"batch_sise": 3}}, "did you mean 'batch_size'"),
         ({"algos": "bc", "overrides": {"batch_size": None}}, "must be int, not 'null'"),
@@ -168,7 +168,7 @@ def test_compare_gives_the_verdict_of_the_command(out):
     ("call", "message"),
     [
         (lambda out: imitbench.report(out, replicates=-1), "replicates must be at least 1"),
-        (lambda out: imitbench.compare("gail", "bc", out=out, level=2.0), "level must lie inside"),
+        (lambda out: imitbench.compare("gail", "bc", out=out, level=2.0), "level must be inside"),
         (lambda out: imitbench.compare("gail", out=out, replicates=0), "replicates must be"),
     ],
 )

@@ -75,7 +75,7 @@ class SearchSpace(BaseModel):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a card was read from.
+    """Source of a card.
 
     Attributes:
         folder: Folder with the card.
@@ -116,7 +116,7 @@ class Card(BaseModel):
 
 
 class Paper(Card):
-    """Where a method was published."""
+    """Publication of a method."""
 
     title: str
     authors: str
@@ -125,7 +125,7 @@ class Paper(Card):
 
 
 class Needs(Card):
-    """What a method requires.
+    """Requirements of a method.
 
     Attributes:
         demos: Demonstrations of the expert.
@@ -303,12 +303,12 @@ class AlgorithmCard(Card):
 
     @property
     def origin(self) -> Origin:
-        """Where the card was read from."""
+        """Source of the card."""
         assert self._origin is not None, "the loaders of cards set it"
         return self._origin
 
     def found_at(self, origin: Origin) -> AlgorithmCard:
-        """A copy of the card with its origin."""
+        """Returns a copy of the card with its origin."""
         card = self.model_copy()
         card._origin = origin
         return card
@@ -349,7 +349,7 @@ class AlgorithmCard(Card):
         return self
 
     def earlier_values(self) -> list[dict[str, Scalar]]:
-        """All hyper-parameters for each earlier version of the defaults."""
+        """Returns all hyper-parameters for each earlier version of the defaults."""
         return [{**self.resolve({}), **self._checked(values)} for values in self.earlier_defaults]
 
     def _checked(self, values: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -26,12 +26,12 @@ def _names(kind: str, file: str) -> list[str]:
 
 
 def algorithm_names() -> list[str]:
-    """Names of all bundled algorithms, sorted."""
+    """Returns the names of all bundled algorithms, sorted."""
     return _names("algorithms", "card.yaml")
 
 
 def suite_names() -> list[str]:
-    """Names of all bundled suites, sorted."""
+    """Returns the names of all bundled suites, sorted."""
     return _names("suites", "suite.yaml")
 
 

@@ -141,13 +141,13 @@ def find_algorithms(
 
 
 def entry_points() -> dict[str, str]:
-    """Targets of the entry points of installed packages, `module` or `module:Class`, by name."""
+    """Returns entry points of installed packages: `module` or `module:Class`, by name."""
     found = importlib.metadata.entry_points(group=ENTRY_POINTS)
     return {each.name: each.value for each in sorted(found, key=lambda each: each.name)}
 
 
 def _of_module(value: str, reference: str, folder: Path) -> AlgorithmCard | None:
-    """The card next to a module of `sys.path` or of the folder; `None` without module or card."""
+    """Returns the card next to a module in `sys.path` or the folder; `None` if there is none."""
     module, _, name = value.partition(":")
     located = _locate(module, [*sys.path, str(folder.resolve())])
     if located is None:
@@ -159,7 +159,7 @@ def _of_module(value: str, reference: str, folder: Path) -> AlgorithmCard | None
 
 
 def _locate(module: str, paths: Sequence[str]) -> tuple[Path, str, Path] | None:
-    """Folder of a module, its package, and the parent folder of the top-level package.
+    """Returns a module's folder, its package, and the parent folder of the top-level package.
 
     Does not import parent packages, unlike `importlib.util.find_spec`.
     """

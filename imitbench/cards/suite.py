@@ -183,7 +183,7 @@ class EnvironmentCard(Card):
         return self._module_digest
 
     def with_module_of(self, digest: str) -> EnvironmentCard:
-        """A copy of the card, with the digest of the source of its module."""
+        """Returns a copy of the card, with the digest of the source of its module."""
         card = self.model_copy()
         card._module_digest = digest
         return card
@@ -237,12 +237,12 @@ class SuiteCard(Card):
 
     @property
     def origin(self) -> Origin:
-        """Where the card was read from."""
+        """Source of the card."""
         assert self._origin is not None, "the loaders of cards set it"
         return self._origin
 
     def found_at(self, origin: Origin) -> SuiteCard:
-        """A copy of the card with its origin."""
+        """Returns a copy of the card with its origin."""
         card = self.model_copy()
         card._origin = origin
         return card

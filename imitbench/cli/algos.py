@@ -1,4 +1,4 @@
-"""`imitbench algos`: what can be run."""
+"""`imitbench algos`: lists algorithms and their hyper-parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def algos(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show this algorithm's hyper-parameters; a plug-in's, too.",
+            help="Show the hyper-parameters of this algorithm or plug-in.",
             autocompletion=completion.algorithms,
         ),
     ] = None,
@@ -21,7 +21,7 @@ def algos(
 ) -> None:
     """List the algorithms, or one algorithm's hyper-parameters.
 
-    Plug-ins of installed packages are listed, too; others are shown by folder or module.
+    The list includes plug-ins of installed packages. Name other plug-ins by folder or module.
 
     Example: imitbench algos bc
     """

@@ -1,4 +1,4 @@
-"""`imitbench cancel`: takes what a results folder has in a scheduler's queue out of it."""
+"""`imitbench cancel`: removes the tasks of a results folder from a scheduler's queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def cancel(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
     """Cancel all tasks of a results folder that are in a scheduler's queue.
 
     Running runs save a checkpoint if the scheduler gives them the time; the same `imitbench run`
-    command, or `imitbench resume`, goes on with them. Runs on this machine end with Ctrl-C.
+    command, or `imitbench resume`, continues them. Stop runs on this machine with Ctrl-C.
 
     Example: imitbench cancel --out runs
     """
@@ -23,4 +23,4 @@ def cancel(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -
     if json:
         print_json({"cancelled_tasks": tasks})
     else:
-        note(f"{count(tasks, 'task')} cancelled" if tasks else f"nothing of {out} is in the queue")
+        note(f"{count(tasks, 'task')} cancelled" if tasks else f"no task of {out} is in the queue")

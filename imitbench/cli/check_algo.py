@@ -1,4 +1,4 @@
-"""`imitbench check-algo`: whether a method keeps to what the harness relies on."""
+"""`imitbench check-algo`: checks that a method follows the rules of the harness."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped", "told": "-"}
 
 
 def check_algo(
-    algo: Annotated[str, typer.Argument(metavar="ALGO", help="Name, ./plugin or package.module.")],
+    algo: Annotated[
+        str, typer.Argument(metavar="ALGO", help="Algorithm: name, ./plugin or package.module.")
+    ],
     suite: Annotated[
         str | None,
-        typer.Option("--suite", metavar="NAME", help="Suite, or its folder [one that fits]."),
+        typer.Option(
+            "--suite", metavar="NAME", help="Name of a suite, or its folder [one that fits]."
+        ),
     ] = None,
     env: options.Env = None,
     amount: Annotated[
         int | None,
-        typer.Option("--amount", min=1, help="Training of each trial [a quarter of quick]."),
+        typer.Option(
+            "--amount", min=1, help="Amount of training of each trial [a quarter of quick]."
+        ),
     ] = None,
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     json: options.Json = False,
@@ -31,10 +37,10 @@ def check_algo(
 ) -> None:
     """Check a method: spaces, seeding, rewards, budget, state, resuming, its policy, speed.
 
-    It is trained a dozen times, briefly: on made-up environments with each kind of actions that
-    its card names, with the same seed and another, with true rewards replaced by NaN and by other
-    numbers, and interrupted. Environment steps are counted where they are taken. Exits with 1 if
-    any check fails.
+    Trains the method a dozen times, briefly: on artificial environments with each kind of action
+    space on its card, with the same seed and another one, with true rewards replaced by NaN and by
+    other numbers, and with an interruption. Counts environment steps in the environments. Exits
+    with 1 if a check fails.
 
     Example: imitbench check-algo bc
     """

@@ -1,4 +1,4 @@
-"""`imitbench collect`: brings run directories into the database."""
+"""`imitbench collect`: adds run directories to the database."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from imitbench.cli import options
 
 
 def collect(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -> None:
-    """Bring finished and failed runs, and imported results, into the database.
+    """Add finished and failed runs, and imported results, to the database.
 
-    Runs by itself at the end of `imitbench run` and before `report` and `sql`; doing it twice
-    changes nothing. Directories that cannot be read are left out, named with the reason, and
+    Runs automatically at the end of `imitbench run` and before `report` and `sql`; a second call
+    changes nothing. Directories that cannot be read are skipped and listed with the reason, and
     read again when a file in them changes.
 
     Example: imitbench collect --out runs
@@ -21,7 +21,7 @@ def collect(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) 
 
     done = collect_runs(out)
     for left_out in done.quarantined:
-        note(f"left out: {left_out.path}: {left_out.reason}")
+        note(f"skipped: {left_out.path}: {left_out.reason}")
     if json:
         print_json(asdict(done))
     else:

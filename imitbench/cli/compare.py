@@ -1,4 +1,4 @@
-"""`imitbench compare`: is an algorithm better than others?"""
+"""`imitbench compare`: tests whether an algorithm is better than others."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 New = Annotated[
     str,
-    typer.Argument(metavar="NEW", help="Algorithm to judge.", autocompletion=completion.algorithms),
+    typer.Argument(
+        metavar="NEW", help="Algorithm to compare.", autocompletion=completion.algorithms
+    ),
 ]
 Baseline = Annotated[
     list[str] | None,
     typer.Option(
         "--baseline",
         metavar="ALGO",
-        help="Compare with this one; again for more [all others].",
+        help="Algorithm to compare with; repeatable [all others].",
         autocompletion=completion.algorithms,
     ),
 ]
@@ -33,14 +35,14 @@ Suite = Annotated[
     typer.Option(
         "--suite",
         metavar="NAME",
-        help="Only this suite; its references for tables without.",
+        help="Only use this suite; its references also serve tables without references.",
         autocompletion=completion.suites,
     ),
 ]
 
 
 class FailIf(str, Enum):
-    """What makes the exit code 1; Typer takes lists of enumerations, and none of literals."""
+    """Results that give exit code 1. An enumeration, as Typer accepts no list of literals."""
 
     worse = "worse"
     worse_anywhere = "worse-anywhere"
@@ -60,33 +62,35 @@ def compare(
         typer.Option(
             "--against",
             metavar="PATH",
-            help="Where the baselines' results are, if elsewhere; the same algorithm by default.",
+            help="Separate results of the baselines; the default baseline is then NEW itself.",
         ),
     ] = None,
     suite: Suite = None,
     env: options.Env = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="NAME", help="Only this budget.")
+        str | None, typer.Option("--budget", metavar="NAME", help="Only use this budget.")
     ] = None,
     fail_if: Annotated[
         list[FailIf] | None,
-        typer.Option("--fail-if", help="Exit with 1 in this case; again for more."),
+        typer.Option("--fail-if", help="Exit with 1 for this result; repeatable."),
     ] = None,
     failed_runs: Annotated[
         Literal["either", "count-as-random", "exclude"],
-        typer.Option("--failed-runs", help="What failed runs count as; either: must not matter."),
+        typer.Option(
+            "--failed-runs", help="How failed runs count; either: the result must not depend on it."
+        ),
     ] = "either",
     level: Annotated[
-        float, typer.Option("--level", min=0.5, max=0.999, help="Coverage of intervals.")
+        float, typer.Option("--level", min=0.5, max=0.999, help="Confidence level of intervals.")
     ] = 0.95,
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
 ) -> None:
-    """Say whether an algorithm is better or worse than others, or that it is undecided.
+    """Report whether an algorithm is better or worse than others, or whether that is undecided.
 
-    A difference counts if a permutation test finds it, corrected for looking at several
-    environments and baselines, and overall only if the interval of the IQM agrees. Results that
-    were imported take part under the name IMPORT:ALGO.
+    A difference counts if a permutation test finds it, corrected for several environments and
+    baselines. The overall result also requires that the interval of the IQM agrees. Imported
+    results take part under the name IMPORT:ALGO.
 
     Example: imitbench compare airl --baseline bc --baseline gail --fail-if worse
     """

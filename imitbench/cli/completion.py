@@ -1,4 +1,4 @@
-"""What the shell offers for values: names on cards, without loading anything heavy."""
+"""Completes option values in the shell, without importing slow libraries."""
 
 from __future__ import annotations
 
@@ -16,65 +16,65 @@ SOURCES = ("bundled", "hub", "path:", "minari:")
 
 
 def algorithms(incomplete: str) -> list[str]:
-    """Names of algorithms."""
+    """Returns names of algorithms."""
     from imitbench.cards.catalog import algorithm_names
 
     return _beginning(incomplete, algorithm_names())
 
 
 def algorithms_or_all(incomplete: str) -> list[str]:
-    """Names of algorithms, and `all`."""
+    """Returns names of algorithms, and `all`."""
     return [*algorithms(incomplete), *_beginning(incomplete, ["all"])]
 
 
 def suites(incomplete: str) -> list[str]:
-    """Names of suites."""
+    """Returns names of suites."""
     from imitbench.cards.catalog import suite_names
 
     return _beginning(incomplete, suite_names())
 
 
 def environments(context: typer.Context, incomplete: str) -> list[str]:
-    """Ids of environments: of the suite that was named before or is the default, else of all."""
+    """Returns ids of environments of the suite in the command or its default, else of all."""
     suite = context.params.get("suite")
     return _beginning(incomplete, dict(_environments(suite)))
 
 
 def experts(incomplete: str) -> list[str]:
-    """Bundled experts; the shell itself adds files."""
+    """Returns bundled experts; the shell itself adds files."""
     return _beginning(incomplete, {card.expert.repo: None for _, card in _environments(None)})
 
 
 def demos(incomplete: str) -> list[str]:
-    """Bundled sets of demonstrations; the shell itself adds files."""
+    """Returns bundled sets of demonstrations; the shell itself adds files."""
     return _beginning(incomplete, {card.demos.repo: None for _, card in _environments(None)})
 
 
 def executors(incomplete: str) -> list[str]:
-    """Names of executors."""
+    """Returns names of executors."""
     from imitbench.executors.registry import executor_names
 
     return _beginning(incomplete, executor_names())
 
 
 def devices(incomplete: str) -> list[str]:
-    """Names of devices."""
+    """Returns names of devices."""
     return _beginning(incomplete, DEVICES)
 
 
 def sources(incomplete: str) -> list[str]:
-    """Sources of experts and demonstrations, as far as they have names."""
+    """Returns the sources of experts and demonstrations that have fixed names."""
     return _beginning(incomplete, SOURCES)
 
 
 def log_formats(incomplete: str) -> list[str]:
-    """Outputs of the logger, after those that are named already."""
+    """Returns outputs of the logger, appended to those that are typed already."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in _beginning(last, LOG_FORMATS)]
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Ids of the runs of the results folder that was named before or is the default."""
+    """Returns ids of the runs in the results folder of the command, or in the default one."""
     from pathlib import Path
 
     from imitbench.api import DEFAULT_OUT
@@ -85,7 +85,7 @@ def runs(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def policies(context: typer.Context, incomplete: str) -> list[str]:
-    """Runs and bundled experts; the shell itself adds files."""
+    """Returns ids of runs and bundled experts; the shell itself adds files."""
     return [*runs(context, incomplete), *experts(incomplete)]
 
 

@@ -1,4 +1,4 @@
-"""`imitbench demos`: list, collect, fetch, convert, check and show demonstrations."""
+"""`imitbench demos`: lists, collects, fetches, converts, checks and shows demonstrations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Open pickles, which can run any program: trust their maker."),
+    typer.Option("--trust", help="Read pickles: this executes code in the file."),
 ]
 OneEnv = Annotated[
     str | None,
@@ -35,8 +35,8 @@ def convert(
         list[str],
         typer.Argument(
             metavar="[IN] OUT",
-            help="What to read (a folder, .parquet, .arrow, .npz, a pickle, a bundled set or "
-            "minari:NAME), and the folder to make.",
+            help="Set to read (a folder, .parquet, .arrow, .npz, a pickle, a bundled set or "
+            "minari:NAME), and folder to write.",
             show_default=False,
         ),
     ],
@@ -44,27 +44,30 @@ def convert(
     suite: options.SuiteOfEnv = None,
     source: Annotated[
         str | None,
-        typer.Option("--source", metavar="minari:NAME", help="Read this set of Minari, not IN."),
+        typer.Option("--source", metavar="minari:NAME", help="Read this Minari set instead of IN."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="First N trajectories [all].")
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
+        ),
     ] = None,
     float32: Annotated[
         bool,
-        typer.Option("--float32", help="Store float64 as float32 where it moves by at most 1e-6."),
+        typer.Option("--float32", help="Store float64 as float32 where the error is at most 1e-6."),
     ] = False,
-    infos: Annotated[bool, typer.Option(help="Keep the infos, as text.")] = True,
+    infos: Annotated[bool, typer.Option(help="Keep infos, as JSON text.")] = True,
     trust: Trust = False,
     download: Annotated[
-        bool, typer.Option("--download", help="Let Minari download a set that is missing.")
+        bool, typer.Option("--download", help="Let Minari download a missing set.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the data set folder OUT.")
+        bool, typer.Option("--force", help="Replace an existing data set folder OUT.")
     ] = False,
     quiet: options.Quiet = False,
     json: options.Json = False,
 ) -> None:
-    """Write demonstrations of any format as the hub has them: parquet files and a card.
+    """Convert demonstrations of any format to the hub's layout: parquet files and a card.
 
     Example: imitbench demos convert rollouts/final.npz demos/CartPole --env CartPole-v1
     """
@@ -98,10 +101,10 @@ def convert(
 
 
 def open_set(name: str, *, trust: bool, download: bool = False) -> TrajectorySource:
-    """Opens what a person named: a path, a bundled set, or `minari:NAME`.
+    """Opens a set of demonstrations by path, name of a bundled set, or `minari:NAME`.
 
     Raises:
-        InputError: Nothing of the kind, or it cannot be read.
+        InputError: There is no such set, or it cannot be read.
     """
     import warnings
 
@@ -122,7 +125,7 @@ def open_set(name: str, *, trust: bool, download: bool = False) -> TrajectorySou
 
 @contextmanager
 def environment_of(env_id: str | None, suite: str | None) -> Iterator[gym.Env[Any, Any] | None]:
-    """Makes the environment that a person named, of the named suite if any; or none."""
+    """Makes an environment by id, from the given suite if any; yields None without an id."""
     from imitbench.experts.lookup import find_environment_if_named
 
     found = find_environment_if_named(env_id, suite)
@@ -140,7 +143,7 @@ def environment_of(env_id: str | None, suite: str | None) -> Iterator[gym.Env[An
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr for people; a log gets the line at the end only."""
+    """Yields a callback for a progress bar on stderr; None when quiet or without a terminal."""
     import os
 
     from imitbench.cli.output import on_terminal
@@ -177,20 +180,23 @@ _SHOWN = 20
 def validate(
     path: Annotated[
         str,
-        typer.Argument(metavar="PATH", help="As IN of `imitbench demos convert`."),
+        typer.Argument(metavar="PATH", help="Set to check, as IN of `imitbench demos convert`."),
     ],
     env: OneEnv = None,
     suite: options.SuiteOfEnv = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="First N trajectories [all].")
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
+        ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Count notes, such as values out of bounds, too.")
+        bool, typer.Option("--strict", help="Count notes as problems, e.g. values out of bounds.")
     ] = False,
     trust: Trust = False,
     json: options.Json = False,
 ) -> None:
-    """Check demonstrations and name every row that is wrong; exit code 1 if there are any.
+    """Check demonstrations and list every wrong row; exit code 1 if there is one.
 
     Example: imitbench demos validate ppo-seals-CartPole-v0 --env seals/CartPole-v0
     """
@@ -271,15 +277,15 @@ def collect(
     env: options.Env = None,
     experts: Annotated[
         Path | None,
-        typer.Option("--experts", metavar="DIR", help="Folder with experts/ [bundled]."),
+        typer.Option("--experts", metavar="DIR", help="Folder that has experts/ [bundled]."),
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="DIR", help="Folder of sets [collected/SUITE/demos]."),
+        typer.Option("--to", metavar="DIR", help="Folder to write [collected/SUITE/demos]."),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Roll out a suite's experts and store whole episodes as parquet.
+    """Roll out a suite's experts, and store complete episodes as parquet files.
 
     Example: imitbench demos collect --suite classic --to my-demos
     """
@@ -316,7 +322,7 @@ def show(
         str,
         typer.Argument(
             metavar="DIR_OR_REPO",
-            help="Folder or file, or a bundled set.",
+            help="Folder, file, or bundled set.",
             autocompletion=completion.demos,
         ),
     ],
@@ -335,7 +341,9 @@ def show(
     read = open_set(path, trust=trust).read()
     trajectories = [each for each in read if isinstance(each, TrajectoryWithRew)]
     if len(trajectories) < len(read):
-        raise InputError(f"{path}: no rewards to sum up; `imitbench demos validate` shows the rest")
+        raise InputError(
+            f"{path}: has no rewards to sum; `imitbench demos validate` shows the rest"
+        )
     first = trajectories[0]
     obs = assert_not_dictobs(first.obs)
     summary = {

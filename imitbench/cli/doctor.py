@@ -1,4 +1,4 @@
-"""`imitbench doctor`: is everything here that a run needs?"""
+"""`imitbench doctor`: checks that the installation has everything that runs need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from imitbench.cli import options
 
 
 def doctor(out: options.Out = options.DEFAULT_OUT, json: options.Json = False) -> None:
-    """Check the installation; each problem names its fix. Exits with 1 if there is one.
+    """Check the installation, and print a fix for each problem. Exits with 1 if there is a problem.
 
     Example: imitbench doctor
     """

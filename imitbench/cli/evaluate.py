@@ -1,4 +1,4 @@
-"""`imitbench eval`: what a policy achieves, whoever made it."""
+"""`imitbench eval`: measures the return of a policy from any source."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def evaluate(
         typer.Option(
             "--env",
             metavar="ID",
-            help="Environment id [the policy's own].",
+            help="Environment id [as recorded with the policy].",
             autocompletion=completion.environments,
         ),
     ] = None,
     suite: options.SuiteOfEnv = None,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="Number of episodes.")] = 50,
     deterministic: Annotated[
         bool,
         typer.Option(
@@ -49,23 +49,23 @@ def evaluate(
     ] = None,
     video: Annotated[
         Path | None,
-        typer.Option("--video", metavar="FILE.mp4", help="Record the policy, too.", dir_okay=False),
+        typer.Option("--video", metavar="FILE.mp4", help="Also record a video.", dir_okay=False),
     ] = None,
     video_episodes: Annotated[
-        int, typer.Option("--video-episodes", min=1, help="Episodes in the video.")
+        int, typer.Option("--video-episodes", min=1, help="Number of episodes in the video.")
     ] = 1,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="DIR", help="Results folder, for ids.", file_okay=False),
+        typer.Option("--out", metavar="DIR", help="Results folder, for run ids.", file_okay=False),
     ] = options.DEFAULT_OUT,
     revision: Revision = None,
     trust: Trust = False,
     json: options.Json = False,
 ) -> None:
-    """Measure the returns and episode lengths of a policy, and its score where a suite knows it.
+    """Measure returns and episode lengths of a policy, and its score if a suite has references.
 
-    The policy of a run, with the run's own seed and as many episodes, gives the run's own result
-    again. Videos need the extra `video`, and for MuJoCo MUJOCO_GL=egl or osmesa on machines
+    The policy of a run gives the result of that run again, with the same seed and number of
+    episodes. Videos need the extra `video`, and for MuJoCo MUJOCO_GL=egl or osmesa on machines
     without a screen.
 
     Example: imitbench eval ppo-seals-CartPole-v0 --episodes 10 --video cartpole.mp4
@@ -99,7 +99,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _EvaluationRequest:
-    """How the person wants a policy measured; attributes as the options."""
+    """How to measure a policy; the attributes are the command's options of these names."""
 
     env: str | None
     suite: str | None
@@ -112,7 +112,7 @@ class _EvaluationRequest:
 
 
 def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any]:
-    """Evaluates, and records where that is asked for."""
+    """Evaluates the policy, and records a video if one is requested."""
     from imitbench.cards.plugins import find_suite
     from imitbench.errors import InputError
     from imitbench.experts import evaluation, lookup, measurement
@@ -122,7 +122,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     from imitbench.policies.expert_folder import open_expert_folder
 
     if request.suite is not None:
-        find_suite(request.suite)  # whose source may be run from here on
+        find_suite(request.suite)  # allows the suite's source to run
     own = subject.environment
     spec = own
     if request.env is not None:
@@ -133,7 +133,7 @@ def _measure(subject: NamedPolicy, request: _EvaluationRequest) -> dict[str, Any
     spec = evaluation.with_own_arguments(spec, found)
     rendered = None if request.video is None else check_video(spec, request.video)
     policy = load_expert_policy(found, evaluation.spaces_of(spec), trust=request.trust)
-    # Where episodes end is of no concern to a policy that learns no more.
+    # A policy that is not training needs no information about the ends of episodes.
     free = {"horizon": "variable"}
     with evaluation.check_arguments_accepted(spec):
         measured = measurement.measure(

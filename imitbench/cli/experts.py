@@ -1,4 +1,4 @@
-"""`imitbench experts`: list and train experts, convert and evaluate those of others."""
+"""`imitbench experts`: lists, trains, converts and evaluates experts."""
 
 from __future__ import annotations
 
@@ -66,11 +66,13 @@ def train(
     env: options.Env = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="DIR", help="Folder of experts [trained/SUITE/experts]."),
+        typer.Option("--to", metavar="DIR", help="Folder to write [trained/SUITE/experts]."),
     ] = None,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="To measure it.")] = 100,
+    episodes: Annotated[
+        int, typer.Option("--episodes", min=1, help="Episodes of the measurement.")
+    ] = 100,
     steps: Annotated[
-        int | None, typer.Option("--steps", min=1, help="Training steps [as on the card].")
+        int | None, typer.Option("--steps", min=1, help="Training steps [from the card].")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -85,7 +87,7 @@ def train(
     suite_card = find_suite(suite)
     environments = select_environments(suite_card, env)
 
-    # Training libraries take seconds to load: only once the request is known to be good.
+    # Training libraries take seconds to import, so the request is checked first.
     from imitbench.bench.spec import environment_spec
     from imitbench.experts import measurement
     from imitbench.experts.training import train_expert, write_expert_card
@@ -156,9 +158,7 @@ Revision = Annotated[
 ]
 Trust = Annotated[
     bool,
-    typer.Option(
-        "--trust", help="Unpickle what cannot be read otherwise: executes what the file says."
-    ),
+    typer.Option("--trust", help="Unpickle files if necessary: this executes code in the file."),
 ]
 
 
@@ -170,7 +170,9 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     env: Annotated[
         str | None,
-        typer.Option("--env", metavar="ID", help="Environment that it must fit [as in the zip]."),
+        typer.Option(
+            "--env", metavar="ID", help="Environment that the policy must fit [from the zip]."
+        ),
     ] = None,
     suite: options.SuiteOfEnv = None,
     revision: Revision = None,
@@ -223,7 +225,7 @@ def evaluate(
     expert: Expert,
     env: EnvId,
     suite: options.SuiteOfEnv = None,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many.")] = 50,
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="Number of episodes.")] = 50,
     deterministic: Annotated[
         bool | None,
         typer.Option(

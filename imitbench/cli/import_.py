@@ -1,4 +1,4 @@
-"""`imitbench import`: results of other tools, kept apart from own runs."""
+"""`imitbench import`: imports results of other tools, separate from runs of this harness."""
 
 from __future__ import annotations
 
@@ -15,25 +15,30 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Import results of other tools; they are kept apart from own runs.",
+    help="Import results of other tools; they stay separate from your own runs.",
 )
 
 _Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="Label of the import [its source's].")
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Label of the import [name of the source]."),
 ]
 _Suite = Annotated[
     str | None,
-    typer.Option("--suite", metavar="NAME", help="Suite whose references turn returns to scores."),
+    typer.Option(
+        "--suite", metavar="NAME", help="Suite whose references convert returns to scores."
+    ),
 ]
-_Force = Annotated[bool, typer.Option("--force", help="Replace other results of this name.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what is there; write nothing.")]
+_Force = Annotated[bool, typer.Option("--force", help="Replace different results of this name.")]
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only report the contents; write nothing.")
+]
 _MAX_TOLD = 20
 
 
 @app.command("sacred")
 def import_sacred_runs(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder with Sacred's run folders.")
+        Path, typer.Argument(metavar="DIR", help="Folder that has Sacred's run folders.")
     ],
     out: options.Out = options.DEFAULT_OUT,
     name: _Name = None,
@@ -43,10 +48,10 @@ def import_sacred_runs(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Import runs of the reference library's scripts, which Sacred has observed.
+    """Import runs of the reference library's scripts, as Sacred recorded them.
 
-    Runs that were interrupted, killed or failed are recorded as such. Exits with 1 if there are
-    runs that cannot be used.
+    Interrupted, killed and failed runs are imported with that status. Exits with 1 if some runs
+    cannot be used.
 
     Example: imitbench import sacred output/sacred --name imitation-1.0
     """
@@ -68,8 +73,8 @@ def import_table(
 ) -> None:
     """Import a table with columns algo, env, seed and raw_return or score.
 
-    What `imitbench sql --format csv "select * from scores"` prints is one, too. Every wrong line
-    is told, and then nothing is imported.
+    The output of `imitbench sql --format csv "select * from scores"` is such a table. If a line is
+    wrong, every wrong line is reported and nothing is imported.
 
     Example: imitbench import csv published.csv --suite classic
     """
@@ -93,7 +98,7 @@ def import_arrays(
     out: options.Out = options.DEFAULT_OUT,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="ID", help="A task's name; once per column, in order."),
+        typer.Option("--env", metavar="ID", help="Name of a task; once per column, in order."),
     ] = None,
     name: _Name = None,
     force: _Force = False,
@@ -101,7 +106,7 @@ def import_arrays(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Import normalized scores as rliable takes them: an array of runs by tasks per algorithm.
+    """Import normalized scores in rliable's layout: an array of runs by tasks per algorithm.
 
     Example: imitbench import rliable scores.npz --env Ant-v4 --env Hopper-v4
     """
@@ -123,7 +128,7 @@ def _record(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Writes what an importer found, and tells."""
+    """Writes the results of an importer, and prints them."""
     from imitbench.cli.output import print_json
     from imitbench.store.external_results import (
         check_name,
@@ -177,7 +182,7 @@ def _document(results: ImportedResults, label: str, path: Path, written: bool) -
 
 
 def _cells(results: ImportedResults) -> list[dict[str, Any]]:
-    """Algorithms by environment: how many runs completed, and their means."""
+    """Returns a row per algorithm and environment: numbers of runs, and means of completed ones."""
     cells: dict[tuple[str, str], dict[str, Any]] = {}
     for run in results.runs:
         key = (run.algo or "", run.env or "")
@@ -215,5 +220,5 @@ def _tell(results: ImportedResults, label: str, path: Path, written: bool, dry_r
     for each in results.notes:
         note(f"note: {each}")
     told = ", ".join(f"{number} {status}" for status, number in results.counts.items())
-    done = "would be written" if dry_run else "written" if written else "says that already"
+    done = "would be written" if dry_run else "written" if written else "is up to date"
     note(f"{label}: {told}; {path} {done}")

@@ -1,4 +1,4 @@
-"""`imitbench init-algo` and `init-suite`: a method, or a suite, to start from."""
+"""`imitbench init-algo` and `init-suite`: write templates of a method or a suite."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Annotated, Literal
 import typer
 
 To = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="Folder in which to put it.", file_okay=False)
+    Path, typer.Option("--to", metavar="DIR", help="Folder in which to create it.", file_okay=False)
 ]
 
 
 def init_algo(
-    name: Annotated[str, typer.Argument(help="What to call the method.")],
+    name: Annotated[str, typer.Argument(help="Name of the method.")],
     to: To = Path(),
     kind: Annotated[
         Literal["bc-like", "reward"],
-        typer.Option("--kind", help="Supervised learning, or a learnt reward."),
+        typer.Option("--kind", help="Kind of method: supervised learning, or a learned reward."),
     ] = "bc-like",
 ) -> None:
-    """Write a method of your own: a folder with a learner, its card, a test and a README.
+    """Create a new method: a folder with a learner, its card, a test and a README.
 
-    It runs as it stands. Nothing is overwritten.
+    The method runs without changes. Existing files are not overwritten.
 
     Example: imitbench init-algo my_method --kind reward
     """
@@ -36,12 +36,12 @@ def init_algo(
 
 
 def init_suite(
-    name: Annotated[str, typer.Argument(help="What to call the suite.")], to: To = Path()
+    name: Annotated[str, typer.Argument(help="Name of the suite.")], to: To = Path()
 ) -> None:
-    """Write a suite of your own: a folder with an environment, the suite's card and a README.
+    """Create a new suite: a folder with an environment, the suite's card and a README.
 
-    The README has the commands that train its expert, collect demonstrations and measure
-    references. Nothing is overwritten.
+    The README lists the commands that train its expert, collect demonstrations and measure
+    references. Existing files are not overwritten.
 
     Example: imitbench init-suite my_suite
     """
@@ -58,5 +58,5 @@ def init_suite(
 
 
 def _typed(folder: Path) -> str:
-    """The folder as commands take it."""
+    """Returns the folder as an argument for commands: relative paths start with `./`."""
     return str(folder) if folder.is_absolute() else f"./{folder}"

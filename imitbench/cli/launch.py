@@ -1,4 +1,4 @@
-"""Carries out plans and says what came of them; or says beforehand what that would cost."""
+"""Runs plans and prints their outcome, or prints the expected cost without running them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def launch(
     plans: Sequence[Plan], options: RunOptions, out: Path, *, json: bool, quiet: bool
 ) -> None:
-    """Runs one plan after the other, or submits them; collects, and prints one short table.
+    """Runs or submits plans in sequence, collects the results, and prints one short table.
 
     Args:
-        plans: What to do.
-        options: How runs are carried out.
+        plans: Plans, in the order in which they run.
+        options: Executor, jobs and other execution options.
         out: Results folder.
         json: Whether the summary is one JSON document.
-        quiet: Whether progress is not shown.
+        quiet: Whether to hide progress.
 
     Raises:
         typer.Exit: With 130 when it was stopped, 1 when runs failed or were lost.
@@ -46,14 +46,14 @@ def launch(
 
 
 def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: bool) -> None:
-    """Says what happened: counts and failures to stderr, scores to stdout."""
+    """Prints counts and failures to stderr, scores to stdout."""
     from imitbench.cli.output import command_for, count, note, print_json
     from imitbench.report.tables import build_report
     from imitbench.report.text import render_short
 
     outcome, out = summary.outcome, summary.out
     for left_out in summary.left_out:
-        note(f"left out: {left_out.path}: {left_out.reason}")
+        note(f"skipped: {left_out.path}: {left_out.reason}")
     if json:
         print_json(summary.as_document())
     else:
@@ -85,13 +85,13 @@ def _print(summary: SweepSummary, options: RunOptions, *, json: bool, quiet: boo
 
 
 def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: bool) -> None:
-    """Shows each cell with the expected time of what is still to do.
+    """Prints each cell with the expected time of its remaining runs.
 
     Args:
-        plans: What would be done.
-        options: How it would be done.
+        plans: Plans to describe.
+        options: Executor, jobs and other execution options.
         out: Results folder.
-        json: Whether as one JSON document.
+        json: Whether to print one JSON document.
     """
     from imitbench.cli.output import count, duration, note, print_json, print_table
     from imitbench.executors.registry import executor_class
@@ -103,7 +103,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
     ]
     preview = executor_class(options.executor).preview(options, ahead)
     total = sum(ahead)
-    if preview is None:  # however many workers there are, the longest run takes its time
+    if preview is None:  # the longest run is a lower bound for any number of workers
         total = max([0.0, *ahead, total / (options.jobs or 1)])
     not_applicable = [pair for plan in plans for pair in plan.not_applicable]
     if json:
@@ -137,7 +137,7 @@ def print_plans(plans: Sequence[Plan], options: RunOptions, out: Path, *, json: 
 def _cells(
     plans: Sequence[Plan], out: Path
 ) -> tuple[dict[tuple[str, str, str, str], dict[str, Any]], list[float]]:
-    """Runs by suite, algorithm, environment and budget, and the seconds of each run to do."""
+    """Returns cells by suite, algorithm, environment and budget, and the seconds of open runs."""
     from imitbench.bench.plan import DurationEstimates
     from imitbench.store.run_dir import RunDirectory
 

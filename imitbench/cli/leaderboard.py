@@ -1,4 +1,4 @@
-"""`imitbench leaderboard`: a site of published results, and checks of what others submit."""
+"""`imitbench leaderboard`: builds a site of published results, and checks submissions."""
 
 from __future__ import annotations
 
@@ -36,31 +36,32 @@ _WORDS = {
 
 def verify_submission(
     submission: Submission,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs to train again.")] = 2,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw of these.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = 1,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Number of runs to train again.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed that draws these runs.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel runs.")] = 1,
     algo: Annotated[
         list[str],
-        typer.Option("--algo", metavar="PLUGIN", help="Plug-in of yours to verify; repeatable."),
+        typer.Option("--algo", metavar="PLUGIN", help="Allow runs of this plug-in; repeatable."),
     ] = [],  # noqa: B006 (typer copies it)
     suite: Annotated[
         list[str],
-        typer.Option("--suite", metavar="DIR", help="Folder of a suite that you have."),
+        typer.Option("--suite", metavar="DIR", help="Allow runs on the suite in this folder."),
     ] = [],  # noqa: B006
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", metavar="DIR", help="Results folder to keep.", file_okay=False),
+        typer.Option(
+            "--keep", metavar="DIR", help="Keep the runs in this results folder.", file_okay=False
+        ),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train some runs of a submission again, drawn at random, and compare.
+    """Train randomly drawn runs of a submission again, and compare the results.
 
-    Only methods, experts and demonstrations of this package are used, and plug-ins that you name:
-    never what a submission names. On a machine like the
-    submitter's the numbers are identical. Elsewhere they must agree within the noise of the
-    evaluations, or within the spread of the submission's own seeds. Exits with 1 if a run differs,
-    or none can be trained here.
+    Uses only methods, experts and demonstrations of this package, and plug-ins that you name;
+    never code that a submission names. On a machine like the submitter's the numbers are
+    identical. Elsewhere they must agree within the noise of the evaluations, or within the spread
+    of the submission's own seeds. Exits with 1 if a run differs, or if no run can be trained here.
 
     Example: imitbench leaderboard verify results/theirs --runs 2 --seed 0
     """
@@ -183,7 +184,7 @@ def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted:
 
 
 Submission = Annotated[
-    Path, typer.Argument(metavar="SUBMISSION", help="Folder of published results.")
+    Path, typer.Argument(metavar="SUBMISSION", help="Folder with published results.")
 ]
 _MAX_TOLD = 20
 
@@ -193,9 +194,9 @@ def validate_submission(
 ) -> None:
     """Check a submission: digests, specifications, scores, seeds.
 
-    Makes all checks and tells all that they find. Exits with 1 if one fails, and with 2 if the
-    folder holds no published results. What cannot be known from the files, `imitbench leaderboard
-    verify` tries.
+    Makes all checks and reports all problems. Exits with 1 if a check fails, and with 2 if the
+    folder has no published results. To test what the files alone cannot show, use `imitbench
+    leaderboard verify`.
 
     Example: imitbench leaderboard validate results/theirs
     """
@@ -263,24 +264,26 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
 def build_site(
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="SITE", help="Folder of the site.", file_okay=False),
+        typer.Option("--out", metavar="SITE", help="Folder to write.", file_okay=False),
     ],
     results: Annotated[
         Path,
         typer.Option(
-            "--results", metavar="DIR", help="Published results, a folder of these, or own runs."
+            "--results",
+            metavar="DIR",
+            help="Published results, a folder of such folders, or a results folder.",
         ),
     ] = options.DEFAULT_OUT,
     title: Annotated[str, typer.Option("--title", metavar="TEXT")] = "Leaderboard",
     external: Annotated[
-        bool, typer.Option("--external", help="Show imported results, too, unranked.")
+        bool, typer.Option("--external", help="Also show imported results, without ranks.")
     ] = False,
     failed_runs: options.FailedRuns = "count-as-random",
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Make a leaderboard: static pages, and the same as JSON, CSV and Markdown.
+    """Build a leaderboard: static pages, and the same tables as JSON, CSV and Markdown.
 
     The pages need no server and no network. The same results give the same files, byte by byte.
     An earlier site in the folder is replaced.
@@ -327,7 +330,7 @@ def build_site(
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Make a leaderboard, and check submissions to one.",
+    help="Build a leaderboard, and check submissions.",
 )
 app.command("build")(build_site)
 app.command("validate")(validate_submission)

@@ -1,4 +1,4 @@
-"""`imitbench logs`: what a run has written, and why runs failed."""
+"""`imitbench logs`: shows the log of a run, or the failures of all runs."""
 
 from __future__ import annotations
 
@@ -24,38 +24,41 @@ def logs(
         str | None,
         typer.Argument(
             metavar="[RUN]",
-            help="Id of a run, or the start of it.",
+            help="Run id, or its first characters.",
             autocompletion=completion.runs,
         ),
     ] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="All failures, alike ones together.")
+        bool, typer.Option("--failed", help="Show all failures, grouped by message.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", min=0, metavar="N", help="Last lines only [all].")
+        int | None,
+        typer.Option("--tail", min=0, metavar="N", help="Only show the last N lines [all]."),
     ] = None,
     algo: Annotated[
-        str | None, typer.Option("--algo", metavar="GLOB", help="With --failed: algorithms.")
+        str | None,
+        typer.Option("--algo", metavar="GLOB", help="With --failed: only these algorithms."),
     ] = None,
     env: Annotated[
-        str | None, typer.Option("--env", metavar="GLOB", help="With --failed: environments.")
+        str | None,
+        typer.Option("--env", metavar="GLOB", help="With --failed: only these environments."),
     ] = None,
     out: options.Out = options.DEFAULT_OUT,
     json: options.Json = False,
 ) -> None:
-    """Show the log of a run, with its error if it failed; or all failures by their message.
+    """Show the log of a run, with its error if it failed; or all failures, grouped by message.
 
-    Alike failures, whose messages differ in numbers, ids and paths only, are told once: how many,
-    where, and how the traceback ends.
+    Failures whose messages differ only in numbers, ids and paths form one group, which shows the
+    number of runs, their cells, and the end of the traceback.
 
     Example: imitbench logs --failed --algo 'gail*'
     """
     from imitbench.errors import InputError
 
     if (run is None) == (not failed):
-        raise InputError("logs: name one run by the start of its id, or ask for --failed")
+        raise InputError("logs: name one run by the start of its id, or use --failed")
     if run is not None and (algo is not None or env is not None):
-        raise InputError("logs: --algo and --env choose among failures: use them with --failed")
+        raise InputError("logs: --algo and --env select failures: use them with --failed")
     if run is not None:
         _show_run(out, run, tail, json)
     else:
@@ -93,7 +96,7 @@ def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
 def _texts(
     out: Path, directory: RunDirectory, failure: RunFailure | None
 ) -> Iterator[tuple[str, str]]:
-    """Everything that was written about a run, by name."""
+    """Returns the log texts of a run, by name."""
     from imitbench.executors.registry import executors_of
 
     for executor in executors_of(out):
@@ -104,7 +107,7 @@ def _texts(
     if directory.log.exists():
         log = directory.log.read_text(errors="replace")
         yield directory.log.name, log
-    # A run that fails writes its traceback into its log, unless its process died.
+    # A run that fails writes its traceback into its log, unless its process was killed.
     if failure is not None and failure.traceback.strip() and failure.traceback.strip() not in log:
         yield "error.json", failure.traceback
 
@@ -125,7 +128,7 @@ def _show_failures(
 
     found = read_failure_groups(out, wanted)
     for message in found.unreadable:
-        note(f"left out: {message}")
+        note(f"skipped: {message}")
     if json:
         print_json([_document(group) for group in found.groups])
         return
@@ -177,6 +180,6 @@ def _last(text: str, tail: int | None) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Text without control characters, with which a log could write anywhere on a terminal."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # progress bars begin lines anew
+    """Returns text without control characters, as these could overwrite parts of a terminal."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # progress bars overwrite their line
     return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in lines)

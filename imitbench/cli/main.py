@@ -1,4 +1,4 @@
-"""The `imitbench` command: finds the command that is asked for, turns bad input into one line."""
+"""The `imitbench` command: imports the requested command, reports bad input as one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from imitbench.util.library_patches import silence_unraisable
 from imitbench.util.text_line import printable
 from imitbench.version import __version__
 
-# Name, module in imitbench.cli, and there a function or a Typer with commands of its own.
+# Name, module in imitbench.cli, and the function or Typer group in that module.
 _COMMANDS = {
     "run": "run:run",
     "resume": "resume:resume",
@@ -47,7 +47,7 @@ _COMMANDS = {
 
 
 class _Commands(Mapping[str, Any]):
-    """Imports and builds a command when it is asked for, as each call needs one of them."""
+    """Commands by name; each is imported and built at first access, as a call needs one only."""
 
     def __init__(self) -> None:
         self._built: dict[str, Any] = {}
@@ -76,14 +76,14 @@ def _build(name: str, module: str, attribute: str) -> Any:
 
 
 class _Root(TyperGroup):
-    """The command itself; a group whose commands are built one by one."""
+    """The root command: a group that builds a command only when that command is used."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = cast(dict[str, Any], _Commands())
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, in the order of the table."""
+        """Returns the names of all commands, in the order of `_COMMANDS`."""
         return list(self.commands)
 
 
@@ -110,24 +110,24 @@ def _root(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Options of the command as a whole."""
+    """Handles the options of `imitbench` itself, which come before a command."""
 
 
 def main() -> None:
-    """Runs the command line; never shows a traceback for bad input.
+    """Runs the command line; bad input gives one line on stderr, never a traceback.
 
-    Exit codes: 0 done; 1 some runs failed, or a check says no; 2 usage or bad input.
+    Exit codes: 0 done; 1 some runs or a check failed; 2 wrong usage or bad input.
     """
     try:
         code = app(standalone_mode=False)
     except InputError as error:
         _fail(str(error))
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
-        # What was just being made, such as a progress bar, complains of its missing parts when it
-        # is thrown away.
+        # A half-built object, such as a progress bar, reports missing attributes when it is
+        # deleted.
         silence_unraisable()
         typer.echo("stopped", err=True)
         sys.exit(130)
@@ -135,10 +135,10 @@ def main() -> None:
         # Typer's own usage errors; their base class has moved between versions.
         if not hasattr(error, "format_message"):
             raise
-        if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, named alone
+        if type(error).__name__ == "NoArgsIsHelpError":  # a command group without a command
             typer.echo(error.format_message(), err=True)
             sys.exit(2)
-        _fail(error.format_message().replace("Value error, ", ""))  # said of wrong choices
+        _fail(error.format_message().replace("Value error, ", ""))  # prefix of wrong choices
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they are spelled and explained alike."""
+"""Options that several commands share, so that names and help texts are the same everywhere."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from imitbench.hub import DEFAULT_LOCK as DEFAULT_LOCK
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Results folder.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress on stderr.")]
 Suite = Annotated[
     str,
     typer.Option(
         "--suite",
         metavar="NAME",
-        help="Suite of environments, or its folder.",
+        help="Name of a suite of environments, or its folder.",
         autocompletion=completion.suites,
     ),
 ]
@@ -28,27 +28,29 @@ Env = Annotated[
     typer.Option(
         "--env",
         metavar="GLOB",
-        help="Environments by id, e.g. 'seals/*' [all].",
+        help="Ids of environments, as a glob, e.g. 'seals/*' [all].",
         autocompletion=completion.environments,
     ),
 ]
 
 Lock = Annotated[
-    Path, typer.Option("--lock", metavar="FILE", help="Lock file of the hub.", dir_okay=False)
+    Path, typer.Option("--lock", metavar="FILE", help="Lock file with hub commits.", dir_okay=False)
 ]
 NamedLock = Annotated[
     Path | None,
     typer.Option(
         "--lock",
         metavar="FILE",
-        help=f"Lock file of the hub [{DEFAULT_LOCK}, if it is there].",
+        help=f"Lock file with hub commits [{DEFAULT_LOCK}, if it exists].",
         dir_okay=False,
     ),
 ]
 
 OneSuite = Annotated[
     str | None,
-    typer.Option("--suite", metavar="NAME", help="Suite [all].", autocompletion=completion.suites),
+    typer.Option(
+        "--suite", metavar="NAME", help="Name of a suite [all].", autocompletion=completion.suites
+    ),
 ]
 
 SuiteOfEnv = Annotated[
@@ -56,19 +58,21 @@ SuiteOfEnv = Annotated[
     typer.Option(
         "--suite",
         metavar="NAME",
-        help="Suite of --env, or its folder [the first that has it].",
+        help="Suite of --env, or its folder [the first suite that has it].",
         autocompletion=completion.suites,
     ),
 ]
 
 FailedRuns = Annotated[
     Literal["exclude", "count-as-random"],
-    typer.Option("--failed-runs", help="What a failed run counts as."),
+    typer.Option("--failed-runs", help="How failed runs count."),
 ]
 DEFAULT_REPLICATES, MOST_REPLICATES = 50_000, 1_000_000
 Replicates = Annotated[
     int,
-    typer.Option("--replicates", min=100, max=MOST_REPLICATES, help="Replicates of the bootstrap."),
+    typer.Option(
+        "--replicates", min=100, max=MOST_REPLICATES, help="Number of bootstrap replicates."
+    ),
 ]
 
 DEFAULT_OUT = Path(api.DEFAULT_OUT)

@@ -1,4 +1,4 @@
-"""Printing: data to stdout, everything else to stderr."""
+"""Prints data to stdout and everything else to stderr."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints aligned columns on stdout; numbers to the right."""
+    """Prints aligned columns on stdout; numbers are right-aligned."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [
         max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(header)
@@ -60,18 +60,18 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
 
 
 def count(number: int, noun: str) -> str:
-    """`1 task`, `2 tasks`."""
+    """Returns a number with its noun: `1 task`, `2 tasks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def command_for(out: Path, *words: str) -> str:
-    """A command about a results folder, as it can be typed: `imitbench resume --out other`."""
+    """Returns a command for a results folder, for a shell: `imitbench resume --out other`."""
     place = [] if out == options.DEFAULT_OUT else ["--out", str(out)]
     return shlex.join(["imitbench", *words, *place])
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: `8 s`, `3 min`, `2 h 05 min`."""
+    """Returns seconds as readable text: `8 s`, `3 min`, `2 h 05 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -89,22 +89,22 @@ def _is_number(value: object) -> bool:
 
 
 def typed_command() -> str:
-    """The command line as it can be typed again."""
+    """Returns the command line of this process, quoted for a shell."""
     return shlex.join(["imitbench", *sys.argv[1:]])
 
 
 def make_notifier(*, quiet: bool = False) -> Notify:
-    """Where messages about downloads go: to stderr, bars to terminals only.
+    """Returns a function for messages about downloads: to stderr, with bars on terminals only.
 
     Args:
-        quiet: Whether they go nowhere.
+        quiet: Whether messages are discarded.
     """
     if quiet or not on_terminal():
-        # Read by the hub's client when it is first imported.
+        # The hub's client reads this when it is first imported.
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     return silent if quiet else note
 
 
 def size_text(count: int) -> str:
-    """Bytes as people say them."""
+    """Returns a number of bytes as kB or MB."""
     return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"

@@ -1,4 +1,4 @@
-"""`imitbench experts pull` and `imitbench demos pull`: from the hub to this machine."""
+"""`imitbench experts pull`, `imitbench demos pull`, `imitbench prefetch`: download from the hub."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 
 
 Repo = Annotated[
-    str | None, typer.Argument(metavar="[REPO]", help="owner/name, or a name on a suite card.")
+    str | None,
+    typer.Argument(metavar="[REPO]", help="Repository owner/name, or a name on a suite card."),
 ]
 SuiteToPull = Annotated[
-    str | None, typer.Option("--suite", metavar="NAME", help="All that its card names.")
+    str | None,
+    typer.Option("--suite", metavar="NAME", help="Fetch all that the card of this suite names."),
 ]
 Revision = Annotated[
     str | None,
-    typer.Option("--revision", metavar="REV", help="Commit, branch or tag [as pinned, or newest]."),
+    typer.Option(
+        "--revision", metavar="REV", help="Commit, branch or tag [the pinned one, or the latest]."
+    ),
 ]
 To = Annotated[
     Path | None,
-    typer.Option("--to", metavar="DIR", help="Copy to DIR/<name> [the hub's cache only]."),
+    typer.Option("--to", metavar="DIR", help="Copy to DIR/<name> [only the hub's cache]."),
 ]
 
 
@@ -41,7 +45,7 @@ def pull_experts(
 ) -> None:
     """Fetch experts from the hub.
 
-    Copies in the folder `experts` of DIR are what `run --source path:DIR` takes.
+    `run --source path:DIR` reads copies in the folder `experts` of DIR.
 
     Example: imitbench experts pull --suite classic --to pulled/experts
     """
@@ -58,7 +62,7 @@ def pull_demos(
 ) -> None:
     """Fetch demonstrations from the hub.
 
-    Copies in the folder `demos` of DIR are what `run --source path:DIR` takes.
+    `run --source path:DIR` reads copies in the folder `demos` of DIR.
 
     Example: imitbench demos pull HumanCompatibleAI/ppo-seals-CartPole-v0
     """
@@ -81,9 +85,9 @@ def _pull(
     if (repo is None) == (suite is None):
         raise InputError("name one repository, or a suite by --suite")
     if suite is not None and revision is not None:
-        raise InputError("--revision: belongs to one repository; give that instead of --suite")
+        raise InputError("--revision: applies to one repository; name it instead of --suite")
     if repo is not None and env is not None:
-        raise InputError("--env: belongs to --suite")
+        raise InputError("--env: needs --suite")
     notify = make_notifier()
     pulled = (
         [_pull_one(kind, repo, revision, notify)]
@@ -155,7 +159,7 @@ def prefetch(
 ) -> None:
     """Fetch a suite's experts and demonstrations, for runs without a network.
 
-    Writes commits and digests to a lock file, by which `run --source hub` finds and checks them.
+    Writes commits and digests to a lock file. `run --source hub` uses it to find and check files.
 
     Example: imitbench prefetch --suite classic
     """

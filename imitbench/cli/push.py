@@ -1,4 +1,4 @@
-"""`imitbench experts push`, `demos push` and `results push`: from this machine to the hub."""
+"""`imitbench experts push`, `demos push` and `results push`: upload to the hub."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ if TYPE_CHECKING:
 
 _SHOWN = 40
 
-Repo = Annotated[str, typer.Argument(metavar="REPO", help="owner/name; created when missing.")]
-Yes = Annotated[
-    bool, typer.Option("--yes", help="Upload; without it, only show what would be uploaded.")
+Repo = Annotated[
+    str, typer.Argument(metavar="REPO", help="Repository, owner/name; created if missing.")
 ]
-Private = Annotated[
-    bool, typer.Option("--private", help="Make a new repository for its owner only.")
+Yes = Annotated[bool, typer.Option("--yes", help="Upload; without --yes, only show the files.")]
+Private = Annotated[bool, typer.Option("--private", help="Make a new repository private.")]
+Message = Annotated[
+    str | None, typer.Option("--message", metavar="TEXT", help="Message of the commit.")
 ]
-Message = Annotated[str | None, typer.Option("--message", metavar="TEXT", help="Of the commit.")]
 Licence = Annotated[
     str | None,
-    typer.Option("--license", metavar="ID", help="As the hub names it, e.g. mit [as on the card]."),
+    typer.Option(
+        "--license", metavar="ID", help="License id of the hub, e.g. mit [from the card]."
+    ),
 ]
 EnvId = Annotated[
     str | None,
-    typer.Option("--env", metavar="ID", help="Environment, where the files do not tell."),
+    typer.Option("--env", metavar="ID", help="Environment id, if the files do not name it."),
 ]
 
 
 @dataclass(frozen=True)
 class _PushRequest:
-    """What the person asked for, whatever is pushed."""
+    """Options that all push commands share."""
 
     repo: str
     yes: bool
@@ -47,7 +49,7 @@ class _PushRequest:
     quiet: bool
 
     def check(self) -> None:
-        """Refuses a bad name before any work is done."""
+        """Raises InputError for a bad repository name or message, before any other work."""
         from imitbench.errors import InputError
         from imitbench.util.hub_upload import check_repository_name
 
@@ -57,7 +59,7 @@ class _PushRequest:
 
 
 def push_experts(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the expert.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the expert.")],
     repo: Repo,
     yes: Yes = False,
     private: Private = False,
@@ -69,7 +71,7 @@ def push_experts(
 ) -> None:
     """Publish an expert: its pickle-free files, and a zip that Stable-Baselines3 loads.
 
-    Shows what would be uploaded, and with --yes uploads it in one commit. The folder itself is
+    Shows the files to upload, and with --yes uploads them in one commit. The folder itself is
     not changed. Needs HF_TOKEN, or `hf auth login`.
 
     Example: imitbench experts push experts/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --yes
@@ -85,7 +87,7 @@ def push_experts(
 
 
 def push_demos(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the set.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the set.")],
     repo: Repo,
     yes: Yes = False,
     private: Private = False,
@@ -97,7 +99,7 @@ def push_demos(
 ) -> None:
     """Publish demonstrations: parquet files and a card with their schema.
 
-    Checks every row first. Shows what would be uploaded, and with --yes uploads it in one commit.
+    Checks every row first. Shows the files to upload, and with --yes uploads them in one commit.
     Needs HF_TOKEN, or `hf auth login`.
 
     Example: imitbench demos push demos/ppo-Pendulum-v1 me/ppo-Pendulum-v1 --license mit --yes
@@ -114,10 +116,11 @@ def push_results(
     repo: Repo,
     out: options.Out = options.DEFAULT_OUT,
     suite: Annotated[
-        str | None, typer.Option("--suite", metavar="NAME", help="Only runs of this suite [all].")
+        str | None,
+        typer.Option("--suite", metavar="NAME", help="Only publish runs of this suite [all]."),
     ] = None,
     with_policies: Annotated[
-        bool, typer.Option("--with-policies", help="Publish the trained policies, too.")
+        bool, typer.Option("--with-policies", help="Also publish the trained policies.")
     ] = False,
     yes: Yes = False,
     private: Private = False,
@@ -128,9 +131,9 @@ def push_results(
 ) -> None:
     """Publish results: every run with its specification, its episodes, and a report.
 
-    Replaces what an earlier push of results left in the repository. Names of machines and
-    tracebacks are left out. Shows what would be uploaded, and with --yes uploads it in one
-    commit. Needs HF_TOKEN, or `hf auth login`.
+    Replaces the files of an earlier push of results. Excludes names of machines and tracebacks.
+    Shows the files to upload, and with --yes uploads them in one commit. Needs HF_TOKEN, or `hf
+    auth login`.
 
     Example: imitbench results push --out runs me/my-results --license cc-by-4.0 --yes
     """
@@ -178,8 +181,8 @@ def _push(staged: AbstractContextManager[Publication], request: _PushRequest) ->
                 )
             except UnreachableError as error:
                 raise InputError(
-                    f"{error}; nothing here has changed: the same command goes on, and what has "
-                    "arrived is not uploaded again"
+                    f"{error}; no local file has changed: the same command continues, and does not "
+                    "upload complete files again"
                 ) from error
         _tell_outcome(publication, uploaded, request)
 
@@ -206,9 +209,9 @@ def _tell_outcome(
     elif uploaded is not None:
         typer.echo(f"\n{uploaded.url}")
     if uploaded is None:
-        note("nothing was uploaded; --yes does it")
+        note("nothing was uploaded; add --yes to upload")
     elif not uploaded.changed:
-        note("all of it was there already")
+        note("all files were there already")
     elif uploaded.removed:
         note(f"removed {len(uploaded.removed)} files of an earlier push")
 

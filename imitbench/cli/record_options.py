@@ -1,4 +1,4 @@
-"""Options of the command line that come from a record: one for each of its fields."""
+"""Builds command-line options from a record class: one option for each field."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _COMPLETIONS: dict[str, Callable[..., Any]] = {
 
 
 def takes(record: type[OptionRecord], **fixed: Any) -> Callable[[_Function], _Function]:
-    """Gives a command the options of a record, which it finds as `context.obj`.
+    """Adds the options of a record to a command, which gets the record as `context.obj`.
 
     Args:
-        record: The record.
-        **fixed: Values of options that the command does not offer, by keyword.
+        record: Class whose fields become options.
+        **fixed: Values of fields that the command does not offer as options, by keyword.
     """
 
     def mark(function: _Function) -> _Function:
@@ -43,12 +43,12 @@ def takes(record: type[OptionRecord], **fixed: Any) -> Callable[[_Function], _Fu
 def command_class(
     record: type[OptionRecord], only: Collection[str] | None = None, **fixed: Any
 ) -> type[TyperCommand]:
-    """A class of commands with the options of a record.
+    """Returns a Typer command class that has the options of a record.
 
     Args:
-        record: The record.
+        record: Class whose fields become options.
         only: Keywords of the options that are offered; all by default.
-        **fixed: Values of options that are not offered, by keyword.
+        **fixed: Values of fields that are not offered as options, by keyword.
     """
     offered = {
         keyword: option
@@ -57,7 +57,7 @@ def command_class(
     }
 
     class RecordCommand(TyperCommand):
-        """A command with options of a record."""
+        """A command whose options are the fields of `record`."""
 
         def __init__(self, *, params: list[Any], **settings: Any) -> None:
             every = [*params, *_parameters(offered)]
@@ -65,7 +65,7 @@ def command_class(
             super().__init__(params=every, **settings)
 
         def invoke(self, ctx: Any) -> Any:
-            """Makes the record, and calls the command."""
+            """Builds the record from the options, and calls the command."""
             given = {keyword: ctx.params.pop(keyword) for keyword in offered}
             ctx.obj = record.of({**fixed, **given})
             return super().invoke(ctx)
@@ -74,7 +74,7 @@ def command_class(
 
 
 def _parameters(options: dict[str, Option]) -> list[Any]:
-    """What typer makes of the parameters of a constructor with these keywords."""
+    """Returns the Typer parameters for these options."""
     fields = [
         (name, _annotation(each), field(default=each.default)) for name, each in options.items()
     ]
@@ -98,7 +98,7 @@ def _annotation(option: Option) -> Any:
 
 
 def _help_text(option: Option) -> str:
-    """The help of an option; executors say what one means that is theirs alone."""
+    """Returns the help of an option; executors describe the options that only they have."""
     if option.keyword == "executor":
         return f"{option.help.removesuffix('.')}: {', '.join(executor_names())}."
     own = option_help(option.keyword)

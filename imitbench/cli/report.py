@@ -1,4 +1,4 @@
-"""`imitbench report`: tables, pages and figures made from the results."""
+"""`imitbench report`: writes tables, pages and figures of the results."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ def report(
     format: Annotated[
         ReportFormat,
         typer.Option(
-            "--format", help="Tables (md, csv, latex, json), a page (html), plots (png, svg)."
+            "--format",
+            help="Format: tables (md, csv, latex, json), a page (html), plots (png, svg).",
         ),
     ] = "md",
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="FILE", help="Where to write it; - is stdout. Plots: a folder."
+            "--to", metavar="FILE", help="File to write; - for stdout. A folder for plots."
         ),
     ] = "-",
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     failed_runs: options.FailedRuns = "exclude",
     external: Annotated[
-        bool, typer.Option("--external", help="Show imported results, too, in tables of their own.")
+        bool, typer.Option("--external", help="Show imported results in separate tables.")
     ] = False,
     json: options.Json = False,
 ) -> None:

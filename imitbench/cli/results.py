@@ -1,4 +1,4 @@
-"""`imitbench results`: publish results, fetch those of others, and export curves."""
+"""`imitbench results`: publishes results, fetches published ones, exports curves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imitbench.cli.push import push_results
 
 def export_to_tensorboard(
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="Folder for TensorBoard.", file_okay=False)
+        Path, typer.Option("--to", metavar="DIR", help="Folder for event files.", file_okay=False)
     ] = Path("tensorboard"),
     out: options.Out = options.DEFAULT_OUT,
     suite: options.OneSuite = None,
@@ -22,9 +22,9 @@ def export_to_tensorboard(
 ) -> None:
     """Write learning curves and results of all runs as event files for TensorBoard.
 
-    Finished runs are shown whole, running ones up to their newest checkpoint: the same command
-    again brings all up to date, and TensorBoard reloads by itself. Runs write no event files
-    while they train; `imitbench train` does.
+    Finished runs are written in full, running runs up to their latest checkpoint. The same
+    command again updates all of them, and TensorBoard reloads them. Runs of `imitbench run` write
+    no event files during training; `imitbench train` does.
 
     Example: imitbench results tensorboard --out runs --to tb && tensorboard --logdir tb
     """
@@ -37,36 +37,40 @@ def export_to_tensorboard(
     elif not quiet:
         note(
             f"{to}: {count(done.written, 'run')} written, {done.unchanged} up to date, "
-            f"{done.without} without a point yet"
+            f"{done.without} without a point so far"
         )
 
 
 def upload_to_wandb(
     project: Annotated[
-        str, typer.Option("--project", metavar="NAME", help="Project of W&B.")
+        str, typer.Option("--project", metavar="NAME", help="W&B project.")
     ] = "imitbench",
     entity: Annotated[
-        str | None, typer.Option("--entity", metavar="NAME", help="User or team [W&B's default].")
+        str | None,
+        typer.Option("--entity", metavar="NAME", help="W&B user or team [W&B's default]."),
     ] = None,
     out: options.Out = options.DEFAULT_OUT,
     suite: options.OneSuite = None,
     folder: Annotated[
         Path,
         typer.Option(
-            "--dir", metavar="DIR", help="Where W&B keeps its own folder wandb.", file_okay=False
+            "--dir",
+            metavar="DIR",
+            help="Folder in which W&B makes its folder wandb.",
+            file_okay=False,
         ),
     ] = Path(),
     again: Annotated[
-        bool, typer.Option("--again", help="Upload runs that were uploaded before, too.")
+        bool, typer.Option("--again", help="Also upload runs that were uploaded before.")
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Upload finished runs to Weights & Biases: settings, learning curves and results.
 
-    Each run is uploaded once; the results folder remembers which. With WANDB_MODE=offline nothing
-    leaves this machine, and `wandb sync` uploads later. Workers never talk to W&B themselves.
-    Needs the extra `wandb`.
+    Each run is uploaded once; the results folder records the uploaded runs. With
+    WANDB_MODE=offline nothing leaves this machine, and `wandb sync` uploads later. Workers never
+    connect to W&B. Needs the extra `wandb`.
 
     Example: imitbench results wandb --out runs --project imitation
     """
@@ -89,7 +93,7 @@ def upload_to_wandb(
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Publish results on the hub, fetch those of others, and export curves.",
+    help="Publish results on the hub, fetch published results, and export curves.",
 )
 app.command("push")(push_results)
 app.command("tensorboard")(export_to_tensorboard)
@@ -98,7 +102,7 @@ app.command("wandb")(upload_to_wandb)
 
 @app.command("pull")
 def pull_results(
-    repo: Annotated[str, typer.Argument(metavar="REPO", help="owner/name of the repository.")],
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="Repository, owner/name.")],
     out: options.Out = options.DEFAULT_OUT,
     revision: Annotated[
         str | None, typer.Option("--revision", metavar="REV", help="Commit, branch or tag.")
@@ -106,10 +110,10 @@ def pull_results(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fetch published results, check them, and make run directories that reports read.
+    """Fetch published results, check them, and write run directories that reports read.
 
     Every file is checked against its digest, every run against its specification, and every
-    result against its episodes. Runs that are in the results folder already stay as they are.
+    result against its episodes. Existing runs of the results folder are not changed.
 
     Example: imitbench results pull me/my-results --out theirs
     """
@@ -126,24 +130,27 @@ def pull_results(
     if json:
         print_json({"repo": repo, "revision": fetched.commit, "added": made, "present": present})
     elif not quiet:
-        note(f"{out}: {made} runs added, {present} were there, from commit {fetched.commit[:12]}")
+        note(f"{out}: {made} runs added, {present} existed, from commit {fetched.commit[:12]}")
 
 
 @app.command("export")
 def export_results(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New folder.", file_okay=False)],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder to create.", file_okay=False)
+    ],
     out: options.Out = options.DEFAULT_OUT,
     suite: Annotated[
-        str | None, typer.Option("--suite", metavar="NAME", help="Only runs of this suite [all].")
+        str | None,
+        typer.Option("--suite", metavar="NAME", help="Only write runs of this suite [all]."),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write results as they are published, into a folder here: every run, and its episodes.
+    """Write results in the published layout to a local folder: every run, and its episodes.
 
-    It is what `imitbench results push` uploads, but for the card, and what `imitbench leaderboard
-    validate` checks. Names of machines and tracebacks are left out, and so are runs that newer ones
-    have superseded: those of a plug-in before its source was edited.
+    The folder holds what `imitbench results push` uploads, except the card, and what `imitbench
+    leaderboard validate` checks. It excludes names of machines, tracebacks, and superseded runs:
+    those of a plug-in before its source was edited.
 
     Example: imitbench results export submission --out runs
     """
@@ -154,7 +161,7 @@ def export_results(
     runs = results_folder.read_runs(out, suite=suite)
     results_folder.export_results(runs.runs, folder, version=__version__, command=typed_command())
     for message in runs.unreadable:
-        note(f"left out: {message}")
+        note(f"skipped: {message}")
     if json:
         print_json(
             {
@@ -168,5 +175,5 @@ def export_results(
         )
     elif not quiet:
         counts = {"superseded by newer ones": runs.superseded, "unfinished": runs.unfinished}
-        left = "".join(f", {number} {why} left out" for why, number in counts.items() if number)
+        left = "".join(f", {number} {why} skipped" for why, number in counts.items() if number)
         note(f"{folder}: {count(len(runs.runs), 'run')}{left}")

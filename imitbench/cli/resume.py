@@ -1,4 +1,4 @@
-"""`imitbench resume`: does whatever was asked for and has no result."""
+"""`imitbench resume`: does all requested runs that have no result."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def resume(
     out: options.Out = options.DEFAULT_OUT,
     algo: Annotated[
         list[str],
-        typer.Option("--algo", metavar="PLUGIN", help="Plug-in that may be run; repeatable."),
+        typer.Option("--algo", metavar="PLUGIN", help="Allow this plug-in to run; repeatable."),
     ] = [],  # noqa: B006 (typer copies it)
     suite: Annotated[
         list[str],
-        typer.Option("--suite", metavar="DIR", help="Folder of a suite that may be run."),
+        typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder to run."),
     ] = [],  # noqa: B006
     dry_run: run_options.DryRun = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Do every run of a results folder that was asked for and has no result.
+    """Do every requested run of a results folder that has no result.
 
-    Interrupted runs go on from their last checkpoint, waiting ones are begun, and failed ones are
-    tried again. What every sweep asked for stands in the folder .sweeps of the results folder.
-    Runs that the same request would not give today, because a card has changed, say, are named
-    and left out; the exit code is then 1. So are runs of plug-ins, unless they are named again:
-    what a results folder says is no reason to run anybody's code.
+    Interrupted runs resume from their last checkpoint, waiting runs start, and failed runs are
+    tried again. The folder .sweeps of the results folder records what every sweep requested.
+    Runs that the same request would not give today, for example because a card has changed, are
+    listed and skipped; the exit code is then 1. The same holds for runs of plug-ins that you do
+    not name again: a results folder alone must not make this command run third-party code.
 
     Example: imitbench resume --out runs --jobs 2
     """
@@ -66,4 +66,4 @@ def resume(
 def _line(each: UnresumableRuns) -> str:
     from imitbench.cli.output import count
 
-    return f"left out: {count(each.runs, 'run')} of `{each.command}`: {each.why}"
+    return f"skipped: {count(each.runs, 'run')} of `{each.command}`: {each.why}"

@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Train and evaluate every algorithm on every environment and seed.
 
-    Completed runs are kept: the same command again does only what is missing, and goes on with
+    Completed runs are kept. The same command again does only the missing runs, and resumes
     interrupted runs from their last checkpoint.
 
     Example: imitbench run --algo bc --suite classic --seeds 3 --jobs 2

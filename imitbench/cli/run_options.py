@@ -1,4 +1,4 @@
-"""Options of commands that do runs: what to run."""
+"""Options that select runs, for commands that do runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ Algo = Annotated[
     typer.Option(
         "--algo",
         metavar="NAME",
-        help="Name, ./plugin or package.module; repeatable; or 'all'.",
+        help="Algorithm: name, ./plugin or package.module; repeatable; or 'all'.",
         autocompletion=completion.algorithms_or_all,
     ),
 ]
-Seeds = Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,3,5-9).")]
+Seeds = Annotated[str, typer.Option("--seeds", help="Number of seeds (3), or a list (0,3,5-9).")]
 Set = Annotated[
     list[str],
-    typer.Option("--set", metavar="NAME=VALUE", help="Hyper-parameter, or ALGO.NAME=VALUE."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Set a hyper-parameter: NAME=VALUE, or ALGO.NAME=VALUE."
+    ),
 ]
 Config = Annotated[
     str,
     typer.Option(
         "--config",
         metavar="default|tuned|FILE",
-        help="Hyper-parameters of the card, or tuned for each environment, or those of a file.",
+        help="Hyper-parameters: the card's defaults, tuned per environment, or from a file.",
     ),
 ]
-Budget = Annotated[BudgetName, typer.Option("--budget", help="How much training.")]
+Budget = Annotated[BudgetName, typer.Option("--budget", help="Amount of training.")]
 Demos = Annotated[
     str,
     typer.Option("--n-demos", metavar="N", help="Demonstrations to learn from: 10, or 1,3,all."),
@@ -40,10 +42,10 @@ Source = Annotated[
     str,
     typer.Option(
         "--source",
-        help="Experts and demos: bundled, hub, path:DIR, or minari:NAME.",
+        help="Source of experts and demonstrations: bundled, hub, path:DIR, or minari:NAME.",
         autocompletion=completion.sources,
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan and its expected cost only.")
+    bool, typer.Option("--dry-run", help="Only print the plan and its expected cost.")
 ]

@@ -1,4 +1,4 @@
-"""`imitbench sql`: read-only questions to the database."""
+"""`imitbench sql`: runs read-only queries on the results database."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def sql(
     query: Annotated[str, typer.Argument(help="One SELECT statement.")],
     out: options.Out = options.DEFAULT_OUT,
     format: Annotated[
-        Literal["table", "csv", "json"], typer.Option("--format", help="How to print rows.")
+        Literal["table", "csv", "json"], typer.Option("--format", help="Format of the rows.")
     ] = "table",
     json: options.Json = False,
 ) -> None:
-    """Ask the results database; nothing can be changed.
+    """Query the results database, read-only.
 
     Tables: runs, curves, measures, episodes, failures, external. Views: scores, latest,
     latest_failures, external_scores, quarantine, "references".
@@ -38,8 +38,8 @@ def sql(
     with database.reader(out) as connection:
         try:
             answer = connection.execute(query)
-            if answer is None:  # as for comments alone
-                raise InputError("query: is empty; give a SELECT statement")
+            if answer is None:  # as for a query of comments only
+                raise InputError("query: is empty; pass a SELECT statement")
             header = [column[0] for column in answer.description or ()]
             rows = answer.fetchall()
         except duckdb.Error as error:

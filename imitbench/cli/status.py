@@ -1,4 +1,4 @@
-"""`imitbench status`: what is done, running, failed, and how long the rest will take."""
+"""`imitbench status`: shows the states of runs, and the expected time of open ones."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ def status(
     out: options.Out = options.DEFAULT_OUT,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Keep it up to date while runs are at work, or until Ctrl-C."),
+        typer.Option("--watch", help="Update the table while runs are active, or until Ctrl-C."),
     ] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.1, help="Seconds between looks with --watch.")
+        float, typer.Option("--every", min=0.1, help="Seconds between updates with --watch.")
     ] = 3.0,
     json: options.Json = False,
 ) -> None:
     """Show how many runs of each cell are done, running, failed, interrupted or waiting.
 
-    The expected time comes from finished runs of the same cell, with as many runs at work as
-    now. What was asked for stands in the folder .sweeps of the results folder; delete a file
-    there to forget runs that will not be done. Watching ends when all is done, and when nobody is
-    at work on what is left.
+    The expected time comes from finished runs of the same cell, for the number of runs that are
+    active now. The folder .sweeps of the results folder records the requested runs; delete a file
+    there to forget runs that will not be done. Watching ends when all runs are done, and when no
+    process works on the open runs.
 
     Example: imitbench status --out runs --watch
     """
@@ -54,4 +54,4 @@ def status(
     if queued is not None:
         note(queued)
     elif total_status(cells).open and is_idle(survey, cells):
-        note(f"nobody is at work on them: `{command_for(out, 'resume')}` goes on")
+        note(f"no process is working on them: `{command_for(out, 'resume')}` continues")

@@ -1,4 +1,4 @@
-"""The table of `imitbench status`, which `--watch` keeps up to date."""
+"""Prints the table of `imitbench status`, and updates it for `--watch`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _Show = Callable[[Sequence[CellStatus]], None]
 
 
 def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
-    """Shows the states of all runs while there is something to wait for, or until Ctrl-C.
+    """Shows the states of all runs until nothing is left to wait for, or until Ctrl-C.
 
-    That is over when no run is open any more; and when at two looks in a row, between which a
-    sweep has the time to begin, none was running and nobody had any done.
+    Watching ends when no run is open. It also ends when two surveys in a row find no running run
+    and no active process; the time between them is enough for a sweep to start.
 
     Args:
-        survey: The results folder.
-        every_s: Seconds between looks.
+        survey: Survey of the results folder.
+        every_s: Seconds between surveys.
 
     Returns:
-        The states at the end.
+        The last states, by cell.
     """
     cells: list[CellStatus] = []
     idle_before = False
@@ -51,20 +51,20 @@ def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
 
 
 def is_idle(survey: StatusSurvey, cells: Sequence[CellStatus]) -> bool:
-    """Whether no run is at work, and none will be unless somebody asks for it."""
+    """Whether no run is active, and none will be without a new command."""
     running = total_status(cells).counts["running"]
     return not running and not survey.is_attended() and queue_line(survey.out) is None
 
 
 def queue_line(out: Path) -> str | None:
-    """What a results folder has in a scheduler's queue: `…: 5 pending, 3 running`."""
+    """Returns a results folder's tasks in a scheduler's queue: `…: 5 pending, 3 running`."""
     from imitbench.executors.registry import executors_of
 
     return "; ".join(filter(None, (each.status(out) for each in executors_of(out)))) or None
 
 
 def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:
-    """Rows of the table: cell, number of runs by state, expected time."""
+    """Returns the rows of the table: cell, number of runs by state, expected time."""
     return [
         [
             *(cell.suite, cell.algo, cell.env),
@@ -76,19 +76,19 @@ def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:
 
 
 def summary(cells: Sequence[CellStatus]) -> str:
-    """All cells in one line: `12 done, 3 running, 40 waiting; about 5 min left`."""
+    """Returns one line for all cells: `12 done, 3 running, 40 waiting; about 5 min left`."""
     whole = total_status(cells)
     counts = ", ".join(f"{whole.counts[state]} {state}" for state in STATES if whole.counts[state])
     if not whole.open:
         return counts
     if not whole.eta_s:
-        return f"{counts}; no run has finished to tell the time from"
+        return f"{counts}; no run has finished, so the time is unknown"
     return f"{counts}; {'about' if whole.whole else 'at least'} {duration(whole.eta_s)} left"
 
 
 @contextmanager
 def _shown() -> Iterator[_Show]:
-    """A live table for people, a line whenever something changed for logs; both to stderr."""
+    """Shows cells on stderr: a live table on a terminal, else a line after each change."""
     if not on_terminal():
         yield _StatusLines()
         return

@@ -1,4 +1,4 @@
-"""`imitbench suites`: list, show, measure and pin suites."""
+"""`imitbench suites`: lists, shows, measures and pins suites."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from imitbench.cli import completion, options
 
 app = typer.Typer(rich_markup_mode=None)
 Name = Annotated[
-    str, typer.Argument(help="Suite, or its folder.", autocompletion=completion.suites)
+    str, typer.Argument(help="Name of a suite, or its folder.", autocompletion=completion.suites)
 ]
 
 
 @app.callback(invoke_without_command=True)
 def suites(context: typer.Context, json: options.Json = False) -> None:
-    """List the suites; or show or measure one.
+    """List, show, measure or pin suites; without a command, list them.
 
     Example: imitbench suites show classic
     """
@@ -79,10 +79,12 @@ def show(name: Name, json: options.Json = False) -> None:
 def measure(
     name: Name,
     env: options.Env = None,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="For each reference.")] = 100,
+    episodes: Annotated[
+        int, typer.Option("--episodes", min=1, help="Number of episodes of each reference.")
+    ] = 100,
     card_file: Annotated[
         Path | None,
-        typer.Option("--card", metavar="FILE", help="Suite card to update [print only]."),
+        typer.Option("--card", metavar="FILE", help="Suite card to update [only print]."),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -101,7 +103,7 @@ def measure(
     speeds = {}
     suite = find_suite(name)
     environments = select_environments(suite, env)
-    if card_file is not None:  # before hours of measuring
+    if card_file is not None:  # checked first, as measuring takes hours
         read_card_of_suite(card_file, suite.name, environments)
     for env_id, card in environments.items():
         found[env_id], speeds[env_id] = measure_references(
@@ -125,13 +127,14 @@ def measure(
 @app.command("pin")
 def pin(
     name: Annotated[
-        str | None, typer.Argument(help="Suite [all].", autocompletion=completion.suites)
+        str | None, typer.Argument(help="Name of a suite [all].", autocompletion=completion.suites)
     ] = None,
     card_file: Annotated[
-        Path | None, typer.Option("--card", metavar="FILE", help="Suite card [the suite's own].")
+        Path | None,
+        typer.Option("--card", metavar="FILE", help="Suite card to update [the suite's own]."),
     ] = None,
     newest: Annotated[
-        bool, typer.Option("--newest", help="Move commits that are pinned already, too.")
+        bool, typer.Option("--newest", help="Also update commits that are pinned already.")
     ] = False,
     json: options.Json = False,
 ) -> None:

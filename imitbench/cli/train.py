@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.util.logger import HierarchicalLogger
 
-_TOLD = 20  # lines of progress at most
-_TELLING = ("/return_mean", "/loss", "/accuracy")  # what they say first
-# Where users of the reference library's scripts look for some of the algorithms.
+_TOLD = 20  # maximal number of progress lines
+_TELLING = ("/return_mean", "/loss", "/accuracy")  # metrics that these lines show first
+# Command groups of the reference library's scripts, for users who know these.
 _GROUPS = {
     "imitation": ("Learn a policy from an expert's actions", ("bc", "dagger")),
     "adversarial": ("Learn a policy and a reward from demonstrations", ("gail", "airl")),
@@ -40,7 +40,7 @@ LogDir = Annotated[
         "--log-dir",
         metavar="DIR",
         file_okay=False,
-        help="Folder of all outputs [output/ALGO/ENV/TIME].",
+        help="Folder for all outputs [output/ALGO/ENV/TIME].",
     ),
 ]
 LogFormat = Annotated[
@@ -53,7 +53,7 @@ LogFormat = Annotated[
     ),
 ]
 WandbProject = Annotated[
-    str, typer.Option("--wandb-project", metavar="NAME", help="With log format wandb.")
+    str, typer.Option("--wandb-project", metavar="NAME", help="W&B project, for log format wandb.")
 ]
 
 
@@ -66,7 +66,7 @@ def train_one(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Carries out a command of `imitbench train`."""
+    """Trains one algorithm for a command of `imitbench train`."""
     from imitbench.bench.plan import parse_overrides
     from imitbench.cli.output import make_notifier, note
 
@@ -74,7 +74,7 @@ def train_one(
     given: TrainingRequest = context.obj
     request = given.model_copy(update={"overrides": parse_overrides(set_)})
 
-    # Training libraries take seconds to load: only once the options are known to be good.
+    # Training libraries take seconds to import, so the options are checked first.
     from imitbench.bench.single_run import train_single
     from imitbench.bench.stopping import RunStoppedError
     from imitbench.cli.output import typed_command
@@ -98,7 +98,7 @@ def train_one(
         )
     except RunStoppedError:
         also = "" if log_dir else f" with --log-dir {folder}"
-        note(f"stopped; the same command{also} goes on from a checkpoint")
+        note(f"stopped; the same command{also} resumes from a checkpoint")
         raise typer.Exit(130) from None
     _show(training, trained, folder, request.suite, json=json)
 
@@ -111,7 +111,7 @@ def _formats(text: str, *, json: bool) -> list[str]:
         if name not in LOG_FORMATS:
             raise InputError(f"--log-format {name}: unknown; {did_you_mean(name, LOG_FORMATS)}")
     if json and "stdout" in formats:
-        raise InputError("--json and log format stdout: both are for stdout; leave one out")
+        raise InputError("--json and log format stdout: both write to stdout; use only one")
     return formats
 
 
@@ -138,7 +138,7 @@ def _logger_of(
 
 
 def _teller(training: TrainingSetup, *, quiet: bool) -> OnPoint:
-    """Tells of the training now and then, on stderr."""
+    """Returns a callback that prints progress lines on stderr at most `_TOLD` times."""
     from imitbench.cli.output import note
 
     amount = training.budget.amount
@@ -179,7 +179,7 @@ def _show(
 
 
 def _options_of(card: AlgorithmCard) -> list[str]:
-    """Keywords of the options that an algorithm takes."""
+    """Returns the keywords of the options that an algorithm has."""
     needs, parameters = card.needs, card.hyperparameters
     chosen = {
         "demos": needs.demos,
@@ -204,18 +204,18 @@ def _add_command(group: typer.Typer, path: str, name: str, card: AlgorithmCard) 
 
 
 def _make_app() -> typer.Typer:
-    """The command, with one command for each algorithm that has a card and is a method."""
+    """Returns the Typer group, with one command for each algorithm whose card is of a method."""
     app = typer.Typer(
         no_args_is_help=True,
         rich_markup_mode=None,
-        help="Train a single algorithm, with logs as it learns; `imitbench run` compares several.",
+        help="Train one algorithm, with logs during training; `imitbench run` compares several.",
     )
     app.command(
         "rl",
         cls=command_class(TrainingRequest, [*_COMMON, "algo", "reward", "total_timesteps"]),
-        help="""Train PPO, SAC or DQN on the true reward, or on a reward that was learnt.
+        help="""Train PPO, SAC or DQN on the true reward, or on a learned reward.
 
-        The policy is an expert for the other commands: `--expert DIR`.
+        Other commands accept the policy as an expert: `--expert DIR`.
 
         Example: imitbench train rl --algo sac --env Pendulum-v1 --total-timesteps 20000
         """,

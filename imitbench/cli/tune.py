@@ -18,51 +18,55 @@ ObjectiveName = Literal[
 Algo = Annotated[str | None, typer.Option("--algo", metavar="NAME", help="Algorithm to tune.")]
 PerOption = Annotated[
     Literal["environment", "suite"],
-    typer.Option("--per", help="What gets values of its own; suite: the same everywhere."),
+    typer.Option("--per", help="Scope of tuned values: each environment, or the whole suite."),
 ]
 Trials = Annotated[
-    int, typer.Option("--trials", min=1, help="Trials of each environment or suite, all in all.")
+    int,
+    typer.Option("--trials", min=1, help="Total number of trials of each environment or suite."),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, help="Trials at a time [1, or 8 in a scheduler's queue]."),
+    typer.Option("--jobs", "-j", min=1, help="Parallel trials [1, or 8 in a scheduler's queue]."),
 ]
 Objective = Annotated[
-    ObjectiveName, typer.Option("--objective", help="What to maximize; return uses the reward.")
+    ObjectiveName,
+    typer.Option("--objective", help="Objective to maximize; return uses the true reward."),
 ]
 Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="Of the tuning [ALGO-SUITE].")
+    str | None, typer.Option("--name", metavar="NAME", help="Name of the tuning [ALGO-SUITE].")
 ]
 To = Annotated[
     Path | None,
-    typer.Option("--to", metavar="FILE", help="Where to write tuned values.", dir_okay=False),
+    typer.Option("--to", metavar="FILE", help="File for tuned values.", dir_okay=False),
 ]
 KeepAnyway = Annotated[
-    bool, typer.Option("--keep-anyway", help="Write values that do not beat the default, too.")
+    bool, typer.Option("--keep-anyway", help="Also write values that do not beat the default.")
 ]
 Best = Annotated[
-    int, typer.Option("--best", min=1, help="Best trials that compete with the default.")
+    int, typer.Option("--best", min=1, help="Number of best trials to compare with the default.")
 ]
 SearchSeeds = Annotated[
     str, typer.Option("--search-seeds", metavar="SEEDS", help="Seeds of each trial.")
 ]
 HeldOutSeeds = Annotated[
-    str, typer.Option("--held-out-seeds", metavar="SEEDS", help="Seeds of the contest.")
+    str, typer.Option("--held-out-seeds", metavar="SEEDS", help="Seeds of the held-out comparison.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the proposals.")]
 Points = Annotated[
     int,
-    typer.Option("--points", min=1, help="Parts of the budget; each is measured."),
+    typer.Option(
+        "--points", min=1, help="Number of equal parts of the budget; each ends with a measurement."
+    ),
 ]
-Prune = Annotated[bool, typer.Option("--prune/--no-prune", help="Give up what does badly.")]
+Prune = Annotated[bool, typer.Option("--prune/--no-prune", help="Stop bad trials early.")]
 Storage = Annotated[
     Literal["auto", "sqlite", "journal"],
     typer.Option(
         "--storage",
-        help="File of the study; auto: journal if jobs run on other machines, else sqlite.",
+        help="Storage of the study; auto: journal if jobs run on other machines, else sqlite.",
     ),
 ]
-Show = Annotated[bool, typer.Option("--show", help="Print what there is, and run nothing.")]
+Show = Annotated[bool, typer.Option("--show", help="Print existing results, and run nothing.")]
 
 
 @takes(
@@ -99,10 +103,10 @@ def tune(
 ) -> None:
     """Search for better hyper-parameters, then test them against the card's own.
 
-    Each environment is tuned by itself, or with --per suite all of them get the same values. The
-    best trials compete with the default values on seeds that the search never saw; only values
-    that are better there are written. The same command goes on after an interruption, and with
-    more --trials.
+    Each environment is tuned separately, or with --per suite all of them get the same values. The
+    best trials are compared with the default values on held-out seeds, which the search never
+    used; only values that are better there are written. The same command continues after an
+    interruption, and with more --trials.
 
     Example: imitbench tune --algo bc --env Pendulum-v1 --trials 8 --jobs 2 --budget quick
     """

@@ -1,4 +1,4 @@
-"""Carries out a tuning as the user asked, and says what came of it."""
+"""Runs a tuning from the options of `imitbench tune`, and prints its outcome."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from imitbench.util.hub_errors import Notify
 
 
 class TuneObserver:
-    """Says it on stderr.
+    """Prints the progress of a tuning on stderr.
 
     Args:
-        request: What is asked for.
+        request: Algorithm, plan, objective and size of the tuning.
         root: Folder of the tuning.
-        quiet: Whether progress is not shown.
+        quiet: Whether to hide progress.
     """
 
     def __init__(self, request: TuneRequest, root: Path, *, quiet: bool) -> None:
@@ -50,38 +50,40 @@ class TuneObserver:
         )
 
     def resumed(self, env: str, finished: int, interrupted: int, total: int) -> None:
-        """A study was found on disk."""
-        taken = f", {interrupted} interrupted and taken up again" if interrupted else ""
+        """Reports a study that was found on disk."""
+        taken = f", {interrupted} interrupted and resumed" if interrupted else ""
         self._say(f"{env}: {finished} of {total} trials finished before{taken}")
 
     def trial(self, env: str, trial: Trial, trials: Sequence[Trial], total: int) -> None:
-        """A trial came to its end."""
+        """Reports the end of a trial."""
         ended = sum(each.state != "running" for each in trials)
         complete = [each for each in trials if each.state == "complete"]
         best = max(complete, key=lambda each: each.value or 0.0, default=None)
         said = {
             "complete": f"{trial.value:.4g}" if trial.value is not None else "",
-            "pruned": f"given up at step {trial.pruned_at}",
+            "pruned": f"pruned at step {trial.pruned_at}",
             "failed": f"FAILED ({trial.failure})",
         }.get(trial.state, trial.state)
         so_far = f"; best {best.value:.4g}, trial {best.number}" if best is not None else ""
         self._say(f"[{ended}/{total}] {env}: trial {trial.number}: {said}{so_far}")
 
     def held_out(self, env: str, done: int, total: int) -> None:
-        """A run of the contest ended."""
+        """Reports the end of a run of the held-out comparison."""
         self._say(f"[held out {done}/{total}] {env}")
 
     def judged(self, env: str, contest: HeldOutComparison) -> None:
-        """The contest was decided."""
+        """Reports the result of the held-out comparison."""
 
     def stopping(self) -> None:
-        """Workers were asked to stop."""
-        note("stopping: running trials save checkpoints; Ctrl-C again stops at once")
+        """Reports that workers got the request to stop."""
+        note("stopping: running trials save checkpoints; Ctrl-C again stops immediately")
 
     def stopped(self, outcome: TuningOutcome) -> None:
-        """All is as it will stay."""
-        queued = f"; {count(outcome.queued, 'job')} in the queue go on" if outcome.queued else ""
-        note(f"stopped{queued}; the same command goes on: finished trials are kept in {self._root}")
+        """Reports that the tuning has stopped."""
+        queued = f"; {count(outcome.queued, 'job')} in the queue continue" if outcome.queued else ""
+        note(
+            f"stopped{queued}; the same command continues: finished trials are kept in {self._root}"
+        )
 
     def _say(self, message: str) -> None:
         if not self._quiet:
@@ -97,7 +99,7 @@ def _of_what(request: TuneRequest) -> str:
 
 @dataclass(frozen=True)
 class TuningTarget:
-    """Where a tuning is kept, and where its values go: the options of these names."""
+    """Folder of a tuning, and the file of its values; the attributes are options of these names."""
 
     out: Path
     algo: str | None
@@ -114,7 +116,7 @@ class TuningTarget:
         """Folder of the tuning.
 
         Raises:
-            InputError: It has no proper name.
+            InputError: Its name contains `/`, or starts with a dot.
         """
         name = self.name
         if name is None:
@@ -126,17 +128,17 @@ class TuningTarget:
 
     @property
     def file(self) -> Path:
-        """Where values go: beside a card of one's own, else into the folder of the tuning."""
+        """File for tuned values: next to a plug-in's card, else in the folder of the tuning."""
         if self.to is not None:
             return self.to
         own = Path(_required(self.algo))
         return (own if (own / "card.yaml").is_file() else self.root) / TUNED_FILE
 
     def existing(self) -> list[Path]:
-        """Folders of the tunings that are meant; all of them where none is named.
+        """Returns the folders of the selected tunings; of all tunings if no name is given.
 
         Raises:
-            InputError: There is none.
+            InputError: There is no such tuning.
         """
         if self.name is None and self.algo is None:
             place = self.out / TUNING_FOLDER
@@ -168,10 +170,10 @@ def make_plan(
     lock: Path | None,
     notify: Notify,
 ) -> Plan:
-    """Plans one algorithm on some environments, from options as they are typed.
+    """Plans one algorithm on some environments, from unparsed option values.
 
     Raises:
-        InputError: One is wrong.
+        InputError: An option is wrong.
     """
     counts = planning.parse_demo_counts(n_demos)
     if len(counts) > 1 or algo == "all":
@@ -202,16 +204,16 @@ def make_request(
     storage: str,
     **others: Any,
 ) -> TuneRequest:
-    """Reads options as they are typed; those not named here are taken as they are.
+    """Builds a tuning request from option values; parses seeds and storage.
 
     Raises:
-        InputError: One is wrong, or two do not go together.
+        InputError: An option is wrong, or two options conflict.
     """
     shared = executor_class(options.executor).distributed
     if storage == "auto":
         storage = "journal" if shared else "sqlite"
     if storage == "sqlite" and shared:
-        raise InputError("--storage sqlite: goes wrong on file systems that nodes share; leave it")
+        raise InputError("--storage sqlite: fails on file systems that nodes share; leave it out")
     return TuneRequest(
         plan=plan,
         search_seeds=_seeds(search_seeds, "--search-seeds"),
@@ -224,7 +226,7 @@ def make_request(
 
 
 def _seeds(text: str, option: str) -> tuple[int, ...]:
-    # Unlike elsewhere, a number is a seed, and no count: seeds of tuning are far from 0, 1, 2.
+    # Unlike in other options, a number is a seed, not a count: tuning avoids seeds 0, 1, 2, ...
     try:
         return tuple(planning.parse_seeds(f"{text},"))
     except InputError:
@@ -240,10 +242,10 @@ def run_tuning(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Tunes, writes values that are better, and prints tables.
+    """Runs a tuning, writes values that are better, and prints tables.
 
     Raises:
-        InputError: It cannot be done as asked.
+        InputError: The request cannot be carried out.
         typer.Exit: With 130 when it was stopped, 1 where no candidate could be judged.
     """
     root, file = target.root, target.file
@@ -266,7 +268,7 @@ def run_tuning(
 
 
 def _write(request: TuneRequest, outcome: TuningOutcome, target: TuningTarget) -> dict[str, Path]:
-    """Writes values that beat the default, or all that were asked for; says of which studies."""
+    """Writes values that beat the default, or all with `keep_anyway`; returns files by study."""
     found: dict[str, TunedValues] = {}
     written: dict[str, Path] = {}
     for scope in request.scopes:

@@ -1,4 +1,4 @@
-"""What a tuning found, as tables or as a document."""
+"""Prints the results of tunings as tables or as a JSON document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from imitbench.tune.held_out_comparison import HeldOutComparison
 
 
 def describe_verdict(contest: HeldOutComparison) -> str:
-    """Says what came of a contest."""
+    """Returns the outcome of a held-out comparison in one sentence."""
     if len(contest.standings) == 1:
         return "no trial with other values than the default ones was completed"
     winner, default = contest.winner, contest.default
@@ -61,8 +61,8 @@ def print_tuning(
 
     Args:
         roots: Folders of the tunings.
-        as_json: Whether as one JSON document.
-        written: Files that tuned values were written to just now, by environment.
+        as_json: Whether to print one JSON document.
+        written: Files that this call wrote tuned values to, by environment.
         only: Environments to print; `None` for all.
     """
     from imitbench.tune.runner import read_studies
@@ -165,7 +165,7 @@ def _print_study(
 
 def _state(trial: Trial) -> str:
     if trial.state == "pruned":
-        return f"given up at step {trial.pruned_at}"
+        return f"pruned at step {trial.pruned_at}"
     return f"failed: {trial.failure}" if trial.state == "failed" else trial.state
 
 
@@ -186,7 +186,7 @@ def print_outcome(
     *,
     keep_anyway: bool,
 ) -> None:
-    """Says in words whether tuning helped, and what was written."""
+    """Prints whether tuning helped, and which files were written."""
     for env_id, contest in contests.items():
         note(f"{env_id}: {describe_verdict(contest)}")
         if env_id not in written:

@@ -1,4 +1,4 @@
-"""`imitbench verify-resume`: for the author of a method, whether an interruption changes it."""
+"""`imitbench verify-resume`: checks that interruptions do not change the result of a run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from imitbench.records.runs import RunSpec
 
 _KINDS = {
-    "stopped": "asked to stop",
+    "stopped": "stop requested",
     "killed": "killed",
-    "damaged": "asked to stop, newest checkpoint damaged",
+    "damaged": "stop requested, latest checkpoint damaged",
 }
 
 Algo = Annotated[
@@ -25,7 +25,7 @@ Algo = Annotated[
     typer.Option(
         "--algo",
         metavar="NAME",
-        help="Algorithm, or plug-in.",
+        help="Algorithm: name, ./plugin or package.module.",
         autocompletion=completion.algorithms,
     ),
 ]
@@ -42,26 +42,28 @@ def verify_resume(
     env: Env,
     suite: options.Suite = options.DEFAULT_SUITE,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Of the run, and of where to interrupt it.")
+        int, typer.Option("--seed", min=0, help="Seed of the run and of the interruptions.")
     ] = 0,
     budget: run_options.Budget = "quick",
     set_: run_options.Set = [],  # noqa: B006 (typer copies it)
     kills: Annotated[
-        int, typer.Option("--kills", min=1, help="Interruptions, and one more at the end.")
+        int, typer.Option("--kills", min=1, help="Number of kills; one more follows at the end.")
     ] = 3,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder to keep both runs in.", file_okay=False),
+        typer.Option(
+            "--out", metavar="DIR", help="Keep both runs in this folder.", file_okay=False
+        ),
     ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Check that a run which is interrupted ends with the very numbers of one which is not.
+    """Check that an interrupted run gives exactly the numbers of an uninterrupted one.
 
-    One run is trained without interruption. The same run is then stopped and killed at random
-    points of its training, each time a new process going on from its checkpoints, and once the
-    newest checkpoint is damaged. Evaluation episodes, learning curve, policy, reward and measures
-    must be equal to the last bit. Exits with 1 where they are not, and says what differs first.
+    Trains a run without interruption. Then stops and kills the same run at random points of its
+    training. A new process resumes it each time from its checkpoints, and once the latest
+    checkpoint is damaged. Evaluation episodes, learning curve, policy, reward and measures must be
+    equal to the last bit. Exits with 1 if they are not, and reports the first difference.
 
     Example: imitbench verify-resume --algo bc --env Pendulum-v1
     """
@@ -127,7 +129,7 @@ def _print(spec: RunSpec, verification: ResumeVerdict) -> None:
 
     if verification.interruptions:
         print_table(
-            ["after offer", "interruption", "went on from", "lost", "training since"],
+            ["after offer", "interruption", "resumed from", "lost", "training since"],
             [
                 [f"{each.offer} of {verification.offers}", _KINDS[each.kind], *_recovery(each)]
                 for each in verification.interruptions

@@ -66,7 +66,7 @@ def measure(
 
     Args:
         spec: Environment; its `evaluated` variant is used.
-        policy: The policy; `None` for uniformly random actions.
+        policy: Policy to measure; `None` for uniformly random actions.
         episodes: Number of episodes.
         deterministic: Whether to use the deterministic policy.
         seed: Seed of the environments and of sampled actions.
@@ -95,7 +95,7 @@ def measure_references(
 
     Args:
         env_id: Gymnasium id.
-        card: The environment's card.
+        card: Card of the environment.
         root: Folder that holds `experts/`.
         episodes: Episodes for each reference.
         command: Command line to record.

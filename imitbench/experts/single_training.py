@@ -1,4 +1,4 @@
-"""From what a person typed to a training: finds environment, demonstrations, expert and reward."""
+"""Prepares a training of `imitbench train`: finds environment, demonstrations, expert, reward."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 DEFAULT_STEPS = 100_000
 DEFAULT_BATCHES = 2_000
 DEFAULT_SAMPLED = 50
-"""Episodes that an expert is asked for where a number was not given."""
+"""Number of episodes to sample from an expert, if the request has no number."""
 
 
 def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
-    """Finds everything that a training needs.
+    """Finds the inputs of a training.
 
     Args:
-        request: What is asked for.
+        request: Algorithm, environment and further options.
         notify: Called with messages about downloads.
 
     Raises:
@@ -84,7 +84,7 @@ def prepare_training(request: TrainingRequest, notify: Notify) -> TrainingSetup:
         card=card,
         hyperparameters=values,
         environment=spec,
-        # After training, nobody minds where episodes end.
+        # After training, early ends of episodes give no information to the method.
         evaluated=spec.evaluated.model_copy(update={"horizon": "variable"}),
         budget=_budget(request, card, listed, demos or (), values),
         seed=request.seed,
@@ -106,7 +106,7 @@ def _environment(
     module, _, env_id = request.env.rpartition(":")
     if listed is None:
         spec = find_environment(env_id)
-        # Learners that look at the reward alone, or at actions alone, lose nothing by it.
+        # Variable horizons do not affect learners that use only the reward, or only actions.
         harmless = not (card.needs.demos or card.needs.fixed_horizon) or card.name == "bc"
         horizon = "variable" if request.variable_horizon or harmless else "fixed"
         spec = spec.model_copy(update={"module": module or spec.module, "horizon": horizon})
@@ -130,7 +130,7 @@ def _expert(
     elif listed is not None:
         located = LocatedArtifact(listed.expert)
     else:
-        raise InputError(f"--expert: {request.algo} asks an expert, and none is known; name one")
+        raise InputError(f"--expert: {request.algo} queries an expert, and none is known; name one")
     return load_expert_policy(located.path, spaces), _origin(located, request.expert)
 
 
@@ -141,7 +141,7 @@ def _demos(
     expert: BasePolicy | None,
     notify: Notify,
 ) -> tuple[Sequence[TrajectoryWithRew], dict[str, Any]]:
-    """Demonstrations that were named, or sampled from the expert, or those of the suite."""
+    """Returns the named demonstrations, or episodes of the expert, or the suite's ones."""
     if request.demos is not None and expert is not None:
         raise InputError("--demos and --expert: demonstrations come from one of them; name one")
     if expert is not None:
@@ -152,7 +152,9 @@ def _demos(
     elif listed is not None:
         located = LocatedArtifact(listed.demos)
     else:
-        raise InputError(f"--demos: {spec.id} is in no suite, so that none are known; name a set")
+        raise InputError(
+            f"--demos: {spec.id} is in no suite, so it has no default demonstrations; name a set"
+        )
     demos = read_demonstrations(located.path)
     origin = {**_origin(located, request.demos), "count": request.n_demos or len(demos)}
     if request.n_demos is None or request.n_demos == len(demos):
@@ -169,7 +171,7 @@ def _origin(located: LocatedArtifact, name: str | None) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str:
-    """Hash of a file, or of all files of a folder."""
+    """Returns the SHA-256 of a file, or over all files of a folder."""
     if path.is_file():
         return digest_files(path.parent, [path])
     return digest_files(path, (each for each in path.rglob("*") if each.is_file()))
@@ -178,7 +180,7 @@ def _digest(path: Path) -> str:
 def _reward(folder: Path, spaces: Spaces, device: str) -> RewardFn:
     from imitbench.rewards.storage import load_reward_net
 
-    nested = folder / "reward"  # of a run, or of a training
+    nested = folder / "reward"  # in the folder of a run or a training
     net = load_reward_net(nested if nested.is_dir() else folder, device)
     for name, own, theirs in (
         ("observations", net.observation_space, spaces.observation_space),

@@ -1,4 +1,4 @@
-"""What a person asks for with `imitbench train`: one record, from which its options derive."""
+"""Defines the options of `imitbench train` as one record."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _Amount = Annotated[int | None, Field(ge=1)]
 
 
 class TrainingRequest(OptionRecord):
-    """One training of one algorithm."""
+    """The options of one training of one algorithm."""
 
     algo: Annotated[str, Option("Algorithm.", kind=Literal["ppo", "sac", "dqn"])] = "ppo"
     env: Annotated[
         str,
-        Option("Environment id, or module:id where importing a module registers it.", metavar="ID"),
+        Option("Environment id, or module:id if importing a module registers it.", metavar="ID"),
     ]
     suite: Annotated[
         str | None,
-        Option("Suite of --env, or its folder [the first that has it].", metavar="NAME"),
+        Option("Suite of --env, or its folder [the first suite that has it].", metavar="NAME"),
     ] = None
     reward: Annotated[
         Path | None,
         Option(
-            "Learn from this saved reward [the environment's own]; a training's folder does.",
+            "Saved reward, or a training's folder, to train on [the true reward].",
             metavar="DIR",
         ),
     ] = None
@@ -41,35 +41,37 @@ class TrainingRequest(OptionRecord):
     ] = None
     n_demos: Annotated[
         _Amount,
-        Option("How many of them [all], or how many to sample from --expert [50].", metavar="N"),
+        Option("Number of demonstrations [all], or to sample from --expert [50].", metavar="N"),
     ] = None
     expert: Annotated[
         str | None,
         Option(
-            "Expert to sample demonstrations from, or to ask: folder, zip, bundled, or owner/name.",
+            "Expert to sample demonstrations from, or to query: folder, zip, bundled, owner/name.",
             metavar="DIR_OR_REPO",
         ),
     ] = None
     total_timesteps: Annotated[
         _Amount,
-        Option("Environment steps [the suite's default budget, or 100000].", metavar="N"),
+        Option(
+            "Environment steps of training [the suite's default budget, or 100000].", metavar="N"
+        ),
     ] = None
     batches: Annotated[
-        _Amount, Option("Batches [the suite's default budget, or 2000].", metavar="N")
+        _Amount, Option("Batches of training [the suite's default budget, or 2000].", metavar="N")
     ] = None
     epochs: Annotated[
         _Amount, Option("Passes over the demonstrations, instead of --batches.", metavar="N")
     ] = None
     iterations: Annotated[
-        _Amount, Option("Iterations at most [the suite's default budget].", metavar="N")
+        _Amount, Option("Maximum number of iterations [the suite's default budget].", metavar="N")
     ] = None
     total_comparisons: Annotated[
-        _Amount, Option("Pairs of fragments that are asked about [1000].", metavar="N")
+        _Amount, Option("Number of compared pairs of fragments [1000].", metavar="N")
     ] = None
     variable_horizon: Annotated[
         bool,
         Option(
-            "Accept episodes of different length, whose ends tell of the reward.",
+            "Allow episodes of different lengths, whose ends give information about the reward.",
             keyword="allow_variable_horizon",
         ),
     ] = False
@@ -77,13 +79,13 @@ class TrainingRequest(OptionRecord):
     overrides: dict[str, str] = Field(default_factory=dict)
     """Hyper-parameters as text, by name."""
     episodes: Annotated[
-        int, Field(ge=1), Option("To measure the policy.", keyword="eval_episodes")
+        int, Field(ge=1), Option("Episodes that measure the policy.", keyword="eval_episodes")
     ] = 50
     device: Device = "auto"
     checkpoint_s: CheckpointInterval = CHECKPOINT_S
 
     @property
     def amount(self) -> int | None:
-        """Training in the unit of the algorithm; `None` for the suite's."""
+        """Amount of training in the algorithm's unit; `None` for the suite's budget."""
         named = (self.total_timesteps, self.batches, self.iterations)
         return next((each for each in named if each is not None), None)

@@ -96,7 +96,7 @@ def staged_expert(
 
 
 def _at_the_top(chosen: dict[str, Path], found: ExpertFolder) -> dict[str, Path]:
-    """The files to publish; moves a policy from its subfolder to the top."""
+    """Returns the files to publish; moves a policy from its subfolder to the top."""
     files = {name: path for name, path in chosen.items() if name in _PAPERS}
     for name in _POLICY_FILES:
         path = found.policy / name
@@ -107,7 +107,7 @@ def _at_the_top(chosen: dict[str, Path], found: ExpertFolder) -> dict[str, Path]
 
 
 def _remade(folder: Path, repo: str) -> set[str]:
-    """Files that are regenerated, so that their omission needs no note."""
+    """Returns files that are regenerated, so that their omission needs no note."""
     return {archive_name(repo), f"{folder.resolve().name}.zip", STATISTICS_FILE}
 
 

@@ -42,11 +42,11 @@ class HubLock(_Document):
     items: list[LockedItem] = Field(default_factory=list)
 
     def find(self, kind: RepoKind, repo: str) -> LockedItem | None:
-        """The entry of a repository, if any."""
+        """Returns the entry of a repository, if any."""
         return next((item for item in self.items if (item.kind, item.repo) == (kind, repo)), None)
 
     def with_items(self, items: Iterable[LockedItem]) -> HubLock:
-        """A copy of the lock with items added or replaced."""
+        """Returns a copy of the lock with items added or replaced."""
         merged = {(item.kind, item.repo): item for item in [*self.items, *items]}
         return HubLock(items=[merged[key] for key in sorted(merged)])
 

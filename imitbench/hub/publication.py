@@ -141,7 +141,7 @@ def check_for_tokens(files: Iterable[Path]) -> None:
 
 
 def left_out_note(rest: Iterable[str]) -> list[str]:
-    """A note on files that are not published, if there are any."""
+    """Returns a note on files that are not published, if there are any."""
     names = list(rest)
     if not names:
         return []

@@ -23,7 +23,7 @@ _FURTHER_FILES = ("args.yml", "env_kwargs.yml", RESULTS_FILE, CARD_FILE)
 
 
 def files_to_fetch(kind: RepoKind, repo: str) -> list[str]:
-    """Patterns of the files to fetch, without videos and training logs.
+    """Returns patterns of the files to fetch, without videos and training logs.
 
     Args:
         kind: `model` for an expert, `dataset` for demonstrations.
@@ -60,7 +60,7 @@ class PulledArtifact:
         return self.repo.rpartition("/")[2]
 
     def as_locked(self) -> LockedItem:
-        """The entry of a lock file."""
+        """Returns the entry of a lock file."""
         return LockedItem(
             kind=self.kind,
             repo=self.repo,
@@ -119,7 +119,7 @@ def pull(
 
 
 def copy_out(pulled: PulledArtifact, parent: Path) -> Path:
-    """Copies the files to `parent/<name of the repository>`, replacing what is there.
+    """Copies the files to `parent/<name of the repository>`, replacing existing content.
 
     An interrupted copy leaves the old content.
 

@@ -60,11 +60,11 @@ class RepoCard:
         return cls(metadata, text)
 
     def render(self) -> str:
-        """The content of the whole file."""
+        """Returns the content of the whole file."""
         return f"{_FENCE}{self.metadata_text()}{_FENCE}{self.text}"
 
     def metadata_text(self) -> str:
-        """The metadata as YAML."""
+        """Returns the metadata as YAML."""
         return str(yaml.safe_dump(self.metadata, sort_keys=False, allow_unicode=True))
 
     def add_tags(self, *tags: str) -> None:

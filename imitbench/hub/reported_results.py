@@ -89,7 +89,7 @@ def read_card_metadata(folder: Path) -> dict[str, Any]:
 
 
 def _of_card(folder: Path) -> ReportedReturn | None:
-    """The first mean reward of the model index, if any; cards may have any content."""
+    """Returns the first mean reward of the model index, if any; cards may have any content."""
     try:
         metrics: list[dict[str, Any]] = [
             metric

@@ -1,1 +1,1 @@
-"""Published results: reads, checks and compares folders that others can cite."""
+"""Reads, writes and checks folders of published results, which others can cite."""

@@ -42,11 +42,11 @@ def _tuned(name: str) -> Mapping[str, dict[str, Scalar]]:
 def check_against_cards(runs: Sequence[LocatedRun], findings: Findings) -> None:
     """Checks specifications and references of runs against the bundled cards.
 
-    Suites and algorithms that are not bundled are told, and no fault.
+    Suites and algorithms that are not bundled are noted, which is not a problem.
 
     Args:
-        runs: The runs, with their places.
-        findings: Told about problems.
+        runs: The runs, with file and line.
+        findings: Receives problems and notes.
     """
     for each in runs:
         spec = each.run.spec
@@ -64,19 +64,21 @@ def _check_suite(spec: RunSpec, where: str, findings: Findings) -> None:
     if spec.protocol != Protocol():
         own, due = spec.protocol, Protocol()
         fail(
-            f"evaluated by {own.episodes} episodes in {own.environments} environments; due are "
+            f"evaluated by {own.episodes} episodes in {own.environments} environments; expected "
             f"{due.episodes} in {due.environments}"
         )
     suite = bundled_suite(spec.suite)
     if suite is None:
-        findings.tell("suite", one_line(spec.suite, 60), "is no suite of this package: unchecked")
+        findings.tell(
+            "suite", one_line(spec.suite, 60), "is not a suite of this package: unchecked"
+        )
         return
     card = environment_of(spec)
     env_id = spec.environment.id
     if card is None:
         fail(f"suite {suite.name} has no environment {one_line(env_id, 60)!r}")
     elif spec.environment != EnvironmentSpec.of_card(env_id, card, spec.hyperparameters):
-        fail(f"{env_id}: module, kwargs, horizon or hidden positions are not the suite's card's")
+        fail(f"{env_id}: module, kwargs, horizon or hidden positions differ from the suite's card")
 
 
 def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
@@ -85,12 +87,12 @@ def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
         return
     if budget.name not in BUDGET_NAMES:
         known = ", ".join(BUDGET_NAMES)
-        what = f"budget {one_line(budget.name, 40)!r} is none of {known}"
+        what = f"budget {one_line(budget.name, 40)!r} is not one of {known}"
         findings.fail("budget", where, what, _RERUN)
         return
     due = card.amount(budget.name, budget.unit)
     if card.was_amount(budget.name, budget.unit, budget.amount):
-        what = f"budget {budget.name} was {budget.amount} {budget.unit} then; it is {due} now"
+        what = f"budget {budget.name} was {budget.amount} {budget.unit} then; now it is {due}"
         findings.tell("budget", f"{spec.suite}, {spec.environment.id}", what)
     elif budget.amount != due:
         findings.fail(
@@ -105,8 +107,8 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     card = bundled_algorithm(spec.algo)
     if card is None:
         name = one_line(spec.algo, 60)
-        findings.tell("algorithm", name, "is no algorithm of this package: its settings, and "
-                      "what it does, are unchecked")  # fmt: skip
+        findings.tell("algorithm", name, "is not an algorithm of this package: its settings and "
+                      "its behaviour are unchecked")  # fmt: skip
         return
 
     def fail(check: Check, what: str) -> None:
@@ -119,7 +121,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         lacks = "lacks" if name in card.hyperparameters else "has no"
         fail("algorithm", f"{lacks} hyper-parameter {one_line(name, 60)}")
     for name in spec.hyperparameters.keys() - card.recorded(spec.hyperparameters).keys():
-        fail("algorithm", f"names {name}, which records leave out where it changes nothing")
+        fail("algorithm", f"names {name}, which records omit where it has no effect")
     for name, parameter in card.hyperparameters.items():
         if name in values:
             try:
@@ -133,8 +135,10 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         for base in bases
     )
     if spec.variant not in (label, *earlier):
-        due = f"differs from the card by {one_line(label)!r}" if label else "is the card's"
-        fail("algorithm", f"labelled {one_line(spec.variant, 80)!r}, but what it used {due}")
+        due = f"differ from the card by {one_line(label)!r}" if label else "are the card's"
+        fail(
+            "algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its hyper-parameters {due}"
+        )
     if spec.budget.unit != card.budget_unit:
         fail("budget", f"budget counts {spec.budget.unit}; the card's counts {card.budget_unit}")
     needs = card.needs
@@ -144,7 +148,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         ("the environment's reward", spec.uses_reward, needs.true_reward),
     ):
         if has != due_there:
-            fail("algorithm", f"{'uses' if has else 'does not use'} {what}, unlike the card says")
+            fail("algorithm", f"{'uses' if has else 'does not use'} {what}, unlike the card")
     environment = environment_of(spec)
     why_not = mismatch(card, environment) if environment else None
     if why_not:
@@ -162,7 +166,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
 
 
 def _not_bundled(spec: RunSpec, card: EnvironmentCard) -> list[str]:
-    """What is said to come with the suite, and is not what its card names."""
+    """Returns the stated bundled demonstrations and expert that differ from the suite's card."""
     wrong = []
     demos, due = spec.demos, card.demos
     if demos and (demos.repo, demos.available) != (due.repo, due.trajectories):
@@ -181,7 +185,7 @@ def _bundled_digest(suite: str, kind: RepoKind, repo: str) -> str:
 
 
 def _check_content(each: LocatedRun, findings: Findings) -> None:
-    """What a run learnt from, where it is said to come with the suite: is it that, file by file?"""
+    """Checks the digests of a run's demonstrations and expert, if these are stated as bundled."""
     spec, card = each.run.spec, environment_of(each.run.spec)
     if card is None or spec.source != "bundled":
         return
@@ -190,13 +194,13 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
         ("model", "expert", spec.expert, card.expert.repo),
     )
     for kind, name, found, repo in pinned:
-        if found is None or found.repo != repo:  # another name is told already
+        if found is None or found.repo != repo:  # another name is a problem already
             continue
         due = _bundled_digest(spec.suite, kind, repo)
         if found.digest == due:
             continue
         what = f"{name} {repo}: its digest is {found.digest[:12]}, this package's {due[:12]}"
-        # A later version of a suite may come with other ones: results of the earlier stay valid.
+        # Later versions of a suite may bundle other files; results with earlier ones stay valid.
         base, suite = _references_of(each).version.partition("+")[0], bundled_suite(spec.suite)
         if suite is None or not _is_earlier(base, suite.version):
             findings.fail("algorithm", each.where, what, _RERUN)
@@ -205,7 +209,7 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
 
 
 def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
-    """References by environment and version: the card's own, or told to be others."""
+    """Checks references by environment and version against the card; notes other versions."""
     seen: dict[tuple[str, str, str], ReferenceScores] = {}
     learnt = {
         version
@@ -217,16 +221,16 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
         found, spec = _references_of(each), each.run.spec
         env_id = spec.environment.id
         if not has_scale(found.random, found.expert):
-            what = f"random {found.random:g} and expert {found.expert:g} make no scale"
+            what = f"random {found.random:g} and expert {found.expert:g} define no scores"
             findings.fail("references", each.where, what)
             continue
         if not _knows_its_expert(spec, found.version, learnt):
-            what = f"version {one_line(found.version, 60)}: no run here learnt from that source"
+            what = f"version {one_line(found.version, 60)}: no run here learned from that source"
             findings.fail("references", each.where, what, _RERUN)
             continue
         first = seen.setdefault((spec.suite, env_id, found.version), found)
         if first != found:
-            what = f"{env_id}: another run has other ones of the same version"
+            what = f"{env_id}: another run has different references of the same version"
             findings.fail("references", each.where, what)
         elif first is found:
             _check_reference(spec, found, each.where, findings)
@@ -239,12 +243,12 @@ def _references_of(each: LocatedRun) -> ReferenceScores:
 
 
 def _knows_its_expert(spec: RunSpec, version: str, learnt: Collection[str]) -> bool:
-    """Whether the expert that a version of references names is of the source of the run.
+    """Whether the expert in a version of references belongs to the source of the run.
 
     Args:
-        spec: The run.
-        version: Its references' version, as `imitbench.bench.spec.reference_scores` writes it.
-        learnt: Versions of runs that have a source, by which those without go.
+        spec: Specification of the run.
+        version: Version of its references, as `imitbench.bench.spec.reference_scores` writes it.
+        learnt: Versions of runs with a source; runs without a source may have one of these.
     """
     _, foreign, expert = version.partition("+")
     if not foreign or spec.source is None:
@@ -270,8 +274,8 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
         findings.tell("references", place, f"{told}, so scores do not compare")
     elif base != suite.version:
         version = one_line(found.version, 60)
-        what = f"references of version {version}, of which this package knows nothing; it has"
-        fix = "if that is a newer one, update imitbench"
+        what = f"references of version {version}, which this package does not know; it has"
+        fix = "if that version is newer, update imitbench"
         findings.fail("references", where, f"{what} {suite.version}", fix)
     elif found.random != due.random.mean or (not plus and found.expert != due.expert.mean):
         findings.fail(
@@ -290,5 +294,5 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
 
 
 def _is_earlier(version: str, own: str) -> bool:
-    """Whether a suite had that version before its own; they count up from 1."""
+    """Whether a suite had that version before its current one; versions count up from 1."""
     return version in {str(number) for number in range(1, int(own))} if own.isdigit() else False

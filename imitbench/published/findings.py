@@ -1,4 +1,4 @@
-"""What checks of published results find, and the checks that there are."""
+"""Names the checks of published results, and collects their findings."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ Check = Literal[
 CHECKS: tuple[Check, ...] = get_args(Check)
 
 MEANINGS: dict[Check, str] = {
-    "manifest": "manifest.json is complete, and counts what is there",
-    "digests": "every file, and the manifest itself, is what its SHA-256 says",
-    "files": "every listed file is there and belongs to a run; there is no other file",
-    "lines": "every run's line is a whole record of a known form",
-    "identity": "every run's id is the digest of its specification, and stands there once",
-    "episodes": "every completed run has as many evaluation episodes as it was to have",
+    "manifest": "manifest.json is complete, and its counts match the runs",
+    "digests": "every file, and the manifest itself, has the stated SHA-256",
+    "files": "every listed file exists and belongs to a run; there is no other file",
+    "lines": "every line is a complete record of a known form",
+    "identity": "every run's id matches its specification; no run occurs twice",
+    "episodes": "every completed run has as many episodes as its specification says",
     "scores": "every stated number follows from the episodes",
     "values": "lengths, steps and times are possible",
     "suite": "environments and evaluation are those of the suite's card",
     "budget": "training amounts are those of the suite's card",
     "algorithm": "implementations, hyper-parameters and labels fit the algorithms' cards",
-    "references": "what scores 0 and 1 is as the suite's card says",
+    "references": "the returns that score 0 and 1 are those of the suite's card",
     "seeds": "every algorithm has the same seeds on every environment, completed or failed",
 }
-"""What each check makes sure of."""
+"""What each check ensures."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a check found.
+    """A finding of a check.
 
     Attributes:
-        check: The check.
-        where: File and line, below the folder that is checked.
-        what: What is wrong, or worth knowing.
-        fix: What to do about it.
+        check: Name of the check.
+        where: File and line, relative to the checked folder.
+        what: The problem, or the information.
+        fix: How to fix it; may be empty.
     """
 
     check: Check
@@ -56,39 +56,39 @@ class Finding:
 
 
 def failed_checks(problems: Iterable[Finding]) -> list[Check]:
-    """Checks that found problems, in their order."""
+    """Returns the checks that found problems, in the order of `CHECKS`."""
     found = {each.check for each in problems}
     return [check for check in CHECKS if check in found]
 
 
 @dataclass
 class Findings:
-    """Gathers what checks find.
+    """Collects the findings of checks.
 
     Attributes:
-        problems: What must not be.
-        told: What is no fault, but worth knowing.
+        problems: Findings that make a check fail.
+        told: Notes: findings that are not problems.
     """
 
     problems: list[Finding] = field(default_factory=list)
     told: list[Finding] = field(default_factory=list)
 
     def fail(self, check: Check, where: str, what: str, fix: str = "") -> None:
-        """Notes a problem."""
+        """Adds a problem."""
         self.problems.append(Finding(check, where, what, fix))
 
     def tell(self, check: Check, where: str, what: str) -> None:
-        """Notes something that is no fault; the same thing once."""
+        """Adds a note; equal notes are added once."""
         finding = Finding(check, where, what)
         if finding not in self.told:
             self.told.append(finding)
 
 
 class StrictFindings(Findings):
-    """Refuses at the first problem.
+    """Raises an error at the first problem.
 
     Args:
-        folder: The folder that is checked.
+        folder: The checked folder, for messages.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -96,7 +96,7 @@ class StrictFindings(Findings):
         self._folder = folder
 
     def fail(self, check: Check, where: str, what: str, fix: str = "") -> None:
-        """Raises it.
+        """Raises the problem as an error.
 
         Raises:
             InputError: Always.

@@ -1,13 +1,13 @@
-"""Results as they are published: a folder of texts that diff, made from run directories.
+"""Writes published results: a folder of text files that work with `diff`, from run directories.
 
-    manifest.json                    what is there, digests of all files, how it was made
+    manifest.json                    counts, digests of all files, and provenances
     runs/<suite>.jsonl               a line per completed run: specification and outcome
     failures/<suite>.jsonl           a line per failed run
     episodes/<suite>/<run_id>.csv    every evaluation episode of a completed run
 
-Lines and files are ordered by what they hold, so the same runs give the same bytes. All scores
-can be computed again from the episodes and the references in the lines. Names of machines and
-tracebacks, which tell of people's accounts, are left out.
+Lines and files are sorted by content, so the same runs give the same bytes. All scores can be
+computed again from the episodes and the references in the lines. Names of machines and tracebacks
+are excluded, as they reveal names of user accounts.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from imitbench.util.files import atomic_write_text, new_folder
 
 MANIFEST_FILE = "manifest.json"
 PATTERNS = (MANIFEST_FILE, "runs/*.jsonl", "failures/*.jsonl", "episodes/*/*.csv")
-"""Shell-style patterns of the files, but for cards and policies."""
+"""Shell-style patterns of the files, except cards and policies."""
 
 STANDS_ELSEWHERE = ("run_id", "schema_version", "provenance", "traceback")
-"""Fields of outcomes that lines leave out."""
+"""Fields of outcomes that lines omit, as they are stored elsewhere or not published."""
 
 EPISODE_COLUMNS = ("episode", "deterministic", "raw_return", "length", "terminated")
 
 
 class SuiteSummary(Record):
-    """What there is of a suite."""
+    """Numbers of runs, algorithms and environments of one suite."""
 
     runs: int
     failures: int
@@ -61,11 +61,11 @@ class Manifest(Record):
     Attributes:
         imitbench: Version that wrote the folder.
         command: Command that wrote it.
-        suites: By name.
-        provenances: How runs came about, by the name that lines have for it.
-        files: SHA-256 of every other file, cards and policies excepted.
-        digest: SHA-256 over all of the above, and so over all that is published: two folders
-            with the same one hold the same results. Early folders have none.
+        suites: Summaries of the suites, by name.
+        provenances: Provenances of runs, by the name that lines use.
+        files: SHA-256 of every other file, except cards and policies.
+        digest: SHA-256 over all of the above, and so over all published results: two folders
+            with the same digest hold the same results. Early folders have none.
     """
 
     format: Literal["imitbench-results"] = "imitbench-results"
@@ -79,18 +79,18 @@ class Manifest(Record):
 
     @property
     def own_digest(self) -> str:
-        """What `digest` must be."""
+        """Returns the correct value of `digest`."""
         return canonical_digest(self.model_dump(mode="json", exclude={"digest"}))
 
 
 class ResultLine(Record):
-    """A line about a run; it has either a result or a failure.
+    """The line of a run; it has either a result or a failure.
 
     Attributes:
-        spec_digest: SHA-256 of the specification, of which the run's id is the start.
+        spec_digest: SHA-256 of the specification; the run's id is its start.
         provenance: Name of its provenance in the manifest.
-        result: As `RunResult`, without what stands elsewhere.
-        failure: As `RunFailure`, likewise.
+        result: Fields of `RunResult`, without `STANDS_ELSEWHERE`.
+        failure: Fields of `RunFailure`, without `STANDS_ELSEWHERE`.
     """
 
     run_id: str
@@ -106,7 +106,7 @@ def read_runs(out: Path, *, suite: str | None = None) -> PublishedRuns:
 
     Args:
         out: Results folder.
-        suite: Only runs of this suite.
+        suite: Suite of the runs to read; `None` for all.
 
     Raises:
         InputError: There is no such folder.
@@ -133,23 +133,23 @@ def read_runs(out: Path, *, suite: str | None = None) -> PublishedRuns:
 def write_results(
     runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
 ) -> None:
-    """Writes the folder.
+    """Writes a folder of published results.
 
     Args:
-        runs: What to publish.
-        folder: Where to; must be empty or absent.
+        runs: Runs to publish.
+        folder: Folder to write; must be empty or missing.
         version: Version of this package.
-        command: Command line to write down.
+        command: Command line to record.
 
     Raises:
-        InputError: The name of a suite is unfit for a file.
+        InputError: The name of a suite is not valid as a file name.
     """
     texts: dict[str, str] = {}
     provenances: dict[str, Provenance] = {}
     suites = sorted({run.spec.suite for run in runs})
     for suite in suites:
         if not is_plain(suite):
-            raise InputError(f"suite {suite!r}: no name for a file; rename the suite")
+            raise InputError(f"suite {suite!r}: not valid as a file name; rename the suite")
         own = [run for run in runs if run.spec.suite == suite]
         lines: dict[str, list[str]] = {"runs": [], "failures": []}
         for run in own:
@@ -177,17 +177,17 @@ def write_results(
 def export_results(
     runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
 ) -> None:
-    """Writes a folder of published results where there is none, whole or not at all.
+    """Writes a new folder of published results, completely or not at all.
 
     Args:
-        runs: What to publish.
-        folder: Where to; must be empty or absent.
+        runs: Runs to publish.
+        folder: Folder to write; must be empty or missing.
         version: Version of this package.
-        command: Command line to write down.
+        command: Command line to record.
 
     Raises:
         InputError: There is nothing to publish, the folder is not empty or cannot be written, or
-            the name of a suite is unfit for a file.
+            the name of a suite is not valid as a file name.
     """
     if not runs:
         raise InputError(f"{folder}: there are no finished runs to publish")
@@ -222,7 +222,7 @@ def _order(run: PublishedRun) -> tuple[Any, ...]:
 
 
 def summarize_suite(runs: Iterable[PublishedRun], suite: str) -> SuiteSummary:
-    """What there is of a suite among some runs."""
+    """Returns the summary of a suite for some runs."""
     own = [run for run in runs if run.spec.suite == suite]
     return SuiteSummary(
         runs=sum(run.result is not None for run in own),
@@ -246,12 +246,12 @@ def _line(run: PublishedRun, provenance: str) -> str:
 
 
 def episodes_file(spec: RunSpec) -> str:
-    """Name of the file with a run's episodes."""
+    """Returns the path of the file with a run's episodes, relative to the folder."""
     return f"episodes/{spec.suite}/{spec.run_id}.csv"
 
 
 def episodes_text(episodes: EpisodeTable) -> str:
-    """Evaluation episodes as CSV, with the columns `EPISODE_COLUMNS`."""
+    """Returns evaluation episodes as CSV, with the columns `EPISODE_COLUMNS`."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(EPISODE_COLUMNS)
@@ -262,7 +262,7 @@ def episodes_text(episodes: EpisodeTable) -> str:
         _words(episodes.terminated),
         strict=True,
     )
-    # The shortest text that is read as the very same number.
+    # The shortest text that is read as exactly the same number.
     writer.writerows(
         (number, deterministic, repr(value), length, terminated)
         for number, (deterministic, value, length, terminated) in enumerate(columns)
@@ -275,7 +275,7 @@ def _words(flags: Any) -> Iterator[str]:
 
 
 def episode_table(columns: Mapping[str, Sequence[Any]]) -> EpisodeTable:
-    """Episodes out of columns by name."""
+    """Returns an episode table from columns by name."""
     return EpisodeTable(
         returns=np.array(columns["raw_return"], dtype=np.float64),
         lengths=np.array(columns["length"], dtype=np.int64),
@@ -285,10 +285,10 @@ def episode_table(columns: Mapping[str, Sequence[Any]]) -> EpisodeTable:
 
 
 def text_digest(text: str) -> str:
-    """SHA-256 of a text in UTF-8."""
+    """Returns the SHA-256 of a text in UTF-8."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name can be that of a file or folder, and leads nowhere else."""
+    """Whether a name is valid for a file or folder, and cannot lead outside its parent."""
     return bool(name) and not name.startswith(".") and not set(name) & set('/\\\0:*?"<>|')

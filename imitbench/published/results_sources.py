@@ -1,4 +1,4 @@
-"""Finds the results in a folder, be they published, several times published, or own runs."""
+"""Finds the results in a folder: one submission, several submissions, or own runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class ResultsSource:
     """Results of one submitter.
 
     Attributes:
-        name: Who submitted them: the folder's name; empty for own runs.
-        runs: The runs.
-        digest: The manifest's; `None` for own runs, and in early folders.
-        failed: Checks that the runs do not pass, such as that of budgets: they are shown, and
-            this is said. What contradicts itself is not even read.
+        name: Name of the submitter, from the folder; empty for own runs.
+        runs: Completed and failed runs.
+        digest: Digest in the manifest; `None` for own runs, and in early folders.
+        failed: Checks that the runs do not pass, such as that of budgets. Leaderboards show such
+            runs with a mark; runs that contradict themselves are not read.
     """
 
     name: str
@@ -35,7 +35,7 @@ class ResultsSource:
 
 @dataclass(frozen=True)
 class ExternalResults:
-    """An import of other tools' results."""
+    """Imported results of another tool."""
 
     header: ExternalHeader
     runs: tuple[ExternalRun, ...]
@@ -43,13 +43,13 @@ class ExternalResults:
 
 @dataclass(frozen=True)
 class FoundResults:
-    """What a folder holds.
+    """Results in a folder.
 
     Attributes:
-        taken: What the folder was taken for, in words.
+        taken: Detected kind of the folder, as text.
         sources: Results by submitter, in the order of their names.
         external: Imports, in the order of their labels.
-        notes: What was left out.
+        notes: Messages about skipped folders and results.
     """
 
     taken: str
@@ -62,12 +62,12 @@ def find_results(folder: Path, *, external: bool = False) -> FoundResults:
     """Reads the results in a folder.
 
     Args:
-        folder: Published results (it has a manifest), a folder of folders of these, or a results
+        folder: Published results (it has a manifest), a folder of such folders, or a results
             folder of own runs.
-        external: Whether to read the imports inside or beside it, too.
+        external: Whether to read the imports inside or next to it, too.
 
     Raises:
-        InputError: It is none of these, or something published is not what it says.
+        InputError: It is none of these, or published results do not pass their checks.
     """
     if not folder.is_dir():
         raise InputError(f"--results {folder}: no such folder")
@@ -80,7 +80,7 @@ def find_results(folder: Path, *, external: bool = False) -> FoundResults:
         sources = _different([_published(path, path.name) for path in submissions], notes)
         others = {p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != "."}
         others -= {EXTERNAL_FOLDER, *(path.name for path in submissions)}
-        notes += [f"left out: {folder / name}: has no {MANIFEST_FILE}" for name in sorted(others)]
+        notes += [f"skipped: {folder / name}: has no {MANIFEST_FILE}" for name in sorted(others)]
     elif next(run_directories(folder), None) is not None:
         taken = "a results folder of own runs"
         own = read_runs(folder)
@@ -93,13 +93,13 @@ def find_results(folder: Path, *, external: bool = False) -> FoundResults:
         )
     notes += [
         f"{source.name}: does not pass the checks {', '.join(source.failed)}; "
-        "`imitbench leaderboard validate` says why"
+        "`imitbench leaderboard validate` shows the problems"
         for source in sources
         if source.failed
     ]
     imports = _external(folder) if external else ()
     if external and not imports:
-        notes.append(f"there are no imported results in {folder / EXTERNAL_FOLDER} or beside it")
+        notes.append(f"there are no imported results in {folder / EXTERNAL_FOLDER} or next to it")
     return FoundResults(taken, tuple(sources), imports, tuple(notes))
 
 
@@ -113,12 +113,12 @@ def _published(folder: Path, name: str) -> ResultsSource:
 
 
 def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSource]:
-    """Leaves out what is there a second time."""
+    """Returns the sources without duplicates, and notes the skipped ones."""
     seen: dict[str, str] = {}
     kept = []
     for source in sources:
         if source.digest is not None and source.digest in seen:
-            notes.append(f"left out: {source.name}: the very results of {seen[source.digest]}")
+            notes.append(f"skipped: {source.name}: the same results as {seen[source.digest]}")
             continue
         if source.digest is not None:
             seen[source.digest] = source.name
@@ -127,7 +127,7 @@ def _different(sources: list[ResultsSource], notes: list[str]) -> list[ResultsSo
 
 
 def _external(folder: Path) -> tuple[ExternalResults, ...]:
-    """Imports inside a folder; where there are none, those beside it."""
+    """Returns the imports inside a folder; without any, those next to it."""
     for place in (folder / EXTERNAL_FOLDER, folder.resolve().parent / EXTERNAL_FOLDER):
         found = sorted(p for p in place.glob(f"*{EXTERNAL_SUFFIX}") if p.name[0] != ".")
         if found:

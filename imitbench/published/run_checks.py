@@ -1,4 +1,4 @@
-"""Checks that what a run is said to have taken is possible."""
+"""Checks that the stated numbers of a run are possible, and follow from its episodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imitbench.util.text_line import one_line
 
 _LEAST, _MOST = 0.5, 2.0
 _ROUND = 10_000
-"""Environment steps by which a method may exceed its budget to end a round."""
+"""Environment steps by which a method may exceed its budget to finish a round."""
 
 
 def check_values(
@@ -24,18 +24,20 @@ def check_values(
     """Checks lengths of episodes, environment steps and times.
 
     Args:
-        run: The run.
-        card: Card of its environment, if it is known.
-        where: What to call its place.
-        findings: Told about problems.
+        run: The run to check.
+        card: Card of its environment; `None` if unknown.
+        where: File and line of the run, for messages.
+        findings: Receives problems.
     """
 
     def fail(what: str) -> None:
-        findings.fail("values", where, what, "publish what the runs gave")
+        findings.fail("values", where, what, "publish the original values of the runs")
 
     if run.failure is not None:
         if _time(run.failure.failed_at) is None:
-            fail(f"failed_at {one_line(run.failure.failed_at, 40)!r} is no time")
+            fail(
+                f"failed_at {one_line(run.failure.failed_at, 40)!r} is not a time with a time zone"
+            )
         return
     result = run.result
     assert result is not None and run.episodes is not None
@@ -52,7 +54,7 @@ def check_values(
     started, finished = _time(result.started_at), _time(result.finished_at)
     if started is None or finished is None:
         stated = result.started_at if started is None else result.finished_at
-        fail(f"{one_line(stated, 40)!r} is no time")
+        fail(f"{one_line(stated, 40)!r} is not a time with a time zone")
     elif finished < started:
         fail("it finished before it started")
     for what in (*_odd_lengths(run, run.episodes, card), *_odd_steps(run)):
@@ -96,7 +98,7 @@ def _time(text: str) -> datetime | None:
 
 
 TOLERANCE = 1e-9
-"""Relative, and for numbers near zero absolute: what rounding may do, and no edit does."""
+"""Largest relative difference, absolute for numbers near zero: allows for rounding only."""
 
 _NUMBERS = {
     "raw_return": "the mean of its episodes",
@@ -108,10 +110,10 @@ _NUMBERS = {
 
 
 def recompute(episodes: EpisodeTable) -> dict[str, float]:
-    """The numbers of a result that follow from its episodes, by the name of the field.
+    """Computes the numbers of a result that follow from its episodes, by the name of the field.
 
     Args:
-        episodes: Of both policies, at least one episode each.
+        episodes: Episodes of both policies, at least one each.
     """
     stochastic = ~episodes.deterministic
     with np.errstate(over="ignore", invalid="ignore"):
@@ -128,9 +130,9 @@ def check_scores(run: PublishedRun, where: str, findings: Findings) -> None:
     """Checks a completed run's numbers against its episodes.
 
     Args:
-        run: The run.
-        where: What to call its place.
-        findings: Told about problems.
+        run: The run to check.
+        where: File and line of the run, for messages.
+        findings: Receives problems.
     """
     assert run.result is not None and run.episodes is not None
     wanted = run.spec.protocol.episodes
@@ -148,5 +150,5 @@ def check_scores(run: PublishedRun, where: str, findings: Findings) -> None:
                 "scores",
                 where,
                 f"{name} {claimed:.10g} is not {_NUMBERS[name]}, {found:.10g}",
-                "publish what the runs gave",
+                "publish the original values of the runs",
             )

@@ -1,7 +1,7 @@
-"""Reads a folder of published results, and checks that it is what it says.
+"""Reads a folder of published results, and checks it against its manifest and digests.
 
-The same checks serve whoever wants to use the results, and refuses at the first problem, and
-whoever wants to know all of them.
+The same checks serve code that uses the results and stops at the first problem, and code that
+reports all problems.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _R = TypeVar("_R", bound=Record)
 
 @dataclass(frozen=True)
 class LocatedRun:
-    """A run, and the line that tells of it.
+    """A run, and the place of its line.
 
     Attributes:
         where: File and number of the line.
-        run: The run.
+        run: The published run.
     """
 
     where: str
@@ -55,10 +55,10 @@ class LocatedRun:
 
 @dataclass(frozen=True)
 class Submission:
-    """What could be read of a folder of published results.
+    """The readable content of a folder of published results.
 
     Attributes:
-        folder: The folder.
+        folder: Folder of the submission.
         manifest: Its manifest; `None` if that is malformed.
         runs: Runs whose lines and episodes could be read.
     """
@@ -73,7 +73,7 @@ class _FormatMarker(BaseModel):
 
 
 def is_submission(folder: Path) -> bool:
-    """Whether a folder has the manifest of published results, be they right or wrong."""
+    """Whether a folder has the manifest of published results, valid or not."""
     try:
         _FormatMarker.model_validate_json(_read(folder, MANIFEST_FILE))
     except (InputError, ValidationError):
@@ -88,21 +88,21 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
     the numbers stated follow from these.
 
     Args:
-        folder: The folder.
-        findings: Told about problems.
+        folder: Folder to read.
+        findings: Receives problems and notes.
 
     Returns:
-        All that could be read.
+        The readable content.
 
     Raises:
-        InputError: The folder holds no published results at all.
+        InputError: The folder has no published results.
     """
     text = _read(folder, MANIFEST_FILE)
     try:
         _FormatMarker.model_validate_json(text)
     except ValidationError as error:
         raise InputError(
-            f"{folder / MANIFEST_FILE}: {_first(error)}; these are no published results"
+            f"{folder / MANIFEST_FILE}: {_first(error)}; the folder has no published results"
         ) from error
     try:
         manifest = Manifest.model_validate_json(text)
@@ -113,7 +113,9 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
         what = "has no digest of its own; an early version made it"
         findings.tell("digests", MANIFEST_FILE, what)
     elif manifest.digest != manifest.own_digest:
-        findings.fail("digests", MANIFEST_FILE, "was altered", "export the results again")
+        findings.fail(
+            "digests", MANIFEST_FILE, "was changed after the export", "export the results again"
+        )
     texts = _read_files(folder, manifest, findings)
     reader = _SubmissionReader(manifest, texts, findings)
     runs = reader.read()
@@ -123,7 +125,7 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
             findings.fail(
                 "manifest",
                 MANIFEST_FILE,
-                f"suites.{one_line(suite, 60)} does not count the runs that are there",
+                f"suites.{one_line(suite, 60)} does not match the runs in the files",
                 "export the results again",
             )
     return Submission(folder, manifest, runs)
@@ -133,7 +135,7 @@ def _read_files(folder: Path, manifest: Manifest, findings: Findings) -> dict[st
     texts = {}
     for name, digest in manifest.files.items():
         if not all(is_plain(part) for part in name.split("/")):
-            findings.fail("files", MANIFEST_FILE, f"{one_line(name)!r} is no name of a file")
+            findings.fail("files", MANIFEST_FILE, f"{one_line(name)!r} is not a valid file name")
             continue
         try:
             texts[name] = _read(folder, name)
@@ -143,7 +145,10 @@ def _read_files(folder: Path, manifest: Manifest, findings: Findings) -> dict[st
             continue
         if text_digest(texts[name]) != digest:
             findings.fail(
-                "digests", one_line(name), "is not what the manifest says", "fetch it again"
+                "digests",
+                one_line(name),
+                "does not have the digest in the manifest",
+                "fetch it again",
             )
     return texts
 
@@ -159,7 +164,7 @@ class _SubmissionReader:
         self._used: set[str] = set()
 
     def read(self) -> list[LocatedRun]:
-        """Every run that can be read."""
+        """Returns every readable run."""
         found = []
         for kind in ("runs", "failures"):
             for suite in self._manifest.suites:
@@ -176,10 +181,10 @@ class _SubmissionReader:
         return found
 
     def check_leftovers(self) -> None:
-        """Files that the manifest lists, but that belong to no run."""
+        """Adds a problem for each file in the manifest that belongs to no run."""
         for name in sorted(self._texts.keys() - self._used):
             self._findings.fail(
-                "files", name, "belongs to no run that is listed", "export the results again"
+                "files", name, "belongs to no listed run", "export the results again"
             )
 
     def _run(self, text: str, kind: str, suite: str, where: str) -> PublishedRun | None:
@@ -187,7 +192,7 @@ class _SubmissionReader:
         if line is None:
             return None
         spec = line.spec
-        # Where the line is wrong, that is told, and not that its episodes belong to nothing.
+        # If the line is wrong, only that is a problem, not also that its episodes belong to no run.
         self._used.add(f"episodes/{suite}/{line.run_id}.csv")
         if not self._is_identified(line, suite, where):
             return None
@@ -227,7 +232,7 @@ class _SubmissionReader:
         spec = line.spec
         if (line.run_id, line.spec_digest) != (spec.run_id, spec.digest):
             self._findings.fail(
-                "identity", where, "run_id or spec_digest is not that of the specification"
+                "identity", where, "run_id or spec_digest does not match the specification"
             )
             return False
         if spec.suite != suite:
@@ -235,14 +240,14 @@ class _SubmissionReader:
             self._findings.fail("identity", where, f"belongs to suite {name!r}")
             return False
         if spec.run_id in self._known:
-            self._findings.fail("identity", where, f"run {spec.run_id} stands here a second time")
+            self._findings.fail("identity", where, f"run {spec.run_id} occurs twice")
             return False
         self._known.add(spec.run_id)
         return True
 
     def _episodes(self, name: str, where: str) -> EpisodeTable | None:
         if name not in self._texts:
-            self._findings.fail("episodes", where, f"there is no file {name} that can be read")
+            self._findings.fail("episodes", where, f"there is no readable file {name}")
             return None
         try:
             return parse_episodes(self._texts[name])
@@ -269,7 +274,7 @@ def parse_episodes(text: str) -> EpisodeTable:
     """Reads a table of evaluation episodes.
 
     Raises:
-        InputError: It is none; what is wrong, without where.
+        InputError: The text is not such a table. The message does not name a file.
     """
     rows = csv.DictReader(io.StringIO(text))
     try:
@@ -291,7 +296,7 @@ def parse_episodes(text: str) -> EpisodeTable:
     except InputError:
         raise
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, csv.Error) as error:
-        raise InputError(f"no table of episodes ({one_line(repr(error), 80)})") from error
+        raise InputError(f"not a table of episodes ({one_line(repr(error), 80)})") from error
 
 
 def _read(folder: Path, name: str) -> str:
@@ -299,13 +304,13 @@ def _read(folder: Path, name: str) -> str:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path}: is no file")
+            raise InputError(f"{path}: is not a file")
         if status.st_size > _MAX_BYTES:
-            raise InputError(f"{path}: more than {_MAX_BYTES} bytes, which no such file has")
+            raise InputError(f"{path}: is larger than the limit of {_MAX_BYTES} bytes")
         with path.open(encoding="utf-8", newline="") as stream:
             return stream.read()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError(f"{path}: no such file; these are no published results") from error
+        raise InputError(f"{path}: no such file; the folder has no published results") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({one_line(error, 80)})") from error
 
@@ -320,30 +325,31 @@ def read_results(folder: Path) -> list[PublishedRun]:
     """Reads a folder that `imitbench.published.results_folder.write_results` wrote.
 
     Args:
-        folder: The folder.
+        folder: Folder to read.
 
     Returns:
         Its runs. Every file has the digest in the manifest, every specification the run's id,
         and every result the numbers that follow from its episodes.
 
     Raises:
-        InputError: Any of that does not hold, or a file is missing or malformed.
+        InputError: One of these conditions does not hold, or a file is missing or malformed.
     """
     return [each.run for each in read_submission(folder, StrictFindings(folder)).runs]
 
 
 def restore_runs(runs: list[PublishedRun], out: Path) -> tuple[int, int]:
-    """Makes run directories of published runs, which reports then read like own ones.
+    """Writes run directories of published runs, which reports read like own runs.
 
     Args:
-        runs: The runs.
-        out: Results folder; runs with an outcome there stay as they are.
+        runs: Published runs.
+        out: Results folder; runs that have an outcome there are not changed.
 
     Returns:
-        How many were made, and how many were there.
+        Number of written runs, and number of existing ones.
 
     Raises:
-        InputError: A name in a specification is unfit for a folder, or `out` cannot be written.
+        InputError: A name in a specification is not valid for a folder, or `out` cannot be
+            written.
     """
     made = 0
     for run in runs:
@@ -351,7 +357,9 @@ def restore_runs(runs: list[PublishedRun], out: Path) -> tuple[int, int]:
         names = (run.spec.suite, run.spec.algo, run.spec.environment.id.replace("/", "-"))
         for name in names:
             if not is_plain(name):
-                raise InputError(f"run {run.spec.run_id}: {one_line(name)!r} is no folder's name")
+                raise InputError(
+                    f"run {run.spec.run_id}: {one_line(name)!r} is not a valid folder name"
+                )
         try:
             if directory.has_outcome:
                 continue

@@ -1,4 +1,4 @@
-"""Validates a submission: every check on published results, and all that they find."""
+"""Validates a submission: makes every check on published results, and collects all findings."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _MOST_RUNS = 5_000_000
 
 @dataclass(frozen=True)
 class _Row:
-    """What must have the same seeds on every environment."""
+    """Runs that must have the same seeds on every environment."""
 
     label: str
     conditions: Conditions
 
     @classmethod
     def of(cls, spec: RunSpec) -> _Row:
-        # The name alone: an earlier amount of one environment's budget is no other budget.
+        # Only the name: an earlier amount of a budget does not make it another budget.
         return cls(spec.algo_label, replace(Conditions.of_spec(spec), budget=spec.budget.name))
 
     def __str__(self) -> str:
@@ -46,11 +46,11 @@ class _Row:
 def check_seeds(runs: Sequence[LocatedRun], findings: Findings) -> None:
     """Checks that every algorithm has the same seeds on every environment of its suite.
 
-    Environments of the suite that no run of the submission is on are told, and no fault.
+    Environments of the suite without a run are noted, which is not a problem.
 
     Args:
-        runs: The runs, with their places.
-        findings: Told about problems.
+        runs: The runs, with file and line.
+        findings: Receives problems and notes.
     """
     suites: dict[str, list[RunSpec]] = defaultdict(list)
     for each in runs:
@@ -70,7 +70,7 @@ def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> No
     everywhere = {spec.environment.id for spec in specs}
     seeds = {spec.seed for spec in specs}
     if len(algorithms) * len(everywhere) * len(seeds) > _MOST_RUNS:
-        findings.fail("seeds", where, f"more than {_MOST_RUNS} runs would be due", _FIX)
+        findings.fail("seeds", where, f"more than {_MOST_RUNS} runs would be required", _FIX)
         return
     for row, algo in sorted(algorithms.items(), key=str):
         for env in sorted(everywhere):
@@ -91,7 +91,7 @@ def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> No
 
 
 def _applies(suite: str, algo: str, env: str) -> bool:
-    """Whether an algorithm can be asked for on an environment; yes where nothing is known."""
+    """Whether an algorithm can run on an environment; true if one of the cards is unknown."""
     card, algorithm = bundled_suite(suite), bundled_algorithm(algo)
     environment = card.environments.get(env) if card else None
     return algorithm is None or environment is None or mismatch(algorithm, environment) is None
@@ -99,19 +99,19 @@ def _applies(suite: str, algo: str, env: str) -> bool:
 
 BESIDE = ("README.md", "LICENSE", ".gitattributes", "policies/*/policy.json",
           "policies/*/policy.safetensors")  # fmt: skip
-"""Files that may lie in a submission without being in its manifest."""
+"""Files of a submission that need not be in its manifest."""
 
 _OF_TOOLS = (".git", ".cache")
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The verdict on a submission.
+    """The result of all checks on a submission.
 
     Attributes:
-        submission: What could be read of it.
-        problems: What must not be.
-        told: What is no fault, but worth knowing.
+        submission: Its readable content.
+        problems: Findings that make a check fail.
+        told: Notes: findings that are not problems.
     """
 
     submission: Submission
@@ -124,12 +124,12 @@ class Validation:
         return not self.problems
 
     def of_check(self, check: Check) -> list[Finding]:
-        """Problems that one check found."""
+        """Returns the problems that one check found."""
         return [each for each in self.problems if each.check == check]
 
     @property
     def failed(self) -> list[Check]:
-        """Checks that failed, in their order."""
+        """Failed checks, in the order of `CHECKS`."""
         return failed_checks(self.problems)
 
 
@@ -137,13 +137,13 @@ def validate(folder: Path) -> Validation:
     """Makes every check on a folder of published results.
 
     Args:
-        folder: The folder.
+        folder: Folder to validate.
 
     Returns:
-        All that was found.
+        All findings.
 
     Raises:
-        InputError: The folder holds no published results at all.
+        InputError: The folder has no published results.
     """
     findings = Findings()
     submission = read_submission(folder, findings)
@@ -153,16 +153,16 @@ def validate(folder: Path) -> Validation:
             findings.fail("files", one_line(name), what, "remove it, or export the results again")
     check_runs(submission, findings)
     if not submission.runs:
-        findings.fail("lines", MANIFEST_FILE, "there is no run that can be read")
+        findings.fail("lines", MANIFEST_FILE, "there is no readable run")
     return Validation(submission, tuple(findings.problems), tuple(findings.told))
 
 
 def check_runs(submission: Submission, findings: Findings) -> None:
-    """Makes the checks on what could be read of a submission: values, cards and seeds.
+    """Makes the checks on the readable content of a submission: values, cards and seeds.
 
     Args:
-        submission: The submission.
-        findings: Told about problems.
+        submission: The submission to check.
+        findings: Receives problems and notes.
     """
     for each in submission.runs:
         check_values(each.run, environment_of(each.run.spec), each.where, findings)
@@ -171,7 +171,7 @@ def check_runs(submission: Submission, findings: Findings) -> None:
 
 
 def _strays(folder: Path, listed: set[str]) -> Iterator[tuple[str, str]]:
-    """What lies in a folder and is not listed, or is no plain file."""
+    """Yields path and problem of files that are not listed, and of links."""
     for root, folders, files in os.walk(folder):
         here = Path(root).relative_to(folder)
         folders[:] = sorted(name for name in folders if here.parts or name not in _OF_TOOLS)

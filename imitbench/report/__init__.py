@@ -1,1 +1,1 @@
-"""Reports made from the results database."""
+"""Builds reports from the results database, and writes them in several formats."""

@@ -1,4 +1,4 @@
-"""From a results folder to a report, and to the runs that a comparison needs."""
+"""Reads a results folder, builds its report, and selects the runs for a comparison."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def build(
     failed_runs: str = FailurePolicy.EXCLUDE.value,
     with_imported: bool = False,
 ) -> Report:
-    """Collects what is new in a results folder, and builds the report on all of it.
+    """Collects the new runs of a results folder, and builds the report on all its runs.
 
     Args:
         out: Results folder.
         notify: Called with messages about run directories that cannot be read.
-        suite: Only this suite.
-        replicates: Bootstrap replicates.
-        failed_runs: What failed runs count as, a `FailurePolicy`.
-        with_imported: Whether results of other tools are shown.
+        suite: Suite to report on; `None` for all.
+        replicates: Number of bootstrap replicates of each interval.
+        failed_runs: How failed runs count, a `FailurePolicy`.
+        with_imported: Whether to show imported results of other tools.
 
     Raises:
         InputError: There are no results.
     """
     for left_out in collect(out).quarantined:
-        notify(f"left out: {left_out.path}: {left_out.reason}")
+        notify(f"skipped: {left_out.path}: {left_out.reason}")
     with database.reader(out) as connection:
         scores = _of_suite(database.read_scores(connection), suite)
         failures = _of_suite(database.read_failures(connection), suite)
@@ -64,7 +64,7 @@ def build(
         episodes = read_episodes(connection, suite)
         superseded = database.count_superseded(connection, suite)
     if superseded:
-        notify(f"left out: {superseded} runs under settings that newer runs have superseded")
+        notify(f"skipped: {superseded} runs under settings that newer runs have superseded")
     return build_report(
         scores,
         failures,
@@ -89,17 +89,17 @@ def read_entries(
     env: str | None = None,
     budget: str | None = None,
 ) -> list[ComparableRun]:
-    """Runs of a results folder, a database or a table, as far as they are asked for.
+    """Reads the selected runs of a results folder, a database or a table.
 
     Args:
         path: A results folder, its database, or a CSV table.
         notify: Called with messages about run directories that cannot be read.
-        suite: Only this suite; gives its references to a table without scores.
-        env: Only environments whose id matches this shell-style pattern.
-        budget: Only this budget.
+        suite: Suite to select, `None` for all; its references also give a table without scores
+        env: Selects environments whose id matches this shell-style pattern.
+        budget: Name of the budget to select; `None` for all.
 
     Raises:
-        InputError: Nothing readable there, or none of it is asked for.
+        InputError: Nothing can be read from `path`, or no run matches the selection.
     """
     asked = Conditions(suite, budget, None, None)
     found = [
@@ -109,7 +109,7 @@ def read_entries(
         if env is None or fnmatchcase(entry.env, env)
     ]
     if not found:
-        raise InputError(f"{path}: no runs there that are asked for; see `imitbench status`")
+        raise InputError(f"{path}: no runs match the selection; see `imitbench status`")
     return found
 
 
@@ -120,7 +120,7 @@ def _all_entries(path: Path, suite: str | None, notify: Notify) -> list[Comparab
         opened = database.reader_of_file(path)
     else:
         for left_out in collect(path).quarantined:
-            notify(f"left out: {left_out.path}: {left_out.reason}")
+            notify(f"skipped: {left_out.path}: {left_out.reason}")
         opened = database.reader(path)
     with opened as connection:
         return [
@@ -136,6 +136,6 @@ def _table(path: Path, suite: str | None) -> list[ComparableRun]:
     found = table_entries(results.runs)
     if not any(entry.score is not None for entry in found):
         raise InputError(
-            f"{path}: has returns and no scores; --suite NAME gives them the references of a suite"
+            f"{path}: has returns but no scores; add --suite NAME for the references of a suite"
         )
     return found

@@ -1,4 +1,4 @@
-"""Runs as far as a comparison needs them, whoever made them: own ones and imported ones."""
+"""Runs in the form that comparisons need: runs of this harness and imported ones."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ComparableRun:
     Attributes:
         score: Normalized score; `None` for a failed run.
         raw_return: Mean raw return; `None` where it is not known.
-        imported: Whether another tool made it, so that it takes part only when asked for.
-        role: What the algorithm is there for.
+        imported: Whether another tool made it; such runs take part only if named as a baseline.
+        role: Role of the algorithm, as on its card.
     """
 
     conditions: Conditions
@@ -37,7 +37,7 @@ class ComparableRun:
 
 
 def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[ComparableRun]:
-    """Own runs. Anchors do not train: runs under two budgets with one seed count as one."""
+    """Returns runs of this harness; anchor runs of one seed under two budgets count as one."""
     latest = {}
     for row in sorted(scores, key=lambda row: (row.finished_at, row.run_id)):
         conditions = _own_conditions(row)
@@ -58,7 +58,7 @@ def _own_conditions(row: RunRow) -> Conditions:
 
 
 def imported_entries(rows: Sequence[ExternalScoreRow]) -> list[ComparableRun]:
-    """Imported runs that have a score, named as `external_labels` says."""
+    """Returns imported runs that have a score, with the names of `external_labels`."""
     labels = external_labels(rows)
     return [
         ComparableRun(Conditions.of(row), row.env, label, row.score, row.raw_return, True)
@@ -68,7 +68,7 @@ def imported_entries(rows: Sequence[ExternalScoreRow]) -> list[ComparableRun]:
 
 
 def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
-    """Runs of a table that was not imported, under the names that it gives."""
+    """Returns the runs of a table that was not imported, under the names in the table."""
     found = []
     for run in runs:
         if run.algo is None or run.env is None:
@@ -84,7 +84,7 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
 
 
 def _role(run: ExternalRun) -> Role:
-    """As the table says; else that of this package's algorithm of the name, if there is one."""
+    """Returns the role in the table; without it, that of the bundled algorithm of this name."""
     told = [role for role in get_args(Role) if role == run.provenance.get("role")]
     card = bundled_algorithm(plain_name(run.algo or ""))
     role: Role = told[0] if told else card.role if card else "method"
@@ -92,9 +92,9 @@ def _role(run: ExternalRun) -> Role:
 
 
 def external_labels(rows: Sequence[ExternalScoreRow]) -> list[str]:
-    """What imported algorithms are called beside own ones: `<import>:<algorithm>`.
+    """Returns the names of imported algorithms in comparisons: `<import>:<algorithm>`.
 
-    Where the runs of one were made with several settings, their digest tells them apart.
+    If an import has runs of one algorithm with several settings, the names contain their digest.
     """
     configs: dict[tuple[str, str], set[str | None]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""The report as one tidy CSV table."""
+"""Writes the report as one tidy CSV table."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ COLUMNS = (
     "bootstrap_seed",
     "level",
 )
-"""The header line; `render_csv` says what the columns hold."""
+"""The header line; `render_csv` explains the columns."""
 
 Value: TypeAlias = str | int | float | None
 
@@ -78,21 +78,21 @@ def render_csv(report: Report) -> str:
 
     `row` is `cell` for one algorithm on one environment, `aggregate` for one algorithm over the
     environments it covers (`environment` is empty then), and `measure` for a further
-    measurement, which has only the columns of that name. `kind` tells whether the numbers
+    measurement, which has only the columns of that name. `kind` says whether the numbers
     come from completed runs (`run`), from the suite's references (`reference`), or do not exist
     (`missing`). `score_mean` is over seeds in cells and over environments in aggregates; the
     intervals `_low` to `_high` and the IQM are given for aggregates. `raw_return_std` is the
-    sample standard deviation over runs. `failed` counts failed runs, and `failed_runs` says
-    what they count as. `core_hours` (of training), `env_steps` and `demos` are means over
+    sample standard deviation over runs. `failed` is the number of failed runs, and `failed_runs`
+    says how they count. `core_hours` (of training), `env_steps` and `demos` are means over
     environments of means over completed runs. `termination_rate` is the share of episodes that
-    ended before a time limit. `role` tells methods from references, controls and anchors.
+    ended before a time limit. `role` is method, reference, control or anchor.
 
     Args:
-        report: What to write.
+        report: The report to write.
 
     Returns:
         CSV with single newlines as line ends; the header alone for an empty report. Numbers
-        have ten significant digits; what does not exist is an empty field.
+        have ten significant digits; missing values are empty fields.
     """
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\n")
@@ -112,7 +112,7 @@ def _field(value: Value) -> str:
 
 
 def section_rows(section: Section, method: StatisticsSettings) -> Iterator[dict[str, Value]]:
-    """The rows that `render_csv` writes of a section, by column; empty fields may be absent."""
+    """Yields the rows of a section for `render_csv`, by column; empty fields may be absent."""
     shared: dict[str, Value] = {
         **asdict(section.conditions),
         "episodes": method.episodes,

@@ -1,4 +1,4 @@
-"""Learning curves of a results folder, for the programs that draw them: of every run so far."""
+"""Reads the learning curves of all runs in a results folder, for exports to other programs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from imitbench.util.hub_errors import Notify
 
 @dataclass(frozen=True)
 class LoggedCurve:
-    """What a run has to show.
+    """Learning curve and result of one run.
 
     Attributes:
-        directory: Where it is.
-        spec: What it does.
-        points: Its learning curve, each point with a `step`; of a run that is not complete, as
-            far as its newest checkpoint goes.
-        result: What came of it; `None` for one that is not complete.
+        directory: Directory of the run.
+        spec: Specification of the run.
+        points: Its learning curve, each point with a `step`; for an incomplete run, up to its
+            latest checkpoint.
+        result: Its result; `None` for an incomplete run.
     """
 
     directory: RunDirectory
@@ -35,7 +35,7 @@ class LoggedCurve:
 
     @property
     def outcome(self) -> dict[str, float]:
-        """Final numbers by name; none before the end."""
+        """Final numbers by name; empty for an incomplete run."""
         if self.result is None:
             return {}
         score = self.result.references.score(self.result.raw_return)
@@ -49,17 +49,17 @@ class LoggedCurve:
 
     @property
     def last_step(self) -> int:
-        """Budget units that the curve covers."""
+        """Number of budget units that the curve covers."""
         return int(self.points[-1]["step"]) if self.points else self.spec.budget.amount
 
 
 def read_curves(out: Path, *, notify: Notify, suite: str | None = None) -> Iterator[LoggedCurve]:
-    """Reads the runs of a results folder, one after the other.
+    """Reads the runs of a results folder, one at a time.
 
     Args:
         out: Results folder.
         notify: Called with messages about runs that cannot be read.
-        suite: Only this suite.
+        suite: Suite to read; `None` for all.
 
     Raises:
         InputError: There is no such folder.
@@ -75,7 +75,7 @@ def read_curves(out: Path, *, notify: Notify, suite: str | None = None) -> Itera
             result = directory.read_result() if directory.is_done else None
             points = _points(directory.path / "metrics.jsonl") if result else None
         except InputError as error:
-            notify(f"left out: {error}")
+            notify(f"skipped: {error}")
             continue
         if points is None:
             points = read_curve(directory.checkpoints)

@@ -1,4 +1,4 @@
-"""Tables beside the main ones: more aggregates, costs, numbers of demonstrations, imports."""
+"""Builds additional tables: more aggregates, costs, numbers of demonstrations, imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MILLION = 1e6
 
 
 def cost_of(rows: Sequence[ScoreRow]) -> RunCost | None:
-    """What the completed runs of one algorithm cost; `None` without any."""
+    """Returns the mean cost of one algorithm's completed runs; `None` without completed runs."""
     by_environment: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         demos = math.nan if row.n_demos is None else float(row.n_demos)
@@ -35,7 +35,7 @@ def cost_of(rows: Sequence[ScoreRow]) -> RunCost | None:
 
 
 def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
-    """Median and optimality gap."""
+    """Returns the table of medians and optimality gaps."""
     return ExtraTable(
         title="Further aggregates",
         columns=("Algorithm", "Median score", "Optimality gap"),
@@ -57,7 +57,7 @@ def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
 
 
 def costs(results: Sequence[AlgorithmResult]) -> ExtraTable:
-    """What algorithms cost, and what they score for it."""
+    """Returns the table of the costs of algorithms, and their scores per cost."""
     trained = [each for each in results if each.cost is not None and each.mean is not None]
     trained = [each for each in trained if each.role == "method"]
     return ExtraTable(
@@ -115,7 +115,7 @@ def _per(score: float, cost: float | None) -> ExtraCell:
 
 
 def _number(value: float | None, absent: str = text.NOTHING) -> ExtraCell:
-    """Four significant digits, without an exponent as far as people read them so."""
+    """Returns a cell with four significant digits, without an exponent for common magnitudes."""
     if value is None:
         return ExtraCell(absent, math.nan)
     shown = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
@@ -127,7 +127,7 @@ def _interval(value: Interval | None, result: AlgorithmResult) -> ExtraCell:
 
 
 def demo_count_tables(sections: Sequence[Section]) -> list[ExtraTable]:
-    """How scores respond to the number of demonstrations, where there are several numbers."""
+    """Returns tables of scores by number of demonstrations, where there are several numbers."""
     families: dict[Conditions, list[Section]] = {}
     for section in sections:
         if section.conditions.n_demos is not None:
@@ -155,7 +155,7 @@ def _response(sections: Sequence[Section]) -> ExtraTable:
         rows=tuple((ExtraCell(name), *row) for name, row in sorted(shown.items())),
         caption=(
             f"Budget {first.budget}, source {first.source}; each number is from the "
-            "section of that many demonstrations. Which ones are used is drawn anew for each seed."
+            "section of that many demonstrations. Each seed draws its own subset."
         ),
     )
 
@@ -163,14 +163,14 @@ def _response(sections: Sequence[Section]) -> ExtraTable:
 def imports(
     rows: Sequence[ExternalScoreRow], sections: Sequence[Section]
 ) -> tuple[list[list[ExternalScoreRow]], list[ExternalScoreRow]]:
-    """Sorts imported runs to the sections that they may stand beside.
+    """Assigns imported runs to the sections in which they may be shown.
 
     Args:
         rows: Imported runs.
-        sections: The sections.
+        sections: Sections of the report.
 
     Returns:
-        Those of each section, and those that fit none.
+        The runs of each section, and the runs that fit no section.
     """
     beside: list[list[ExternalScoreRow]] = [[] for _ in sections]
     rest = []
@@ -185,7 +185,7 @@ def imports(
 
 
 def imported(rows: Sequence[ExternalScoreRow]) -> ExtraTable:
-    """Results of other tools; no aggregate, rank or comparison has anything of them."""
+    """Returns the table of other tools' results. No aggregate, rank or comparison uses them."""
     cells: dict[tuple[str, str], list[ExternalScoreRow]] = {}
     for row, label in zip(rows, external_labels(rows), strict=True):
         cells.setdefault((row.env, label), []).append(row)
@@ -197,7 +197,7 @@ def imported(rows: Sequence[ExternalScoreRow]) -> ExtraTable:
         names=4,
         rows=tuple(_import_row(*key, cells[key]) for key in sorted(cells)),
         caption=(
-            "Made by other tools and imported as they were told; their protocol may be another. "
+            "Results of other tools, as stated by their source; their protocol may differ. "
             "They are not ranked, averaged or compared with own runs. Mean ± sample standard "
             "deviation over runs."
         ),
@@ -205,7 +205,7 @@ def imported(rows: Sequence[ExternalScoreRow]) -> ExtraTable:
 
 
 def _import_row(env: str, label: str, rows: Sequence[ExternalScoreRow]) -> tuple[ExtraCell, ...]:
-    scales = {row.reference_version or "as told" for row in rows if row.score is not None}
+    scales = {row.reference_version or "as stated" for row in rows if row.score is not None}
     return (
         ExtraCell(env),
         ExtraCell(label),

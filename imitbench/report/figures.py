@@ -1,4 +1,4 @@
-"""Single figures of the report, drawn with matplotlib, which is imported when they are."""
+"""Draws single figures of the report with matplotlib. Only importers of this module load it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PANEL = 2.3
 
 
 def algorithm_colors(report: Report) -> dict[str, str]:
-    """The color of each algorithm, those of the HTML report; anchors are gray."""
+    """Returns the color of each algorithm, as in the HTML report; anchors are gray."""
     return {name: PALETTE[number] for name, number in color_numbers(report).items()}
 
 
 def intervals(section: Section, colors: Mapping[str, str], width: float) -> Figure:
-    """IQM with its interval, and mean, of each algorithm."""
+    """Draws the IQM with its interval, and the mean, of each algorithm."""
     shown = [result for result in section.algorithms if result.iqm is not None]
     figure, axes = _figure(width, 0.3 * len(shown) + 0.7)
     for place, result in enumerate(shown):
@@ -55,7 +55,7 @@ def intervals(section: Section, colors: Mapping[str, str], width: float) -> Figu
 
 
 def profiles(comparison: SectionComparison, colors: Mapping[str, str], width: float) -> Figure:
-    """Performance profiles with their bands."""
+    """Draws performance profiles with their bands."""
     figure, axes = _figure(width, 3.2)
     handles = []
     for name, band in comparison.profiles.items():
@@ -68,7 +68,7 @@ def profiles(comparison: SectionComparison, colors: Mapping[str, str], width: fl
 
 
 def improvement(matrix: ImprovementMatrix, width: float) -> Figure:
-    """Probability of improvement of each pair, the likelier winner first."""
+    """Draws the probability of improvement of each pair, the more probable winner first."""
     pairs = []
     for first, second in combinations(matrix.algorithms, 2):
         pair = matrix.of(first, second)
@@ -93,7 +93,7 @@ def improvement(matrix: ImprovementMatrix, width: float) -> Figure:
 def curves(
     section: Section, details: ReportDetails, metric: str, colors: Mapping[str, str], width: float
 ) -> Figure:
-    """One metric while training, a panel for each environment that has it."""
+    """Draws one metric during training, with a panel for each environment that has it."""
     found: dict[str, dict[str, list[MetricCurve]]] = {}
     for row in section.runs:
         curve = details.curves.get(row.run_id, {}).get(metric)
@@ -120,7 +120,7 @@ def curves(
 
 
 def _curves(axes: Axes, members: Sequence[MetricCurve], color: str) -> Line2D:
-    """Draws the runs of one algorithm and their mean; returns what stands for them."""
+    """Draws the runs of one algorithm and their mean; returns the line for the legend."""
     runs = []
     for curve in members:
         steps, values = np.array(curve.steps, float), np.array(curve.values, float)
@@ -145,7 +145,7 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _legend(figure: Figure, handles: Sequence[Line2D], names: Sequence[str]) -> None:
-    """Says which line is whose; whoever adds the caption makes room for it."""
+    """Adds a legend at the lower left; the code that adds the caption makes room for both."""
     labels = [_name(name) for name in names]
     figure.legend(
         handles, labels, loc="lower left", ncols=LEGEND_COLUMNS, frameon=False, fontsize=7.5
@@ -153,7 +153,7 @@ def _legend(figure: Figure, handles: Sequence[Line2D], names: Sequence[str]) -> 
 
 
 def _name(value: str) -> str:
-    """A name that fits beside an axis, and that no underscore keeps out of a legend."""
+    """Shortens a name for an axis. Guards a leading underscore, which matplotlib's legend skips."""
     line = text.one_line(value)
     line = line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
     return f"\u200b{line}" if line.startswith("_") else line

@@ -1,8 +1,8 @@
 """The formats of a report, by name.
 
-A new format of text takes a module with a function that renders a `Report`, its name in
+A new text format needs a module with a function that renders a `Report`, its name in
 `TextFormat`, and a line in `_RENDERERS`. The options of the command line and of
-`imitbench.report` follow.
+`imitbench.report` use these names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Renderer: TypeAlias = "Callable[[Report, Path], str]"
 
 
 def is_plot(format: object) -> TypeIs[PlotFormat]:
-    """Whether a format is one of figures, which are files in a folder."""
+    """Whether a format is a figure format, which needs a folder for its files."""
     return format in get_args(PlotFormat)
 
 
@@ -32,8 +32,8 @@ def render(report: Report, out: Path, format: TextFormat) -> str:
     """Renders a report as text.
 
     Args:
-        report: The report.
-        out: The results folder that it was built from; a page shows its runs one by one.
+        report: The report to render.
+        out: Results folder of the report; the HTML page reads single runs from it.
         format: Format of the text.
     """
     return _RENDERERS[format](report, out)
@@ -43,13 +43,13 @@ def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Pa
     """Draws a report.
 
     Args:
-        report: The report.
+        report: The report to draw.
         out: The results folder that it was built from.
         format: Format of the files.
         folder: Folder of the files; created when missing.
 
     Returns:
-        The files.
+        Paths of the files.
 
     Raises:
         InputError: matplotlib is not installed.
@@ -60,7 +60,7 @@ def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Pa
     return list(write_plots(report, _details(out), folder, format))
 
 
-# Each format imports what only it needs.
+# Each renderer imports its own dependencies, so that the others stay fast.
 
 
 def _markdown(report: Report, out: Path) -> str:

@@ -1,4 +1,4 @@
-"""Charts of the HTML report as SVG; colors come from the style sheet, so both themes have them."""
+"""Draws charts of the HTML report as SVG. The style sheet sets the colors, for both themes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 14, 46
 
 @dataclass(frozen=True)
 class AxisScale:
-    """Scores along an axis.
+    """The range of scores on an axis.
 
     Attributes:
-        low: Score at its left end.
-        high: Score at its right end.
+        low: Score at the left end.
+        high: Score at the right end.
     """
 
     low: float
@@ -33,7 +33,7 @@ class AxisScale:
 
     @classmethod
     def of(cls, section: Section) -> AxisScale:
-        """An axis that holds 0, 1 and every interval of a section."""
+        """Returns an axis that contains 0, 1 and every interval of a section."""
         ends = [0.0, 1.0]
         for result in section.algorithms:
             for interval in (result.iqm, result.mean):
@@ -45,15 +45,15 @@ class AxisScale:
         return cls(low - margin, high + margin)
 
     def share(self, score: float) -> float:
-        """Where a score stands, from 0 to 1."""
+        """Returns the position of a score on the axis, from 0 to 1; clipped at the ends."""
         return min(1.0, max(0.0, (score - self.low) / (self.high - self.low)))
 
     def percent(self, score: float) -> str:
-        """Where a score stands, for SVG that is as wide as there is room."""
+        """Returns the position of a score in percent, for SVG of variable width."""
         return f"{100 * self.share(score):.2f}%"
 
     def ticks(self) -> list[float]:
-        """Round numbers on the axis, at most six."""
+        """Returns round numbers on the axis, at most six."""
         raw = (self.high - self.low) / 5
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(power * unit for unit in (1, 2, 5, 10) if power * unit >= raw)
@@ -62,7 +62,7 @@ class AxisScale:
 
 
 def axis(scale: AxisScale) -> Markup:
-    """The axis above a column of strips."""
+    """Draws the axis above a column of strips."""
     marks = [
         tag("text", format(tick, ".4g"), x=scale.percent(tick), y="14", text_anchor="middle")
         for tick in scale.ticks()
@@ -74,7 +74,7 @@ def axis(scale: AxisScale) -> Markup:
 def strip(
     iqm: Interval | None, mean: Interval | None, scale: AxisScale, name: str, color: int | None
 ) -> Markup:
-    """An interval plot of one row, as wide as its cell."""
+    """Draws the interval plot of one row, as wide as its table cell."""
     said = f"{name}: IQM {_said(iqm)}, mean {_said(mean)}"
     lines = [
         tag("line", x1=place, x2=place, y1="0", y2="100%", class_="anchor")
@@ -102,7 +102,7 @@ def _said(interval: Interval | None) -> str:
 
 
 def profile_chart(profiles: Mapping[str, ConfidenceBand], colors: Mapping[str, int]) -> Markup:
-    """Performance profiles with their bands."""
+    """Draws performance profiles with their bands."""
     at = next(iter(profiles.values())).at
     scale = AxisScale(float(at[0]), float(at[-1]))
 
@@ -142,7 +142,7 @@ def _points(pairs: Iterable[tuple[float, float]]) -> str:
 def _grid(
     scale: AxisScale, x: Callable[[float], float], y: Callable[[float], float]
 ) -> list[Markup]:
-    """Lines, numbers and names of both axes."""
+    """Returns grid lines, numbers and labels of both axes."""
     left, right, bottom = x(scale.low), x(scale.high), y(0.0)
     parts = []
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
@@ -158,6 +158,6 @@ def _grid(
 
 
 def legend(names: Iterable[str], colors: Mapping[str, int]) -> Markup:
-    """Which color stands for which algorithm."""
+    """Returns the legend: the color of each algorithm."""
     entries = [tag("li", named(name, "spotted", f"c{colors[name]}")) for name in names]
     return tag("ul", *entries, class_="legend")

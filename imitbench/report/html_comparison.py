@@ -1,4 +1,4 @@
-"""Parts of the HTML report that set algorithms against each other."""
+"""Builds the parts of the HTML report that compare algorithms."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SHADES = 10
 
 
 def score_matrix(section: Section, report: Report, place: int) -> Markup:
-    """Mean scores at a glance, environments down and algorithms across, shaded from 0 to 1.
+    """Returns the matrix of mean scores, a row per environment and a column per algorithm.
 
-    Each environment links to where it is drilled into.
+    Cells are shaded by score from 0 to 1. Each environment links to its single runs.
     """
     head = [tag("th", "Environment", scope="col")]
     head += [
@@ -38,7 +38,7 @@ def score_matrix(section: Section, report: Report, place: int) -> Markup:
         rows.append(tag("tr", *row))
     caption = (
         "Mean score of each algorithm on each environment: 0 is the random reference, 1 the "
-        f"expert. Environments lead to their runs and curves. {_basis(section, report)}"
+        f"expert. Environments link to their runs and curves. {_basis(section, report)}"
     )
     whole = tag(
         "table",
@@ -57,7 +57,7 @@ def _basis(section: Section, report: Report) -> str:
 
 
 def shade(value: float | None) -> str | None:
-    """CSS class of a share: `h0` for 0 and below to `h10` for 1 and above."""
+    """Returns the CSS class of a share: from `h0` for 0 and below to `h10` for 1 and above."""
     if value is None or not math.isfinite(value):
         return None
     return f"h{round(SHADES * min(1.0, max(0.0, value)))}"
@@ -66,7 +66,7 @@ def shade(value: float | None) -> str | None:
 def profiles(
     comparison: SectionComparison, section: Section, report: Report, colors: dict[str, int]
 ) -> Markup:
-    """Performance profiles, with what they are."""
+    """Returns the chart of performance profiles, with its caption."""
     over = len(comparison.environments)
     caption = (
         f"Share of runs that score above τ, over the {over} environment{'' if over == 1 else 's'} "
@@ -84,7 +84,7 @@ def profiles(
 
 
 def improvements(comparison: SectionComparison, section: Section, report: Report) -> Markup:
-    """Probabilities of improvement of all pairs."""
+    """Returns the matrix of the probabilities of improvement of all pairs."""
     matrix = comparison.improvement
     assert matrix is not None
     head = [tag("th", "Row better than column", scope="col")]

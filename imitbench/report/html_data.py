@@ -1,4 +1,4 @@
-"""What the HTML report's script draws from: single runs, their origin and their curves, as JSON."""
+"""Writes the JSON data for the HTML report's script: single runs, provenances and curves."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DIGITS = 7
 
 
 def data_element(report: Report, details: ReportDetails, colors: dict[str, int]) -> Markup:
-    """A script element of data, which browsers never run.
+    """Returns a script element with JSON data, which browsers do not execute.
 
     Args:
-        report: What the page shows.
-        details: More on its runs.
-        colors: Color of each algorithm that has one.
+        report: Report on the page.
+        details: Single runs and learning curves of the report.
+        colors: Palette index of each algorithm that has a color.
 
     Returns:
         The element; no text in it can end it.
@@ -38,7 +38,7 @@ def data_element(report: Report, details: ReportDetails, colors: dict[str, int])
 
 
 def published(provenance: Provenance) -> dict[str, Any]:
-    """A provenance without the host's name, which published results do not have either."""
+    """Returns a provenance without the host's name, as in published results."""
     return provenance.model_dump(exclude={"host"})
 
 
@@ -86,7 +86,7 @@ def _run(
     metrics: dict[str, int],
     origins: dict[str, int],
 ) -> dict[str, Any]:
-    """One run; names, metrics and origins are numbered as they come."""
+    """Returns one run; names, metrics and provenances are indices, numbered at first use."""
     run: dict[str, Any] = {
         "id": row.run_id,
         "algorithm": names.setdefault(row.algo, len(names)),
@@ -124,7 +124,7 @@ def _run(
 
 
 def _plain(value: Any) -> Any:
-    """Data that JSON can hold and a page can show: numbers finite and short, text on one line."""
+    """Returns data for JSON: finite, rounded numbers, and text on one line."""
     if isinstance(value, str):
         return text.one_line(value)
     if isinstance(value, float):

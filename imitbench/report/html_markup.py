@@ -1,4 +1,4 @@
-"""HTML and SVG, built so that foreign text cannot become markup."""
+"""Builds HTML and SVG in which untrusted text cannot become markup."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from importlib.resources import files
 from imitbench.version import __version__
 
 LONGEST_NAME = 40
-"""Characters of a name that is kept on one line."""
+"""Number of characters up to which a name is kept on one line."""
 
 
 class Markup(str):
-    """HTML that is fit to stand as it is; only `tag` and `join` make it."""
+    """HTML that needs no escaping; only functions of this module create it."""
 
     __slots__ = ()
 
 
 def escape(value: str) -> Markup:
-    """Turns foreign text into HTML that shows it, in elements and in quoted attributes.
+    """Escapes untrusted text for HTML, in elements and in quoted attributes.
 
     Args:
-        value: Any text, or markup, which stays as it is.
+        value: Any text; `Markup` is returned unchanged.
 
     Returns:
         The text with spaces for control and formatting characters.
@@ -39,10 +39,10 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
     """Builds an element.
 
     Args:
-        name: Its name.
-        *children: Texts, which are escaped, and markup.
-        **attributes: Values, which are escaped. Underscores in names stand for hyphens, and one
-            at the end is dropped. `None` and `False` leave an attribute out, `True` gives it no
+        name: Tag name.
+        *children: Texts, which are escaped, and `Markup`.
+        **attributes: Values, which are escaped. Underscores in names become hyphens, and one at
+            the end is dropped. `None` and `False` omit an attribute; `True` writes it without a
             value.
     """
     given = []
@@ -58,15 +58,15 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
 
 
 def join(*children: str) -> Markup:
-    """Puts texts, which are escaped, and markup together."""
+    """Concatenates texts, which are escaped, and `Markup`."""
     return Markup("".join(escape(child) for child in children))
 
 
 def named(name: str, *classes: str) -> Markup:
-    """A name, on one line where there is room and it is no longer than names are.
+    """Returns a name that stays on one line, unless it is unusually long.
 
     Args:
-        name: The name.
+        name: Text to show.
         *classes: Further CSS classes.
     """
     parts = [piece for part in _BREAKS.split(name) for piece in (part, Markup("<wbr>"))]
@@ -85,16 +85,15 @@ _VOID = {"br", "input", "link", "meta"}
 def html_document(
     title: str, body: Markup, *, styles: Sequence[str], scripts: Sequence[str]
 ) -> str:
-    """A page with everything inside.
+    """Returns a page that contains its style sheets and scripts.
 
-    It loads nothing, and its security policy keeps it from doing so, and from running any script
-    but its own.
+    The page loads nothing. Its security policy forbids loading, and any script but its own.
 
     Args:
-        title: Its title.
-        body: Its content.
-        styles: Names of the style sheets, among this package's assets.
-        scripts: Names of the scripts likewise, which run in this order in one scope.
+        title: Title of the browser window.
+        body: Content of the page's body.
+        styles: File names of the style sheets in this package's assets.
+        scripts: File names of the scripts in these assets; they run in this order in one scope.
     """
     style = "\n".join(_asset(name) for name in styles)
     parts = "\n".join(_asset(name) for name in scripts)
@@ -115,7 +114,7 @@ def html_document(
 
 
 def theme_picker() -> Markup:
-    """The choice between light, dark, and what the system says; `theme.js` brings it to life."""
+    """Returns the choice between light, dark and the system's theme; `theme.js` handles it."""
     themes = [
         tag("option", label, value=value)
         for value, label in (("", "System"), ("light", "Light"), ("dark", "Dark"))
@@ -124,7 +123,7 @@ def theme_picker() -> Markup:
 
 
 def fact(count: int, what: str, *, bad: bool = False) -> Markup:
-    """A number of things, as an entry of a list."""
+    """Returns a count with its noun, as a list item."""
     number = tag("strong", f"{count:,}", class_="bad" if bad else None)
     return tag("li", number, f" {what}{'' if count == 1 else 's'}")
 
@@ -134,7 +133,7 @@ def _asset(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing but this style and this script, and no connection to anywhere."""
+    """Returns a security policy that allows only this style and script, and no connections."""
     hashes = []
     for content in (style, script):
         digest = hashlib.sha256(content.encode("utf-8")).digest()

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else, offline as online."""
+"""Writes the report as one self-contained HTML file, which works offline."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ SCRIPTS = ("theme.js", "elements.js", "tables.js", "charts.js", "drill.js", "sta
 def render_html(report: Report, details: ReportDetails | None = None) -> str:
     """Writes the report as a page for browsers.
 
-    The page is the same for the same results: it holds no time of its own. It loads nothing, and
-    its security policy keeps it from doing so, and from running any script but its own.
+    The same results give the same page: it contains no creation time. It loads nothing. Its
+    security policy forbids loading, and any script but its own.
 
     Args:
-        report: What to say.
-        details: Single runs and learning curves to drill into; without, there are scores alone.
+        report: The report to write.
+        details: Single runs and learning curves; without them, the page has only the scores.
 
     Returns:
-        HTML with everything inside. Names and messages from runs stay text.
+        Self-contained HTML. Names and messages from runs are escaped.
     """
     known = details if details is not None else ReportDetails()
     colors = color_numbers(report)
@@ -113,7 +113,7 @@ def _section(
     colors: dict[str, int],
     comparison: SectionComparison | None,
 ) -> Markup:
-    """Everything on the runs of one suite that may be compared."""
+    """Returns the block of one section: its tables, charts and notes."""
     scale = AxisScale.of(section)
     parts = [_notes(section), html_tables.aggregates(section, report, colors, scale)]
     parts += [tag("h3", "Scores at a glance"), html_comparison.score_matrix(section, report, place)]
@@ -143,7 +143,7 @@ def _section(
 
 
 def _heading(place: int, section: Section) -> Markup:
-    """The suite, and what its runs share as small labels; read out as one title."""
+    """Returns the heading: the suite, and as labels what its runs share; also readable as text."""
     suite, _, shared = section.title.partition(": ")
     if not section.title.startswith(f"{section.suite}: "):
         suite, shared = section.title, ""
@@ -163,14 +163,14 @@ def _notes(section: Section) -> Markup:
 
 
 def _filter(target: str) -> Markup:
-    """A field that the script brings to life; without it, there is none."""
+    """Returns a filter field, hidden until the script activates it."""
     field = tag("input", type="search", data_filter=target, placeholder="environment or algorithm")
     count = tag("output", aria_live="polite")
     return tag("p", tag("label", "Filter ", field), " ", count, class_="filter", hidden=True)
 
 
 def _drill(place: int, number: int, section: Section) -> Markup:
-    """What opens into the runs on one environment; the script fills it when it is opened."""
+    """Returns a closed element for the runs on one environment; the script fills it on opening."""
     environment = section.environments[number]
     runs = sum(row.env == environment for row in section.runs)
     failed = sum(result.cells[number].failures for result in section.algorithms)
@@ -190,7 +190,7 @@ def _drill(place: int, number: int, section: Section) -> Markup:
 
 
 def _provenance(details: ReportDetails) -> Markup:
-    """Versions, hardware and commands, and how many runs each stands for."""
+    """Returns the block of versions, hardware and commands, with the number of runs of each."""
     counts = Counter(origin(run.provenance, run.spec.device) for run in details.runs.values())
     heading = tag("h2", "Provenance", id="provenance-title")
     return _block("provenance", heading, provenance_table(counts))

@@ -1,4 +1,4 @@
-"""Tables of the HTML report: sortable, scrollable, each with how its numbers were made."""
+"""Builds the tables of the HTML report: sortable and scrollable, with explaining captions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Key = float | str | None
 
 @dataclass(frozen=True)
 class TableCell:
-    """What one cell of a table shows, and by what it is sorted.
+    """Content and sort key of one table cell.
 
     Attributes:
-        content: Text or markup.
-        key: Number or text to sort by; `None` comes last either way. By default the content.
+        content: Text, which is escaped, or markup.
+        key: Number or text to sort by; `None` is always last. The default is the content.
     """
 
     content: str
@@ -38,9 +38,9 @@ class Column:
     """A column of a table.
 
     Attributes:
-        label: Its heading.
-        number: Whether it holds numbers, which stand to the right and start with the greatest.
-        heading: Markup to show instead of the label; such a column is not sorted by.
+        label: Text of the heading.
+        number: Whether it has numbers: right-aligned, and sorted in descending order first.
+        heading: Markup to show instead of the label; the column is then not sortable.
     """
 
     label: str
@@ -57,15 +57,15 @@ def table(
     classes: str = "",
     names: int = 1,
 ) -> Markup:
-    """A sortable table in a box of its own that scrolls where the window is narrow.
+    """Returns a sortable table in a box that scrolls in narrow windows.
 
     Args:
-        columns: Its columns.
-        rows: Its rows.
-        label: Name of the table, for those who do not see where it stands.
-        caption: How its numbers were made.
+        columns: Headings and kinds of the columns, from left to right.
+        rows: Cells of each row, one per column.
+        label: Name of the table for screen readers.
+        caption: Explanation of the numbers.
         classes: CSS classes.
-        names: How many of the first columns name what a row is about.
+        names: Number of leading columns that are row headings.
     """
     head = [
         tag("th", column.heading, scope="col", class_="plot", data_fixed=True)
@@ -91,7 +91,7 @@ def table(
 
 
 def captioned(said: str) -> Markup:
-    """A caption that stays in view where the table is scrolled."""
+    """Returns a caption that stays visible while the table scrolls."""
     return tag("caption", tag("span", said))
 
 
@@ -106,13 +106,13 @@ def _cell(column: Column, entry: TableCell, naming: bool) -> Markup:
 
 
 def name_of(result: AlgorithmResult, color: int | None) -> Markup:
-    """An algorithm's name, with a spot of its color."""
+    """Returns an algorithm's name, with a spot of its color."""
     name = named(result.algorithm, "spotted", "" if color is None else f"c{color}")
     return join(name, *marks_of(result))
 
 
 def marks_of(result: AlgorithmResult) -> list[Markup]:
-    """What stands behind an algorithm's name."""
+    """Returns the marks after an algorithm's name: `reference`, `uses reward`."""
     marks = [result.role] * (result.role == "reference") + ["uses reward"] * result.uses_reward
     marks += [result.role] * (result.role == "control")
     return [tag("span", mark, class_="mark") for mark in marks]
@@ -121,7 +121,7 @@ def marks_of(result: AlgorithmResult) -> list[Markup]:
 def aggregates(
     section: Section, report: Report, colors: dict[str, int], scale: AxisScale
 ) -> Markup:
-    """One row for each algorithm, with its interval drawn."""
+    """Returns the table of aggregates: one row per algorithm, with its interval drawn."""
     columns = [
         Column("Algorithm"),
         Column("Interval", heading=axis(scale)),
@@ -177,7 +177,7 @@ def _count(failures: int) -> TableCell:
 
 
 def cells(section: Section, report: Report, colors: dict[str, int]) -> Markup:
-    """One row for each algorithm on each environment, raw returns beside scores."""
+    """Returns the table of cells: raw returns and scores of each algorithm per environment."""
     columns = [
         Column("Environment"),
         Column("Algorithm"),
@@ -222,12 +222,12 @@ def _cell_row(result: AlgorithmResult, cell: CellResult, color: int | None) -> l
 
 
 def finite(value: float | None) -> float | None:
-    """A number to sort by; what is none sorts last."""
+    """Returns a finite number to sort by; `None` otherwise, which is sorted last."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def measured(section: Section) -> Markup:
-    """What methods measured beside returns, controls included."""
+    """Returns the table of further measurements of methods, controls included."""
     columns = [
         Column("Environment"),
         Column("Algorithm"),
@@ -258,7 +258,7 @@ def measured(section: Section) -> Markup:
 
 
 def references(section: Section) -> Markup:
-    """What scores 0 and 1 are."""
+    """Returns the table of references: the raw returns of scores 0 and 1."""
     columns = [
         Column("Environment"),
         Column("Version"),
@@ -279,7 +279,7 @@ def references(section: Section) -> Markup:
 
 
 def extra(given: ExtraTable) -> Markup:
-    """A table that all formats write alike."""
+    """Returns an `ExtraTable`, whose content is the same in all formats."""
     columns = [
         Column(label, number=place >= given.names) for place, label in enumerate(given.columns)
     ]
@@ -296,7 +296,7 @@ def extra(given: ExtraTable) -> Markup:
 
 
 def failures(rows: Sequence[FailureRow], policy: FailurePolicy) -> Markup:
-    """Every failed run."""
+    """Returns the table of failed runs."""
     columns = [
         Column("Suite"),
         Column("Environment"),
@@ -328,12 +328,12 @@ def failures(rows: Sequence[FailureRow], policy: FailurePolicy) -> Markup:
 
 
 def origin(provenance: Provenance, device: str) -> str:
-    """How and where a run came about, so that equal ones are counted together."""
+    """Returns the provenance of a run as JSON, so that equal provenances can be counted."""
     return json.dumps({**published(provenance), "device": device}, sort_keys=True)
 
 
 def provenance_table(counts: Mapping[str, int], ids: Mapping[str, str] | None = None) -> Markup:
-    """Versions, hardware and commands, and how many runs each stands for.
+    """Returns the table of versions, hardware and commands, with the number of runs of each.
 
     Args:
         counts: Number of runs by `origin`.
@@ -352,7 +352,7 @@ def provenance_table(counts: Mapping[str, int], ids: Mapping[str, str] | None = 
         _row(each, count, ids[each] if ids else None)
         for each, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
-    caption = "How and where the runs came about, as recorded beside each result."
+    caption = "Provenance of the runs, as recorded with each result."
     return table(columns, rows, label="Provenance", caption=caption, classes="provenance", names=0)
 
 

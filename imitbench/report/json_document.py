@@ -1,4 +1,4 @@
-"""The report as one JSON document, for programs."""
+"""Writes the report as one JSON document, for programs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ VERSION = 1
 def render_json(report: Report) -> str:
     """Writes a report as JSON.
 
-    `sections` holds what may be compared: `rows` with the columns that `render_csv` describes,
-    absent where there is nothing to say; `notes` in whole sentences; `runs` with the completed
-    runs behind the numbers, as the view `scores` of the database has them. `failures` holds every
-    failed run. Numbers that JSON lacks are null.
+    Each entry of `sections` has comparable runs: `rows` with the columns of `render_csv`, without
+    empty fields; `notes` in whole sentences; `runs` with the completed runs behind the numbers, as
+    in the view `scores` of the database. `failures` has every failed run. Numbers that JSON lacks
+    are null.
     """
     document = {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""The report as LaTeX tables in the style of the booktabs package."""
+"""Writes the report as LaTeX tables in the style of the booktabs package."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _SPECIAL = {
     "τ": r"$\tau$",
     "…": r"\ldots{}",
 }
-# Also what becomes another sign when doubled, and what would be an argument of a row's end.
+# Also doubled characters, which form ligatures, and a leading `[` or `*`, which the end of the
+# previous row would read as an argument.
 _SPECIALS = re.compile(rf"[{re.escape(''.join(_SPECIAL))}]|(?<=([-,']))\1|^[\[*]")
 _NEGATIVE = re.compile(r"(?<![\w.])-(?=\d)")
 
@@ -43,11 +44,11 @@ def render_latex(report: Report) -> str:
     r"""Writes the report as LaTeX.
 
     Args:
-        report: What to say.
+        report: The report to write.
 
     Returns:
-        A file for `\input`, ending in a newline, which names the packages that it needs. Names
-        and messages from runs stay text: nothing in them is read as a command.
+        Content of a file for `\input`, ending in a newline. A comment names the required
+        packages. Names and messages from runs are escaped: they cannot contain commands.
     """
     blocks = [PREAMBLE]
     if not report.sections:
@@ -72,19 +73,19 @@ def render_latex(report: Report) -> str:
 
 
 def escape(value: str) -> str:
-    """Turns foreign text into LaTeX that shows it.
+    """Escapes untrusted text for LaTeX.
 
     Args:
         value: Any text.
 
     Returns:
-        One line, fit for text, cells and captions.
+        One line, valid in text, cells and captions.
     """
     return _SPECIALS.sub(lambda mark: _SPECIAL.get(mark[0], f"{{{mark[0]}}}"), text.one_line(value))
 
 
 def number(value: str) -> str:
-    """A number as other formats print it, with minus signs instead of hyphens."""
+    """Returns a printed number with minus signs instead of hyphens."""
     parts = _NEGATIVE.split(value)
     return r"$-$".join(escape(part) for part in parts)
 
@@ -225,7 +226,7 @@ def _failures(report: Report) -> str:
 def _float(
     header: Sequence[str], rows: Iterable[Sequence[str]], names: int, caption: str, label: str
 ) -> str:
-    """A table that floats; its first `names` columns hold words and the others numbers."""
+    """Returns a floating table; its first `names` columns have text, the others numbers."""
     lines = [
         r"\begin{table}",
         r"  \centering",
@@ -251,7 +252,7 @@ def _long(
     label: str,
     layout: str = "",
 ) -> str:
-    """A table that goes on over pages, with a line between groups of rows."""
+    """Returns a table that may span pages, with a line between groups of rows."""
     body: list[str] = []
     for place, group in enumerate(groups):
         body += [r"  \midrule"] if place else []

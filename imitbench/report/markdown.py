@@ -1,4 +1,4 @@
-"""The report as GitHub-flavoured Markdown."""
+"""Writes the report as GitHub-flavoured Markdown."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from imitbench.report.model import AlgorithmResult, CellResult, ExtraTable, Repo
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MARKUP = re.compile(
     r"[\\`*\[\]|~$!#]"  # code, emphasis, links, table cells, strikethrough, formulas
-    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis; an underscore inside a word is none
-    r"|:(?=//)|(?<=www)\."  # addresses that would become links by themselves
+    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis; an underscore inside a word is not
+    r"|:(?=//)|(?<=www)\."  # addresses that would become links automatically
 )
 
 
@@ -22,11 +22,11 @@ def render_markdown(report: Report) -> str:
     """Writes the report as Markdown.
 
     Args:
-        report: What to say.
+        report: The report to write.
 
     Returns:
-        Markdown, ending in a newline. Names and messages from runs stay text: nothing in them
-        is read as markup or HTML.
+        Markdown, ending in a newline. Names and messages from runs are escaped: they cannot
+        contain markup or HTML.
     """
     blocks = ["# imitbench report"]
     if not report.sections:
@@ -41,7 +41,7 @@ def render_markdown(report: Report) -> str:
 
 
 def escape(value: str) -> str:
-    """Escapes foreign text for Markdown, table cells included.
+    """Escapes untrusted text for Markdown, table cells included.
 
     Args:
         value: Any text.
@@ -178,6 +178,6 @@ def _failures(failures: Sequence[FailureRow]) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], names: int) -> str:
-    """A table whose first `names` columns hold words and the others numbers."""
+    """Returns a table whose first `names` columns have text and the others numbers."""
     rule = ["---"] * names + ["---:"] * (len(header) - names)
     return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])

@@ -1,4 +1,4 @@
-"""What methods measure beside returns: means over runs, and what the names stand for."""
+"""Averages and explains the measurements that methods make in addition to returns."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from imitbench.report.model import MeasureSummary
 
 MEANINGS = {
     "reward_correlation": (
-        "Spearman's rank correlation of learnt and true returns over episodes that training "
+        "Spearman's rank correlation of learned and true returns over episodes that training "
         "never saw"
     ),
     "preference_accuracy": (
-        "share of fragment pairs from such episodes that the learnt reward orders as the true "
+        "share of fragment pairs from such episodes that the learned reward orders as the true "
         "one does"
     ),
     "transfer_return": (
-        "mean return of an agent that started from scratch on the learnt reward, which learnt no "
+        "mean return of an agent that started from scratch on the learned reward, which learned no "
         "more"
     ),
     "transfer_score": "the score of that agent",
 }
-"""What the measurements of bundled methods are; others are shown by name alone."""
+"""Meanings of the measurements of bundled methods; others are shown by name only."""
 
 
 def summarize_measures(rows: Sequence[MeasureRow]) -> tuple[MeasureSummary, ...]:
@@ -42,7 +42,7 @@ def summarize_measures(rows: Sequence[MeasureRow]) -> tuple[MeasureSummary, ...]
         place.append((row.seed, row.run_id, row.value))
     summaries = []
     for (environment, algorithm, measure), found in sorted(values.items()):
-        # In one order, so that rounding does not depend on that of the rows.
+        # Sorted, so that rounding does not depend on the order of the rows.
         column = np.array([value for _, _, value in sorted(found)])
         std = float(column.std(ddof=1)) if len(column) > 1 else None
         summaries.append(

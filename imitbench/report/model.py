@@ -1,4 +1,4 @@
-"""What a report says, before it is written in any format."""
+"""Defines the content of a report, independent of its format."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from imitbench.store.comparability import Conditions
 
 RANDOM, EXPERT = "random", "expert"
 ANCHORS = (EXPERT, RANDOM)
-"""Algorithms that every section shows last, in this order: what scores 1 and 0 look like."""
+"""Reference policies of the scores 1 and 0, which every section shows last, in this order."""
 
 Kind = Literal["run", "reference", "missing"]
-"""Where numbers come from: completed runs, the suite's references, or nowhere."""
+"""Source of numbers: completed runs, the suite's references, or none."""
 
 
 def plain_name(algorithm: str) -> str:
-    """`name` out of `name[variant]`, and of a leaderboard's `name (submitter)`."""
+    """Returns `name` for `name[variant]`, and for a leaderboard's `name (submitter)`."""
     return algorithm.partition("[")[0].partition(" (")[0]
 
 
 @dataclass(frozen=True)
 class StatisticsSettings:
-    """How the numbers of a report were made.
+    """Settings of the statistics of a report.
 
     Attributes:
         episodes: Evaluation episodes per run; `None` if unknown.
-        replicates: Bootstrap replicates.
+        replicates: Number of bootstrap replicates.
         seed: Seed of the bootstrap.
-        level: Coverage of the intervals.
-        failed_runs: What failed runs count as.
+        level: Confidence level of the intervals, in (0, 1).
+        failed_runs: How failed runs count.
     """
 
     episodes: int | None
@@ -49,7 +49,7 @@ class CellResult:
     """One algorithm on one environment.
 
     Attributes:
-        kind: Where the numbers come from; they are `None` for `missing`.
+        kind: Source of the numbers, which are `None` for `missing`.
         seeds: Number of different seeds.
         runs: Number of runs averaged; more than `seeds` if runs share a seed.
         failures: Number of failed runs, which are not among `runs`.
@@ -77,13 +77,13 @@ class CellResult:
 
 @dataclass(frozen=True)
 class MeasureSummary:
-    """What an algorithm measured beside its policy's return, on one environment.
+    """Mean of one measurement, other than the return, of an algorithm on one environment.
 
     Attributes:
         measure: Name, see `imitbench.report.measures`.
-        runs: Runs that measured it.
-        mean: Mean over these.
-        std: Sample standard deviation over these (ddof 1); `None` for fewer than two.
+        runs: Number of runs with this measurement.
+        mean: Mean over these runs.
+        std: Sample standard deviation over these runs (ddof 1); `None` for fewer than two.
     """
 
     environment: str
@@ -96,12 +96,12 @@ class MeasureSummary:
 
 @dataclass(frozen=True)
 class RunCost:
-    """What runs of an algorithm cost, means over environments of means over runs.
+    """Costs of an algorithm: means over environments of means over runs.
 
     Attributes:
-        core_hours: Hours of training, in which a run keeps one core busy.
-        env_steps: Environment steps that training took.
-        demos: Demonstrations that were used; `None` for none.
+        core_hours: Hours of training, on one core per run.
+        env_steps: Environment steps of training.
+        demos: Number of demonstrations; `None` for none.
     """
 
     core_hours: float
@@ -111,11 +111,11 @@ class RunCost:
 
 @dataclass(frozen=True)
 class ExtraCell:
-    """What a cell of an extra table says.
+    """A cell of an extra table.
 
     Attributes:
-        shown: Plain text.
-        key: What to sort by, where that is not the text.
+        shown: Text to show, not escaped.
+        key: Sort key, if different from the text.
     """
 
     shown: str
@@ -124,14 +124,14 @@ class ExtraCell:
 
 @dataclass(frozen=True)
 class ExtraTable:
-    """A table that all formats write alike.
+    """A table whose content is the same in all formats.
 
     Attributes:
-        title: Its heading.
-        columns: Headings of its columns.
-        names: How many of the first columns hold words; the others hold numbers.
-        rows: Its rows.
-        caption: How its numbers were made: whole sentences.
+        title: Heading above the table.
+        columns: Headings of the columns.
+        names: Number of leading columns that hold text; the others hold numbers.
+        rows: Cells of each row, one per column.
+        caption: Explanation of the numbers, in whole sentences.
     """
 
     title: str
@@ -148,12 +148,12 @@ class AlgorithmResult:
     Attributes:
         cells: One per environment of the section, in its order.
         mean: Mean score over the cells of `kind`; `None` if none or not finite.
-        iqm: Interquartile mean likewise.
-        role: Whether it contends, or is there to compare with.
+        iqm: Interquartile mean over the same cells; `None` as for `mean`.
+        role: Role on the card, e.g. method or control.
         uses_reward: Whether the algorithm learns from the environment's own reward.
-        median: Median over the environments' mean scores, likewise.
-        gap: Optimality gap, by how much runs fall short of 1 on average, likewise.
-        cost: What its runs cost; `None` without completed runs.
+        median: Median over the environments' mean scores; `None` as for `mean`.
+        gap: Optimality gap: mean shortfall of runs below score 1; `None` as for `mean`.
+        cost: Mean costs of its runs; `None` without completed runs.
     """
 
     algorithm: str
@@ -168,7 +168,7 @@ class AlgorithmResult:
 
     @property
     def kind(self) -> Kind:
-        """Where the aggregate comes from: runs if there are any."""
+        """Source of the aggregate: runs if there are any, else references."""
         kinds = {cell.kind for cell in self.cells}
         return "run" if "run" in kinds else "reference" if "reference" in kinds else "missing"
 
@@ -181,7 +181,7 @@ class AlgorithmResult:
 
     @property
     def partial(self) -> bool:
-        """Whether the aggregate leaves out an environment of the section."""
+        """Whether the aggregate excludes an environment of the section."""
         return len(self.covered) < len(self.cells)
 
     @property
@@ -197,12 +197,12 @@ class AlgorithmResult:
 
     @property
     def termination_rate(self) -> float | None:
-        """Share of terminated episodes, likewise."""
+        """Mean share of terminated episodes over the covered environments; `None` without runs."""
         return _mean([cell.termination_rate for cell in self.covered])
 
     @property
     def failures(self) -> int:
-        """Failed runs over all environments."""
+        """Number of failed runs over all environments."""
         return sum(cell.failures for cell in self.cells)
 
 
@@ -213,17 +213,18 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Section:
-    """Runs of one suite that may be compared.
+    """Comparable runs of one suite.
 
     Attributes:
-        conditions: What the runs share; a suite is always among it.
+        conditions: Suite, budget, demonstrations and source that the runs share; the suite is
+            always given.
         environments: Environment ids, sorted.
         algorithms: Methods by IQM, best first; then references, controls, and the anchors last.
         references: Returns that map to 0 and 1, by environment and version.
-        notes: Sentences on whatever the tables alone would hide.
+        notes: Sentences on facts that the tables do not show.
         measured: Further measurements by environment, algorithm and name.
-        runs: The completed runs that its numbers are made of, by environment, algorithm and seed.
-        extra: Further tables.
+        runs: The completed runs behind the numbers, by environment, algorithm and seed.
+        extra: Additional tables of this section.
     """
 
     conditions: Conditions
@@ -243,7 +244,7 @@ class Section:
 
     @property
     def title(self) -> str:
-        """Suite and what its runs share."""
+        """The suite, and the conditions that its runs share."""
         _, budget, count, source = astuple(self.conditions)
         shared = [
             f"budget {budget}" if budget is not None else None,
@@ -261,7 +262,7 @@ class Report:
     Attributes:
         sections: By suite, budget, number of demonstrations and source; empty without rows.
         failures: Every failed run, sorted.
-        extra: Tables about several sections, or none.
+        extra: Tables that span several sections; may be empty.
     """
 
     method: StatisticsSettings
@@ -282,11 +283,11 @@ PALETTE = (
     "#4d7c0f",
     "#be123c",
 )
-"""After Okabe and Ito, whose colors most people tell apart; `report.css` has them, too."""
+"""Colors by Okabe and Ito, which most people can distinguish; `report.css` has the same."""
 
 
 def color_numbers(report: Report) -> dict[str, int]:
-    """A place in the palette for each method; controls and anchors have none.
+    """Returns a palette index for each method; controls and anchors have none.
 
     Algorithms beyond the palette share colors.
     """

@@ -1,4 +1,4 @@
-"""Sentences on what the tables of a section alone would hide."""
+"""Writes notes on facts that the tables of a section do not show."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from imitbench.report.model import ANCHORS, AlgorithmResult, CellResult
 from imitbench.stats.normalization import normalize
 
 ENOUGH_SEEDS = 10
-"""Seeds from which on percentile intervals come near their nominal coverage."""
+"""Number of seeds from which percentile intervals have nearly their nominal coverage."""
 
 GIVEN_AWAY = 0.1
-"""What the score of a control must exceed, with confidence, to be told.
+"""A note mentions the score of a control if it exceeds this with confidence.
 
-Score 0 is itself a mean over episodes of random actions. In every suite that ships, a tenth of the
-way to the expert is more than two standard errors of that mean; what is beyond it is no error of
-the reference.
+Score 0 is itself a mean over episodes of random actions. In every bundled suite, a tenth of the way
+to the expert is more than two standard errors of that mean, so that a higher score is not an error
+of the reference.
 """
 CONFIDENCE = 0.95
 
@@ -48,7 +48,7 @@ def section_notes(
     ]
     asking = {row.algo for row in rows if row.n_demos is None and row.source is not None}
     notes += [
-        f"{result.algorithm} asks the expert itself while it trains, and uses no demonstrations."
+        f"{result.algorithm} queries the expert during training, and uses no demonstrations."
         for result in results
         if result.algorithm in asking and result.algorithm not in ANCHORS
     ]
@@ -66,7 +66,7 @@ def section_notes(
 
 
 def _coverage_notes(result: AlgorithmResult) -> list[str]:
-    """Says which environments an aggregate leaves out, and why."""
+    """Returns notes on environments that an aggregate excludes, with the reason."""
     if not result.partial:
         return []
     absent = [cell for cell in result.cells if cell not in result.covered]
@@ -101,7 +101,7 @@ def _missing_note(result: AlgorithmResult, absent: Sequence[CellResult]) -> str:
 
 
 def _run_notes(result: AlgorithmResult) -> list[str]:
-    """Says what is odd about the runs of one algorithm."""
+    """Returns notes on unusual runs of an algorithm: single ones, shared seeds, infinite scores."""
     runs = [cell for cell in result.cells if cell.kind == "run"]
     notes = []
     single = [cell.environment for cell in runs if cell.runs == 1]
@@ -129,7 +129,7 @@ def _run_notes(result: AlgorithmResult) -> list[str]:
 
 
 def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
-    """Says where a control, which is taught nothing, scores well nevertheless."""
+    """Returns notes on environments where a control scores well, although it learns nothing."""
     notes = []
     for cell in result.covered:
         there = [row for row in rows if row.env == cell.environment]
@@ -139,9 +139,9 @@ def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
             continue
         trained = [row for row in there if row.role != "anchor"]
         if len({row.mean_length for row in trained}) > 1:
-            why = "surviving or ending early is rewarded there whatever the reward says"
+            why = "surviving or ending early is rewarded there under any reward function"
         else:
-            why = "being trained at all is worth that much there whatever the reward says"
+            why = "training alone is worth that much there under any reward function"
         notes.append(
             f"{text.label(result)} scores {text.score(mean)} [{text.score(low)}, "
             f"{text.score(high)}] on {cell.environment}: {why}."
@@ -150,7 +150,7 @@ def _given(result: AlgorithmResult, rows: Sequence[ScoreRow]) -> list[str]:
 
 
 def _mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
-    """Mean of a few runs with Student's interval; ends are NaN for fewer than two."""
+    """Returns the mean of a few runs with Student's interval; NaN ends for fewer than two."""
     from scipy.stats import t
 
     values = np.array(scores)
@@ -163,7 +163,7 @@ def _mean_interval(scores: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow]) -> list[str]:
-    """Says where scores are on another scale than the references shown."""
+    """Returns notes on scores that are on another scale than the shown references."""
     by_environment: dict[str, list[ReferenceRow]] = {}
     for reference in references:
         by_environment.setdefault(reference.env, []).append(reference)
@@ -186,7 +186,7 @@ def _reference_notes(rows: Sequence[ScoreRow], references: Sequence[ReferenceRow
 
 
 def _follows(row: ScoreRow, reference: ReferenceRow) -> bool:
-    """Whether a run's score is its return on the scale of a reference."""
+    """Whether a run's score follows from its return and a reference."""
     due = normalize(row.raw_return, reference.random, reference.expert)
     finite = math.isfinite(due) and math.isfinite(row.score)
     return not finite or math.isclose(due, row.score, rel_tol=1e-6, abs_tol=1e-6)

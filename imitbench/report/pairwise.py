@@ -1,4 +1,4 @@
-"""An algorithm against others: which runs may be set against which, and what follows."""
+"""Compares an algorithm with others: selects comparable runs, and finds verdicts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from imitbench.store.comparability import Conditions
 
 @dataclass(frozen=True)
 class PairwiseOptions:
-    """How verdicts are found.
+    """Settings of pairwise comparisons.
 
     Attributes:
-        policy: What failed runs count as; `None` if a verdict must be the same either way.
-        level: Of intervals; tests reject at 1 - `level`.
-        replicates: Of the bootstrap, and relabelings that are drawn.
-        seed: Of both.
+        policy: How failed runs count; `None` if a verdict must not depend on it.
+        level: Confidence level of intervals; tests reject at 1 - `level`.
+        replicates: Number of bootstrap replicates, and of relabelings drawn in permutation tests.
+        seed: Seed of bootstrap and tests.
     """
 
     policy: FailurePolicy | None = None
@@ -35,14 +35,14 @@ class PairwiseOptions:
 
 @dataclass(frozen=True)
 class PairwiseComparison:
-    """An algorithm against others under the same conditions.
+    """Verdicts on an algorithm against others under the same conditions.
 
     Attributes:
-        conditions: What all of their runs share, as far as it is known.
-        algorithm: The algorithm that is asked about.
+        conditions: Conditions that all their runs share, as far as known.
+        algorithm: Name of the compared algorithm.
         verdicts: One per baseline.
         raw_means: Mean raw return by algorithm and environment, where all its runs have one.
-        failures: Failed runs by algorithm and environment, where there are any.
+        failures: Number of failed runs by algorithm and environment, where there are any.
     """
 
     conditions: Conditions
@@ -59,22 +59,22 @@ def compare_pairwise(
     baselines: Sequence[str],
     options: PairwiseOptions,
 ) -> list[PairwiseComparison]:
-    """Sets an algorithm against baselines, separately for what must not be mixed.
+    """Compares an algorithm with baselines, separately for each set of conditions.
 
     Args:
         algorithm: Its name in `entries`.
-        entries: Runs among which its own are.
-        against: Runs among which those of the baselines are.
-        baselines: Their names in `against`; none for all methods but the algorithm itself and
-            what was imported.
-        options: How verdicts are found.
+        entries: Runs that include those of the algorithm.
+        against: Runs that include those of the baselines.
+        baselines: Their names in `against`; if empty, all methods except the algorithm itself and
+            imported ones.
+        options: Settings of the comparison.
 
     Returns:
-        A contest for each suite, budget, number and source of demonstrations that runs of the
+        A comparison for each suite, budget, number and source of demonstrations that runs of the
         algorithm and of a baseline share; each with the baselines that have such runs.
 
     Raises:
-        InputError: A name has no runs, nothing is shared, or a score is not finite.
+        InputError: A name has no runs, no conditions are shared, or a score is not finite.
     """
     ours = _named(algorithm, entries)
     names = list(dict.fromkeys(baselines)) or sorted(
@@ -107,7 +107,7 @@ def _named(name: str, entries: Sequence[ComparableRun]) -> list[ComparableRun]:
     for run in runs:
         if run.score is not None and not math.isfinite(run.score):
             raise InputError(
-                f"{name} on {run.env}: a score is not finite; leave the environment out with --env"
+                f"{name} on {run.env}: a score is not finite; exclude the environment with --env"
             )
     return runs
 
@@ -115,7 +115,7 @@ def _named(name: str, entries: Sequence[ComparableRun]) -> list[ComparableRun]:
 def _shared_conditions(
     ours: Sequence[ComparableRun], theirs: Sequence[ComparableRun]
 ) -> list[Conditions]:
-    """What runs of both sides share; what is less specific than another is part of that."""
+    """Returns the conditions that both sides have runs of, without those that others include."""
     opposite = {entry.conditions for entry in theirs}
     shared = {
         own.merged(other)

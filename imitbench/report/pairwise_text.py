@@ -1,4 +1,4 @@
-"""Verdicts in words and numbers, for people and for scripts."""
+"""Formats pairwise verdicts as text for readers and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REASONS: dict[Reason, str] = {
     "no difference seen": "no difference that chance does not explain",
     "too few runs": "too few runs for any difference to show",
     "mean and IQM disagree": "the means differ, and the IQM does not follow",
-    "failed runs decide": "it hinges on what failed runs count as; choose with --failed-runs",
+    "failed runs decide": "the result depends on how failed runs count; choose with --failed-runs",
     "nothing in common": "no environment has runs of both",
 }
 ENVIRONMENT_HEADER = (
@@ -30,7 +30,7 @@ ENVIRONMENT_HEADER = (
 
 
 def heading(contest: PairwiseComparison) -> str:
-    """What all runs of a contest share."""
+    """Returns the conditions that all runs of a comparison share."""
     return text.one_line(_title(contest.conditions))
 
 
@@ -50,7 +50,7 @@ def _title(conditions: Conditions) -> str:
 
 
 def summary(verdict: Verdict) -> list[str]:
-    """The overall verdict, its numbers, and what would decide it, a line each."""
+    """Returns lines with the overall verdict, its numbers, and what would decide it."""
     names = text.one_line(verdict.first), text.one_line(verdict.second)
     why = _REASONS[verdict.reason]
     lines = [f"{names[0]} against {names[1]}: {verdict.decision}{f' ({why})' if why else ''}"]
@@ -77,7 +77,7 @@ def summary(verdict: Verdict) -> list[str]:
 
 
 def environment_rows(contest: PairwiseComparison, verdict: Verdict) -> list[tuple[str, ...]]:
-    """Columns `ENVIRONMENT_HEADER` for each environment of a verdict."""
+    """Returns a row with the columns `ENVIRONMENT_HEADER` for each environment of a verdict."""
     return [_environment_row(contest, verdict, found) for found in verdict.environments]
 
 
@@ -108,7 +108,7 @@ def _count(runs: int, failed: int) -> str:
 
 
 def method_text(options: PairwiseOptions) -> str:
-    """How verdicts were found, in one line."""
+    """Returns one line on the methods behind the verdicts."""
     policy = (
         "a verdict must hold whether failed runs count as random or are left out"
         if options.policy is None
@@ -125,7 +125,7 @@ def method_text(options: PairwiseOptions) -> str:
 
 
 def pairwise_document(found: list[PairwiseComparison], options: PairwiseOptions) -> dict[str, Any]:
-    """Contests as JSON; numbers that are not known are null."""
+    """Returns comparisons as a JSON document; unknown numbers are null."""
     return {
         "method": {
             "level": options.level,
@@ -198,10 +198,10 @@ def _p_value(value: float) -> str:
 def _outlook(seeds: SeedEstimate) -> str:
     return {
         "estimated": f"about {_more(seeds)} more seeds of each would decide, if means and spread "
-        "are as seen",
-        "no effect": "no number of seeds is in sight: the means are equal",
+        "stay the same",
+        "no effect": "no number of seeds can be estimated: the means are equal",
         "too many": f"{_more(seeds)} more seeds would not decide: the difference is tiny",
-        "unknown spread": "how many seeds would decide cannot be told: no spread was seen",
+        "unknown spread": "how many seeds would decide is unknown: the runs show no spread",
         "decided": "",
     }[seeds.outlook]
 

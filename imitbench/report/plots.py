@@ -1,4 +1,4 @@
-"""The report as figures: intervals, profiles, probabilities of improvement, learning curves."""
+"""Writes the report as figures: intervals, profiles, improvement and learning curves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WIDTH = 7.2
 """Inches."""
 
 _STYLE: dict[Any, Any] = {
-    # Names from runs are text: a dollar sign in one begins no formula.
+    # Names from runs are text: a dollar sign does not start a formula.
     "text.parse_math": False,
     "text.usetex": False,
     "axes.unicode_minus": True,
@@ -53,9 +53,9 @@ class _Plot:
     """A figure to draw.
 
     Attributes:
-        name: What it shows, as part of a file's name.
-        caption: How its numbers were made.
-        draw: Makes it.
+        name: Kind of the figure, which is part of the file name.
+        caption: Explanation of the numbers.
+        draw: Function that draws the figure.
     """
 
     name: str
@@ -64,21 +64,21 @@ class _Plot:
 
 
 def write_plots(report: Report, details: ReportDetails, folder: Path, kind: Kind) -> list[Path]:
-    """Draws the report into a folder, which is made if it is not there.
+    """Draws the figures of a report into a folder, which is created if missing.
 
     For each section: `intervals`, `profiles` and `improvement` where there is something to
     compare, and `curve-…` for each metric of the learning curves, with a panel for each
-    environment. Files are named by suite, or by all that a section's runs share where a suite
-    has several sections. The same results give the same files.
+    environment. File names contain the suite, or all conditions of a section if the suite has
+    several sections. The same results give the same files.
 
     Args:
-        report: What to draw.
+        report: The report to draw.
         details: Learning curves of its runs.
-        folder: Where to write.
+        folder: Folder of the files.
         kind: Format of the files.
 
     Returns:
-        The files, in the order of the report.
+        Paths of the files, in the order of the report.
 
     Raises:
         InputError: matplotlib is not installed, there is nothing to draw, or the folder cannot
@@ -111,7 +111,7 @@ def write_plots(report: Report, details: ReportDetails, folder: Path, kind: Kind
 
 
 def require_matplotlib() -> None:
-    """Refuses to go on without matplotlib.
+    """Checks that matplotlib is installed.
 
     Raises:
         InputError: It is not installed.
@@ -124,13 +124,13 @@ def _styled() -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        # A letter that the font lacks is drawn as a box, which is no reason to fill the screen.
+        # Letters that the font lacks are drawn as boxes; a warning for each would flood stderr.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
 def _stems(titles: list[str]) -> list[str]:
-    """Names of files, made of plain letters; what comes out the same is numbered."""
+    """Returns file names of letters, digits and hyphens; duplicates are numbered."""
     counts: dict[str, int] = {}
     stems = []
     for title in titles:

@@ -1,4 +1,4 @@
-"""How the algorithms of a section compare run by run: profiles and probabilities."""
+"""Computes performance profiles and probabilities of improvement of a section's algorithms."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _WIDEST = (-0.5, 1.5)
 
 @dataclass(frozen=True)
 class SectionComparison:
-    """Algorithms of one section beside each other; failed runs count as the method says.
+    """Comparison of the algorithms of one section; failed runs count as the settings say.
 
     Attributes:
-        algorithms: Those with runs and finite scores, in the order of the section; no controls and
-            no anchors.
-        environments: Those that all of them have runs on, which the profiles are over.
-        profiles: Performance profile of each; empty without common environments.
+        algorithms: Names with runs and finite scores, in the order of the section; without controls
+            and anchors.
+        environments: Environments on which all of them have runs; profiles are over these.
+        profiles: Performance profile by algorithm; empty without common environments.
         improvement: Probabilities of improvement of all pairs, each over the environments that
             the two share; `None` for fewer than two algorithms.
     """
@@ -39,8 +39,8 @@ def compare_section(section: Section, method: StatisticsSettings) -> SectionComp
     """Compares the algorithms of a section.
 
     Args:
-        section: The section.
-        method: How many replicates, their seed, and the level.
+        section: The section, with its runs.
+        method: Settings of the bootstrap: replicates, seed and level.
 
     Returns:
         The comparison; `None` if no algorithm has runs and finite scores.

@@ -1,4 +1,4 @@
-"""From database rows to the report's model: what is averaged with what, and in which order."""
+"""Builds the report's model from database rows: groups, averages and sorts them."""
 
 from __future__ import annotations
 
@@ -53,28 +53,28 @@ def build_report(
     seed: int = 0,
     episodes: int | None = Protocol().episodes,
 ) -> Report:
-    """Builds the report; rows in another order give the identical report.
+    """Builds the report; the order of the rows does not matter.
 
     Runs are averaged only if they share suite, budget, number of demonstrations and source; each
-    such group is a section of its own. The anchors `random` and `expert` do not train, so they
-    stand in every section of their suite (the expert only beside runs of its own source). Where
-    an anchor was not run, its reference stands in: 0 and 1 by definition. Methods that use
-    no demonstrations stand beside all others of their budget and source.
+    such group is a section. The reference policies `random` and `expert` (anchors) do not train, so
+    they are in every section of their suite (the expert only with runs of its own source). Where
+    an anchor was not run, its reference replaces it: 0 and 1 by definition. Methods that use
+    no demonstrations are in all sections of their budget and source.
 
     Args:
         scores: Completed runs.
         failures: Failed runs.
         references: References of the environments.
         measures: Further measurements of the completed runs.
-        imported: Completed runs of other tools, which stand in tables of their own.
-        failed_runs: What failed runs count as.
-        replicates: Bootstrap replicates of each interval.
-        seed: Seed of the bootstrap. Every algorithm starts from it, so that its interval does
-            not depend on what else is in the report.
+        imported: Completed runs of other tools, which are shown in separate tables.
+        failed_runs: How failed runs count.
+        replicates: Number of bootstrap replicates of each interval.
+        seed: Seed of the bootstrap. The bootstrap of every algorithm starts from it, so that its
+            interval does not depend on the other algorithms in the report.
         episodes: Evaluation episodes per run, as far as the caller knows.
 
     Returns:
-        The report, without sections if there are neither completed nor failed runs.
+        The report; it has no sections if there are neither completed nor failed runs.
 
     Raises:
         ValueError: `replicates` is not positive.
@@ -125,7 +125,7 @@ def _suite_sections(
     measures: list[MeasureRow],
     method: StatisticsSettings,
 ) -> list[Section]:
-    """One section for each of the conditions under which runs may be averaged."""
+    """Returns a section for each set of conditions under which runs may be averaged."""
     roles: dict[str, Role] = {row.algo: row.role for row in [*failures, *rows]}
     roles |= dict.fromkeys(ANCHORS, "anchor")
     card = bundled_suite(suite)
@@ -184,7 +184,7 @@ def _extra(results: Sequence[AlgorithmResult]) -> tuple[ExtraTable, ...]:
 def _shown(
     results: Sequence[AlgorithmResult], rows: Sequence[ScoreRow], environments: Sequence[str]
 ) -> tuple[ScoreRow, ...]:
-    """The runs behind the cells, in the order of these."""
+    """Returns the runs behind the cells, in the order of the cells."""
     places = {result.algorithm: place for place, result in enumerate(results)}
     shown = [row for row in rows if row.env in environments]
     return tuple(sorted(shown, key=lambda row: (row.env, places[row.algo], row.seed, row.run_id)))
@@ -196,12 +196,12 @@ def _failure_order(row: FailureRow) -> tuple[str | int, ...]:
 
 
 def is_in_group(row: RunRow, conditions: Conditions) -> bool:
-    """Whether a run stands in the section of some conditions; an anchor's stands in all."""
+    """Whether a run belongs to the section of these conditions; anchors belong to all."""
     return row.algo in ANCHORS or Conditions.of(row).is_part_of(conditions)
 
 
 def _conditions(suite: str, rows: Sequence[ScoreRow | FailureRow]) -> list[Conditions]:
-    """Those of the runs that trained or tried to; without any, one for each source of experts."""
+    """Returns the conditions of trained or failed runs; without any, one per source of experts."""
     trained = {Conditions.of(row) for row in rows if row.algo not in ANCHORS}
     whole = {
         each
@@ -220,10 +220,10 @@ def _order(conditions: Conditions) -> tuple[int, str, float, str]:
 
 
 def _anchor_runs(rows: list[ScoreRow], conditions: Conditions) -> list[ScoreRow]:
-    """Anchor runs to show beside others, one per environment and seed.
+    """Returns the anchor runs to show in a section, one per environment and seed.
 
     An anchor does not train: under two budgets a seed gives the same run twice, which must not
-    count as two. The run under the others' budget is taken, else the one that finished last.
+    count as two. This takes the run under the section's budget, else the one that finished last.
     """
     fitting = [
         row
@@ -244,10 +244,10 @@ def _algorithm_result(
     references: Mapping[str, ReferenceRow],
     method: StatisticsSettings,
 ) -> AlgorithmResult:
-    """Cells and aggregates of one algorithm; `references` stand in for runs that are absent."""
+    """Returns cells and aggregates of one algorithm; `references` replace missing runs."""
     by_environment: dict[str, list[ScoreRow]] = {env: [] for env in environments}
     for row in rows:
-        if row.env in by_environment:  # an anchor may have run on more
+        if row.env in by_environment:  # an anchor may have runs on other environments
             by_environment[row.env].append(row)
     cells = tuple(
         _cell(name, env, runs, failed.get((name, env), 0), references.get(env), method)
@@ -283,7 +283,7 @@ def _algorithm_result(
 def _intervals(
     scores: tuple[tuple[str, tuple[float, ...]], ...], method: StatisticsSettings
 ) -> dict[str, Interval]:
-    """Aggregates of scores by environment; remembered, as anchors stand in many sections."""
+    """Returns aggregates of scores by environment; cached, as anchors are in many sections."""
     return stratified_bootstraps(
         dict(scores),
         {"mean": mean, "iqm": interquartile_mean, "median": median, "gap": optimality_gap},
@@ -301,7 +301,7 @@ def _cell(
     reference: ReferenceRow | None,
     method: StatisticsSettings,
 ) -> CellResult:
-    """One algorithm on one environment: its runs, else its reference, else nothing."""
+    """Returns the cell of an algorithm on an environment: from runs, else from its reference."""
     counted = failures if method.failed_runs is FailurePolicy.COUNT_AS_RANDOM else 0
     if not runs and counted:
         return CellResult(env, "run", failures=failures, score=0.0)
@@ -342,11 +342,11 @@ def _cell(
 
 
 def _rank(result: AlgorithmResult, order: Sequence[str]) -> tuple[int, int, float, float, str]:
-    """Sort key: by role, and methods by IQM, then mean, best first; what has none after that.
+    """Returns the sort key: by role; methods by IQM, then mean, best first; without IQM last.
 
     Args:
-        result: What to place.
-        order: Names in the order in which those that are no methods come; others come after.
+        result: Result to sort.
+        order: Order of the names of algorithms that are not methods; other names follow.
     """
     name = plain_name(result.algorithm)
     place = order.index(name) if result.role != "method" and name in order else len(order)
@@ -356,7 +356,7 @@ def _rank(result: AlgorithmResult, order: Sequence[str]) -> tuple[int, int, floa
 
 
 def _natural(version: str) -> tuple[tuple[int, str], ...]:
-    """Sort key that puts version 10 after version 9."""
+    """Returns a sort key that puts version 10 after version 9."""
     parts = version.replace("-", ".").split(".")
     return tuple(
         (int(part), "") if part.isdecimal() and len(part) < 20 else (-1, part) for part in parts

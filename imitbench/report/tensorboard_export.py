@@ -1,4 +1,4 @@
-"""Event files for TensorBoard, made from the learning curves of a results folder."""
+"""Writes event files for TensorBoard from the learning curves of a results folder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _UNFIT = re.compile(r"[^\w.=,@+-]+")
 
 @dataclass(frozen=True)
 class ExportSummary:
-    """What an export did.
+    """Numbers of runs in an export, by outcome.
 
     Attributes:
         written: Runs that are new or have changed.
         unchanged: Runs whose event files are up to date.
-        without: Runs that have no points yet.
+        without: Runs that have no curve points so far.
     """
 
     written: int
@@ -40,13 +40,13 @@ def export_tensorboard(
 ) -> ExportSummary:
     """Writes `<to>/<suite>/<environment>/<algorithm>/seed-<seed>-<run>/events.out.tfevents…`.
 
-    Doing it again writes what is new or has changed, and leaves the rest alone.
+    A second export writes new and changed runs only.
 
     Args:
         out: Results folder.
-        to: Folder for TensorBoard.
+        to: Folder of the event files.
         notify: Called with messages about runs that cannot be read.
-        suite: Only this suite.
+        suite: Suite to export; `None` for all.
 
     Raises:
         InputError: There are no results, or the folder cannot be written.
@@ -83,12 +83,12 @@ def _export(curve: LoggedCurve, to: Path) -> str:
         raise InputError(f"--to {folder}: holds other files; name another folder")
     shutil.rmtree(folder, ignore_errors=True)
     _write(folder, scalars, curve.directory.path.stat().st_mtime)
-    atomic_write_text(mark, digest)  # last: without it, the next export begins anew
+    atomic_write_text(mark, digest)  # last: without it, the next export starts again
     return "written"
 
 
 def _write(folder: Path, scalars: list[tuple[int, str, float]], time_s: float) -> None:
-    # Torch has a writer of its own, which would load torch.
+    # Torch also has a writer, but using it would load torch.
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -1,4 +1,4 @@
-"""Numbers and words as every text format prints them."""
+"""Formats numbers and short texts for all report formats."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ ENDINGS = (
     "known where it was run."
 )
 MESSAGE_LENGTH = 300
-"""Characters of an error message that are shown; the database holds all of it."""
+"""Maximum length of a shown error message; the database has the full text."""
 
 
 def one_line(text: str) -> str:
-    """Makes foreign text safe to print: one line, without control or formatting characters."""
+    """Makes untrusted text safe to print: one line, without control or formatting characters."""
     return text_line.one_line(text, None)
 
 
 def message(text: str) -> str:
-    """An error message on one line, not too long."""
+    """Returns an error message on one line, truncated to `MESSAGE_LENGTH`."""
     line = one_line(text)
     return line if len(line) <= MESSAGE_LENGTH else line[:MESSAGE_LENGTH] + "…"
 
 
 def fixed(value: float | None, digits: int) -> str:
-    """A number with that many decimals, never as minus zero; `n/a` for `None`."""
+    """Returns a number with `digits` decimals, never as minus zero; `n/a` for `None`."""
     if value is None:
         return NOTHING
     text = f"{value:.{digits}f}"
@@ -43,24 +43,24 @@ def fixed(value: float | None, digits: int) -> str:
 
 
 def score(value: float | None) -> str:
-    """A score."""
+    """Returns a score with `SCORE_DIGITS` decimals; `n/a` for `None`."""
     return fixed(value, SCORE_DIGITS)
 
 
 def raw_digits(value: float) -> int:
-    """Decimals of a raw return: two, or as many as show three digits of a small one."""
+    """Returns the decimals for a raw return: two, or enough for three digits of a small one."""
     if not math.isfinite(value) or value == 0 or abs(value) >= 0.1:
         return 2
     return min(12, 2 - math.floor(math.log10(abs(value))))
 
 
 def raw(value: float | None) -> str:
-    """A raw return."""
+    """Returns a raw return with `raw_digits` decimals; `n/a` for `None`."""
     return NOTHING if value is None else fixed(value, raw_digits(value))
 
 
 def raw_spread(cell: CellResult) -> str:
-    """Raw return of a cell: mean ± standard deviation over runs."""
+    """Returns the raw return of a cell: mean ± standard deviation over runs."""
     if cell.raw_mean is None:
         return "no completed run"
     if cell.kind == "reference":
@@ -69,19 +69,19 @@ def raw_spread(cell: CellResult) -> str:
 
 
 def measured_spread(measured: MeasureSummary) -> str:
-    """A further measurement: mean ± standard deviation over runs."""
+    """Returns a further measurement: mean ± standard deviation over runs."""
     digits = max(SCORE_DIGITS, raw_digits(measured.mean))
     spread = "" if measured.std is None else f" ± {fixed(measured.std, digits)}"
     return fixed(measured.mean, digits) + spread
 
 
 def share(value: float | None) -> str:
-    """A share of something, in percent."""
+    """Returns a share, in [0, 1], as a percentage; `n/a` for `None`."""
     return NOTHING if value is None else f"{fixed(100 * value, 1)}%"
 
 
 def interval(value: Interval | None, result: AlgorithmResult) -> str:
-    """A point estimate with its interval, or why there is none."""
+    """Returns a point estimate with its interval, or the reason why there is no interval."""
     if value is None:
         return NOTHING
     if result.kind == "reference":
@@ -91,7 +91,7 @@ def interval(value: Interval | None, result: AlgorithmResult) -> str:
 
 
 def seeds(result: AlgorithmResult) -> str:
-    """Seeds per environment: `3`, or `2-3` where they differ."""
+    """Returns the number of seeds per environment: `3`, or `2-3` if it differs."""
     if result.kind == "reference":
         return "reference"
     fewest, most = result.seeds
@@ -99,19 +99,19 @@ def seeds(result: AlgorithmResult) -> str:
 
 
 def all_seeds(section: Section) -> str:
-    """Seeds per environment of what was run: `5`, or `4-5, 10` where algorithms differ."""
+    """Returns numbers of seeds per environment: `5`, or `4-5, 10` if algorithms differ."""
     counts = {result.seeds: seeds(result) for result in section.algorithms if result.kind == "run"}
     return ", ".join(counts[each] for each in sorted(counts)) or "none"
 
 
 def conditions(section: Section, report: Report) -> str:
-    """How the numbers of a section were made, as a sentence."""
+    """Returns sentences on the methods behind the numbers of a section."""
     sentence = f"{protocol(report)}; {reference_versions(section)}."
     return f"{sentence[0].upper()}{sentence[1:]} {report.method.failed_runs.statement}"
 
 
 def label(result: AlgorithmResult) -> str:
-    """An algorithm's name, marked if it learns from what others may not see, or from nothing."""
+    """Returns an algorithm's name, marked if it is a reference or control, or uses the reward."""
     name = result.algorithm
     if result.uses_reward:
         marks = "reference, uses reward" if result.role == "reference" else "uses reward"
@@ -120,13 +120,13 @@ def label(result: AlgorithmResult) -> str:
 
 
 def coverage(result: AlgorithmResult) -> str:
-    """Environments covered out of those in the section."""
+    """Returns the number of covered environments out of those in the section."""
     count = f"{len(result.covered)} of {len(result.cells)}"
     return f"{count} (partial)" if result.partial else count
 
 
 def protocol(report: Report) -> str:
-    """How scores and intervals were made, in one line."""
+    """Returns one line on the methods behind scores and intervals."""
     method = report.method
     episodes = f"{method.episodes} episodes" if method.episodes else "evaluation episodes"
     return (
@@ -137,7 +137,7 @@ def protocol(report: Report) -> str:
 
 
 def reference_versions(section: Section) -> str:
-    """Versions of the references of a section, in one clause."""
+    """Returns the versions of the references of a section, as part of a sentence."""
     versions = sorted({row.version for row in section.references})
     if not versions:
         return "references not recorded"
@@ -160,11 +160,11 @@ def render_short(report: Report) -> str:
     """Writes the aggregates as plain text with aligned columns and no colour.
 
     Args:
-        report: What to say.
+        report: The report to write.
 
     Returns:
         Text, ending in a newline. Control characters in names are dropped, so that they cannot
-        steer the terminal.
+        control the terminal.
     """
     if not report.sections:
         return text.EMPTY + "\n"
@@ -192,7 +192,7 @@ def _section(section: Section) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Pads every column to its widest entry: names to the left, numbers to the right."""
+    """Pads columns to their widest entries: names left-aligned, numbers right-aligned."""
     widths = [max(len(entry) for entry in column) for column in zip(*rows, strict=True)]
     lines = []
     for name, *numbers in rows:

@@ -1,4 +1,4 @@
-"""Weights & Biases: single trainings as they go, and finished runs of a results folder."""
+"""Sends curves to Weights & Biases: of a running training, and of finished runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from imitbench.util.hub_errors import Notify
 from imitbench.util.text_line import one_line
 
 RECORD_FILE = ".wandb.json"
-"""In a results folder: which runs were uploaded, by project."""
+"""File in a results folder that lists the uploaded runs, by project."""
 
 
 @dataclass(frozen=True)
 class UploadSummary:
-    """What an upload did.
+    """Numbers of runs in an upload, by outcome.
 
     Attributes:
-        uploaded: Runs uploaded now.
+        uploaded: Runs that this upload sent.
         present: Runs that were uploaded before.
-        unfinished: Runs that are not complete, and wait for another time.
-        offline: Whether W&B kept them here instead.
+        unfinished: Runs that are not complete, which are skipped.
+        offline: Whether W&B stored them in a local folder instead.
     """
 
     uploaded: int
@@ -39,17 +39,17 @@ class UploadSummary:
 def start_wandb_run(
     project: str, name: str, config: Mapping[str, Any], folder: Path, **options: Any
 ) -> Any:
-    """Begins a run of W&B, in whatever mode WANDB_MODE says.
+    """Starts a W&B run, in the mode of WANDB_MODE.
 
     Args:
-        project: Its project.
-        name: What to call it.
-        config: What determines it.
-        folder: Where W&B keeps its files: `<folder>/wandb`.
-        **options: Passed on to `wandb.init`.
+        project: Name of the W&B project.
+        name: Display name of the run.
+        config: Settings of the run.
+        folder: Parent of W&B's folder, `<folder>/wandb`.
+        **options: Further arguments of `wandb.init`.
 
     Raises:
-        InputError: The package is not installed, or W&B refuses.
+        InputError: The package is not installed, or W&B reports an error.
     """
     wandb = import_extra("wandb", "wandb", "sending curves to W&B")
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def start_wandb_run(
             settings=quiet,
             **options,
         )
-    except Exception as error:  # its own hierarchy has changed between versions
+    except Exception as error:  # the class hierarchy of errors differs between versions
         raise InputError(
             f"W&B: {one_line(str(error))[:200]}; `wandb login` first, or set WANDB_MODE=offline"
         ) from error
@@ -82,21 +82,21 @@ def upload_runs(
     """Uploads finished runs: specification, learning curve and result.
 
     Each gets the id of the run, its suite and environment as group, and its algorithm as type.
-    The results folder remembers what was uploaded, so that the next time only new runs are.
+    The results folder records uploaded runs, so that the next upload sends only new runs.
 
     Args:
         out: Results folder.
-        project: Project of W&B.
+        project: Name of the W&B project.
         notify: Called with messages about runs that cannot be read.
         entity: User or team; W&B's default when `None`.
-        suite: Only this suite.
-        folder: Where W&B keeps its files.
-        again: Whether runs are uploaded that were before.
+        suite: Suite to upload; `None` for all.
+        folder: Parent of W&B's folder, `<folder>/wandb`.
+        again: Whether to upload runs that were uploaded before.
 
     Raises:
-        InputError: There are no results, or W&B refuses.
+        InputError: There are no results, or W&B reports an error.
     """
-    import_extra("wandb", "wandb", "sending curves to W&B")  # before anything is read
+    import_extra("wandb", "wandb", "sending curves to W&B")  # checked before reading results
     place = f"{entity or ''}/{project}"
     known = _read_known(out)
     done = set(known.get(place, []))

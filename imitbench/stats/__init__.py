@@ -1,1 +1,1 @@
-"""Statistics over normalized scores: NumPy in, named records out."""
+"""Computes statistics over normalized scores, from NumPy arrays to records."""

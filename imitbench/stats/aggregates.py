@@ -1,12 +1,12 @@
-"""One number for an algorithm on a suite.
+"""Aggregates the scores of an algorithm on a suite to one number.
 
-All aggregates weight environments equally, however many runs each has: an environment with five
-seeds counts as much as one with three. No run is ever left out to make counts even. Where all
+All aggregates weight environments equally, for any number of runs: an environment with five
+seeds counts as much as one with three. No run is dropped to make counts equal. Where all
 environments have the same number of runs, the values are those of rliable.
 
-Each takes `Scores` and returns float64 of the batch shape of `Strata.values`: shape () for plain
-scores, shape (replicates,) for a batch of resamples. Any function of that form is a `Statistic`
-and can be bootstrapped.
+Each function takes `Scores` and returns float64 of the batch shape of `Strata.values`: shape ()
+for plain scores, shape (replicates,) for a batch of resamples. Any function of that form is a
+`Statistic` and can be bootstrapped.
 
 Source: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
 Precipice", section 4.3.
@@ -27,9 +27,9 @@ Statistic: TypeAlias = Callable[[Strata], FloatArray]
 
 
 def mean(scores: Scores) -> FloatArray:
-    """Mean over environments of the mean over runs.
+    """Returns the mean over environments of the mean over runs.
 
-    Ragged data: each environment enters with its own mean, so all weigh the same.
+    Ragged data: each environment contributes its own mean, so all weigh the same.
 
     Args:
         scores: Scores by environment.
@@ -43,9 +43,9 @@ def mean(scores: Scores) -> FloatArray:
 
 
 def median(scores: Scores) -> FloatArray:
-    """Median over environments of the mean over runs.
+    """Returns the median over environments of the mean over runs.
 
-    Ragged data: each environment enters with its own mean, so all weigh the same.
+    Ragged data: each environment contributes its own mean, so all weigh the same.
 
     Args:
         scores: Scores by environment.
@@ -59,9 +59,9 @@ def median(scores: Scores) -> FloatArray:
 
 
 def interquartile_mean(scores: Scores) -> FloatArray:
-    """Mean of the middle half of all runs of all environments together (IQM).
+    """Returns the mean of the middle half of all runs of all environments together (IQM).
 
-    With equal run counts and N runs in all, floor(N / 4) runs are cut from each end, exactly as
+    With equal run counts and N runs in total, floor(N / 4) runs are cut from each end, exactly as
     `scipy.stats.trim_mean(scores, 0.25, axis=None)` does.
 
     Ragged data: the value is that of the smallest data set with equal counts that repeats every
@@ -75,7 +75,7 @@ def interquartile_mean(scores: Scores) -> FloatArray:
     Returns:
         Shape (...), float64.
 
-    Source: `aggregate_iqm` of Agarwal et al. 2021; the weighting is ours.
+    Source: `aggregate_iqm` of Agarwal et al. 2021; the weighting is added here.
     """
     strata = Strata.of(scores)
     if len(set(strata.sizes)) == 1:
@@ -87,11 +87,11 @@ def interquartile_mean(scores: Scores) -> FloatArray:
 
 
 def optimality_gap(scores: Scores, *, target: float = 1.0) -> FloatArray:
-    """By how much runs fall short of a target on average; the lower the better.
+    """Returns the mean shortfall of runs below a target; lower is better.
 
-    What a run scores beyond the target does not make up for what others fall short.
+    Scores above the target do not compensate for shortfalls of other runs.
 
-    Ragged data: the mean over environments of each one's mean shortfall, so all weigh the same.
+    Ragged data: the mean over environments of their mean shortfalls, so all weigh the same.
 
     Args:
         scores: Scores by environment.
@@ -108,12 +108,12 @@ def optimality_gap(scores: Scores, *, target: float = 1.0) -> FloatArray:
 
 
 def _weighted_interquartile_mean(strata: Strata) -> FloatArray:
-    """The ragged case of `interquartile_mean`; correct, if slower, for equal counts too."""
+    """The ragged case of `interquartile_mean`; also correct, but slower, for equal counts."""
     environments = len(strata.sizes)
     multiple = math.lcm(*strata.sizes)
-    # In units in which an environment weighs 1, so that no large integers arise.
+    # Each environment has weight 1, which avoids large integers.
     cut = (multiple * environments // 4) / multiple
-    # Weight up to and including each run in ascending order, then only what lies between the cuts.
+    # Cumulative weights in ascending order of scores, then the part between the cuts.
     scores, upper = strata.ascending()
     np.cumsum(upper, axis=-1, out=upper)
     np.clip(upper, cut, environments - cut, out=upper)

@@ -1,4 +1,4 @@
-"""Bootstrap intervals: how sure an aggregate is, given the runs at hand."""
+"""Computes bootstrap intervals, which show the uncertainty of aggregates over runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 CHUNK_ELEMENTS = 1 << 14
-"""Scores drawn at a time: 128 KiB per buffer, so that all temporaries stay in the cache."""
+"""Number of scores drawn at a time: 128 KiB per buffer, so temporaries fit into the cache."""
 
 
 def stratified_bootstrap(
@@ -45,16 +45,16 @@ def stratified_bootstrap(
         scores: Scores by environment; run counts may differ.
         statistic: For example `imitbench.stats.aggregates.interquartile_mean`.
         replicates: Number of resamples.
-        level: Coverage of the interval, in (0, 1).
+        level: Confidence level of the interval, in (0, 1).
         method: `percentile`, or `bca`, which corrects for bias and skewness; see
-            `imitbench.stats.intervals.interval`, also for when the latter falls back.
+            `imitbench.stats.intervals.interval`, also for cases where BCa is not defined.
         rng: Source of the resamples.
 
     Returns:
-        The statistic and the interval of its resampled values. Where every environment has a
-        single run nothing can be resampled: `low` and `high` are NaN. Where only some have one,
-        those add no spread, and the interval is too narrow. Where all scores of each environment
-        are equal, both ends are the point: no spread was seen, which is not the same as none.
+        The statistic and the interval of its resampled values. If every environment has a
+        single run, nothing can be resampled: `low` and `high` are NaN. If only some have one,
+        those add no spread, and the interval is too narrow. If all scores of each environment are
+        equal, both ends are the point: the runs show no spread, but the true spread may be larger.
 
     Raises:
         ValueError: `scores` are unusable (see `Strata.of`), `replicates` is not positive,
@@ -89,7 +89,7 @@ def stratified_bootstraps(
         scores: Scores by environment; run counts may differ.
         statistics: Statistics by name.
         replicates: Number of resamples.
-        level: Coverage of the intervals, in (0, 1).
+        level: Confidence level of the intervals, in (0, 1).
         method: As `stratified_bootstrap`.
         rng: Source of the resamples.
 
@@ -128,22 +128,22 @@ def bootstrap_differences(
     method: IntervalMethod = "percentile",
     rng: np.random.Generator,
 ) -> dict[str, Interval]:
-    """By how much one algorithm's statistics exceed another's; runs are resampled independently.
+    """Bootstraps the differences of two algorithms' statistics; resamples runs independently.
 
     Args:
         first: Scores of one algorithm by environment.
-        second: Scores of the other. Both need the same environments for the difference to mean
-            anything; see `imitbench.stats.coverage.compared_coverage`. Run counts may differ.
+        second: Scores of the other. Both need the same environments for a meaningful difference;
+            see `imitbench.stats.coverage.compared_coverage`. Run counts may differ.
         statistics: Statistics by name.
         replicates: Number of resamples.
-        level: Coverage of the intervals, in (0, 1).
+        level: Confidence level of the intervals, in (0, 1).
         method: As `stratified_bootstrap`.
         rng: Source of the resamples: those of `first` are all drawn before those of `second`.
 
     Returns:
         An interval per name of statistic(first) - statistic(second): positive where the first
-        is higher. Unknown where neither algorithm has two runs in any environment; too narrow
-        where only one has.
+        is higher. Unknown if neither algorithm has two runs in any environment; too narrow if
+        only one has.
 
     Raises:
         ValueError: As `stratified_bootstrap` does, or environments differ.
@@ -172,15 +172,15 @@ def bootstrap_differences(
 
 
 def check_options(replicates: int, level: float, method: str = "percentile") -> None:
-    """Refuses options that no bootstrap can be made with.
+    """Checks the options of a bootstrap.
 
     Raises:
-        ValueError: One is out of range; it is named.
+        ValueError: An option is out of range; the message names it.
     """
     if replicates < 1:
         raise ValueError(f"replicates must be at least 1, not {replicates}")
     if not 0 < level < 1:
-        raise ValueError(f"level must lie inside (0, 1), not {level}")
+        raise ValueError(f"level must be inside (0, 1), not {level}")
     if method not in ("percentile", "bca"):
         raise ValueError(f"method must be 'percentile' or 'bca', not {method!r}")
 
@@ -191,7 +191,7 @@ def resampled(
     replicates: int,
     rng: np.random.Generator,
 ) -> dict[str, FloatArray]:
-    """Statistics of resamples, drawn chunk by chunk.
+    """Computes statistics of resamples, drawn chunk by chunk.
 
     Args:
         strata: One sample, values of shape (runs,).
@@ -223,14 +223,15 @@ def resamples(
 
     Args:
         strata: One sample, values of shape (runs,).
-        replicates: Number of resamples in all.
-        rng: One uniform number is drawn per run and replicate, replicate after replicate, so
+        replicates: Total number of resamples.
+        rng: Source of one uniform number per run and replicate, in the order of replicates, so
             the resamples do not depend on the size of the chunks.
-        chunk_elements: Scores drawn at a time, which bounds memory; at least one replicate is.
+        chunk_elements: Number of scores drawn at a time, which bounds memory; each chunk has at
+            least one replicate.
 
     Yields:
         Batches with values of shape (replicates in this chunk, runs). They share one buffer:
-        each is valid until the next is asked for.
+        each is valid until the next is requested.
 
     Source: the stratified bootstrap of Agarwal et al. 2021, section 4.1.
     """
@@ -251,17 +252,17 @@ def resampled_indices(
     *,
     chunk_elements: int = CHUNK_ELEMENTS,
 ) -> Iterator[npt.NDArray[np.intp]]:
-    """Draws which runs stand in each place, for data of more than one number per run.
+    """Draws the indices of resampled runs, for data with more than one number per run.
 
     Args:
-        sizes: Runs of each stratum.
-        replicates: Number of resamples in all.
-        rng: As for `resamples`, of which these are the indices.
+        sizes: Number of runs of each stratum.
+        replicates: Total number of resamples.
+        rng: As for `resamples`, which draws the same indices.
         chunk_elements: As for `resamples`.
 
     Yields:
         Indices of shape (replicates in this chunk, runs), each inside its own stratum; valid
-        until the next are asked for.
+        until the next are requested.
     """
     for index, _ in _draws(sizes, replicates, rng, chunk_elements):
         yield index
@@ -270,7 +271,7 @@ def resampled_indices(
 def _draws(
     sizes: tuple[int, ...], replicates: int, rng: np.random.Generator, chunk_elements: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], FloatArray]]:
-    """Indices of resampled runs, each with a buffer of the same shape to be overwritten."""
+    """Yields indices of resampled runs, each with a scratch buffer of the same shape."""
     runs = sum(sizes)
     rows = min(replicates, max(1, chunk_elements // runs))
     counts = np.repeat(np.asarray(sizes, dtype=np.float64), sizes)
@@ -288,7 +289,7 @@ def _draws(
 
 
 MAX_HELD = 1 << 23
-"""Resampled values held at a time, 64 MiB; curves of more are worked off in parts."""
+"""Maximum number of resampled values in memory, 64 MiB; longer curves are split into parts."""
 
 Chunk = TypeVar("Chunk")
 
@@ -297,15 +298,15 @@ Chunk = TypeVar("Chunk")
 class ConfidenceBand:
     """A curve with an interval at each of its points.
 
-    Intervals are pointwise: each covers with `level` at its own point, and the whole curve lies
-    inside the band less often than that.
+    Intervals are pointwise: each has the coverage `level` at its own point. The whole curve is
+    inside the band less often.
 
     Attributes:
-        at: Where the curve is known, ascending, shape (points,).
-        values: Its values there, shape (points,).
+        at: Points of the curve, ascending, shape (points,).
+        values: Values of the curve at these points, shape (points,).
         low: Lower ends, shape (points,); NaN where no interval can be computed.
-        high: Upper ends, likewise.
-        level: Coverage of each, in (0, 1).
+        high: Upper ends, shape (points,); NaN where no interval can be computed.
+        level: Confidence level of each interval, in (0, 1).
     """
 
     at: FloatArray
@@ -316,7 +317,7 @@ class ConfidenceBand:
 
     @property
     def known(self) -> bool:
-        """Whether there are intervals, not the curve alone."""
+        """Whether all points have intervals."""
         return not bool(np.isnan(self.low).any() or np.isnan(self.high).any())
 
 
@@ -330,21 +331,21 @@ def percentile_band(
     level: float,
     rng: np.random.Generator,
 ) -> ConfidenceBand:
-    """Bands from percentiles of resampled curves, in memory bounded by `MAX_HELD`.
+    """Computes bands from percentiles of resampled curves, in memory bounded by `MAX_HELD`.
 
     Args:
         at: Points of the curve, shape (points,).
         values: The curve of the full sample, shape (points,).
-        draws: Yields chunks of resamples, `replicates` in all; called with generators in the
-            same state, once per part of the curve, so that parts do not change the outcome.
-        compute: From a chunk, the curve at a part of the points, shape (replicates in this chunk,
-            points of the part).
+        draws: Yields chunks of resamples, `replicates` in total; called with generators in the
+            same state, once per part of the curve, so that parts do not change the result.
+        compute: Returns, for a chunk, the curve at a part of the points, shape (replicates in this
+            chunk, points of the part).
         replicates: Number of resamples.
-        level: Coverage, in (0, 1).
-        rng: One number is drawn, the seed of the resamples.
+        level: Confidence level of each interval, in (0, 1).
+        rng: Source of one number, the seed of the resamples.
 
     Returns:
-        The band.
+        The curve with its band.
     """
     seed = int(rng.integers(1 << 63))
     low, high = np.empty((2, at.size))

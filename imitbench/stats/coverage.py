@@ -1,7 +1,7 @@
-"""Which cells there are: failed runs, missing cells and what a comparison was made over.
+"""Handles failed runs and missing cells, and finds the common environments of comparisons.
 
-A cell is one algorithm on one environment. Nothing here cuts data to make it even: a cell without
-scores is named, and a comparison says over which environments it was made.
+A cell is one algorithm on one environment. Nothing here drops data to make counts equal: missing
+cells are listed, and a comparison records its environments.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy.typing as npt
 from imitbench.stats.strata import FloatArray
 
 Cells: TypeAlias = Mapping[str, npt.ArrayLike]
-"""Scores of one algorithm by environment, each of shape (runs,); none where the cell is missing."""
+"""Scores of one algorithm by environment, each of shape (runs,); empty if the cell is missing."""
 
 Table: TypeAlias = Mapping[str, Cells]
-"""Cells by algorithm."""
+"""Cells of several algorithms, by name."""
 
 
 class FailurePolicy(Enum):
-    """What a failed run counts as."""
+    """How failed runs count."""
 
     COUNT_AS_RANDOM = "count-as-random"
     EXCLUDE = "exclude"
 
     @property
     def statement(self) -> str:
-        """What a report says about it."""
+        """Sentence for reports."""
         if self is FailurePolicy.COUNT_AS_RANDOM:
             return "A failed run counts as the random reference, with the score 0."
         return (
@@ -41,13 +41,13 @@ class FailurePolicy(Enum):
 
 @dataclass(frozen=True, eq=False)
 class CountedScores:
-    """Scores of one algorithm once its failed runs were dealt with.
+    """Scores of one algorithm after a policy was applied to its failed runs.
 
     Attributes:
         scores: By environment, shape (runs,), at least one each; a missing cell is absent.
-        policy: How failed runs were dealt with.
-        failures: Failed runs by environment, none where there were none.
-        missing: Environments without any score, in the order asked for.
+        policy: The policy for failed runs.
+        failures: Number of failed runs by environment; only positive numbers.
+        missing: Environments without any score, in the requested order.
     """
 
     scores: dict[str, FloatArray]
@@ -65,18 +65,18 @@ def count_failures(
 ) -> CountedScores:
     """Applies a policy to an algorithm's failed runs.
 
-    Neither policy is neutral. Counting them as random is the one to choose between methods by:
-    who uses a method gets its failures, too. Leaving them out answers what a method scores when
-    it works, and is right where runs failed for reasons that are not the method's.
+    Neither policy is neutral. To choose between methods, count failed runs as random: users of a
+    method also get its failures. Excluding them shows the score of a method when it works; this
+    is right if runs failed for reasons outside the method.
 
     Args:
         scores: Scores of the completed runs by environment.
-        failures: Number of failed runs by environment; runs that were never started are none.
-        policy: What each of them counts as.
-        environments: All environments of the suite, so that missing ones are named.
+        failures: Number of failed runs by environment; runs that never started do not count.
+        policy: How each of them counts.
+        environments: All environments of the suite, so that missing ones are listed.
 
     Returns:
-        The scores, and what was done.
+        The scores, and how failed runs were counted.
 
     Raises:
         ValueError: A number of failures is negative.
@@ -116,15 +116,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a comparison was made over.
+    """The environments of a comparison.
 
     Attributes:
         algorithms: Compared algorithms, in the order given.
-        environments: Those on which all of them have scores, sorted: the comparison is over
+        environments: Environments on which all of them have scores, sorted: the comparison is over
             these.
-        missing: Cells without scores on environments that some other has, sorted by environment:
-            why these environments are left out.
-        runs: Runs of each algorithm on the compared environments, least and most.
+        missing: Cells without scores on environments that another algorithm has, sorted by
+            environment. They are the reason why these environments are excluded.
+        runs: Number of runs of each algorithm on the compared environments, least and most.
     """
 
     algorithms: tuple[str, ...]
@@ -134,18 +134,18 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether no environment had to be left out."""
+        """Whether the comparison includes all environments."""
         return not self.missing
 
 
 def coverage(table: Table) -> Coverage:
-    """Finds the environments that all algorithms have scores on.
+    """Finds the environments on which all algorithms have scores.
 
     Args:
         table: Scores by algorithm and environment.
 
     Returns:
-        The environments, none if there are no common ones, and the missing cells.
+        The common environments, possibly none, and the missing cells.
     """
     present = {name: [env for env in cells if np.size(cells[env])] for name, cells in table.items()}
     everywhere = sorted({env for names in present.values() for env in names})
@@ -161,14 +161,14 @@ def coverage(table: Table) -> Coverage:
 
 
 def compared_coverage(table: Table) -> tuple[dict[str, dict[str, FloatArray]], Coverage]:
-    """Restricts algorithms to the environments that all of them have scores on.
+    """Restricts a table to the environments on which all algorithms have scores.
 
     Args:
-        table: Scores by algorithm and environment. Numbers of runs may differ, and stay as they
-            are.
+        table: Scores by algorithm and environment. Numbers of runs may differ, and do not
+            change.
 
     Returns:
-        The same table on the common environments, and what these are.
+        The table on the common environments, and its coverage.
     """
     over = coverage(table)
     restricted = {
@@ -179,10 +179,10 @@ def compared_coverage(table: Table) -> tuple[dict[str, dict[str, FloatArray]], C
 
 
 def require_common_environments(over: Coverage) -> None:
-    """Refuses a comparison without any common environment.
+    """Checks that a comparison has a common environment.
 
     Raises:
-        ValueError: There is none; the message says which algorithms were to be compared.
+        ValueError: There is none; the message names the algorithms.
     """
     if not over.environments:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Sample efficiency: an aggregate of scores at each step of training."""
+"""Computes sample efficiency: an aggregate of scores at each step of training."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from imitbench.stats.strata import FloatArray, Resamples, Strata
 
 @dataclass(frozen=True, eq=False)
 class ScoreCurve:
-    """Scores of one run while it trained.
+    """Scores of one run during training.
 
     Attributes:
-        steps: When it was evaluated, strictly ascending, shape (evaluations,): environment steps,
-            demonstrations, or shares of the budget where budgets differ by environment.
-        scores: Its scores then, shape (evaluations,).
+        steps: Steps of the evaluations, strictly ascending, shape (evaluations,): environment
+            steps, demonstrations, or shares of the budget where budgets differ by environment.
+        scores: Scores at these steps, shape (evaluations,).
 
     Raises:
-        ValueError: The two do not fit, are empty or not finite, or steps do not ascend.
+        ValueError: Shapes differ, arrays are empty or not finite, or steps do not ascend.
     """
 
     steps: FloatArray
@@ -54,14 +54,14 @@ Curves = Mapping[str, Sequence[ScoreCurve]]
 
 
 def shared_range(*curves: Curves) -> tuple[float, float]:
-    """The steps at which every run has scores or lies between two that it has.
+    """Returns the range of steps in which every run has scores or can be interpolated.
 
     Args:
         *curves: Curves of one algorithm or of several.
 
     Returns:
-        The latest first and the earliest last step; the former is the greater where some runs
-        ended before others began.
+        The latest first step and the earliest last step. The former is greater if some runs ended
+        before others started.
 
     Raises:
         ValueError: There are no runs.
@@ -73,14 +73,14 @@ def shared_range(*curves: Curves) -> tuple[float, float]:
 
 
 def common_steps(*curves: Curves, count: int = 51) -> FloatArray:
-    """Evenly spaced steps over the shared range.
+    """Returns evenly spaced steps over the shared range.
 
     Args:
         *curves: Curves of one algorithm or of several.
         count: Number of steps; a single one is the last.
 
     Returns:
-        Shape (count,), or (1,) where the range is a single step.
+        Steps of shape (count,), or (1,) if the range is a single step.
 
     Raises:
         ValueError: There are no runs, or no shared range, or `count` is not positive.
@@ -102,22 +102,22 @@ def sample_efficiency(
     level: float = 0.95,
     rng: np.random.Generator,
 ) -> ConfidenceBand:
-    """An aggregate over runs and environments at each step, with a pointwise bootstrap band.
+    """Aggregates over runs and environments at each step, with a pointwise bootstrap band.
 
-    Each run is interpolated linearly to the steps, and never extrapolated. Runs are resampled as
-    wholes, within each environment.
+    Each run is interpolated linearly to the steps, and never extrapolated. Complete runs are
+    resampled within each environment.
 
     Args:
-        curves: Runs by environment; their number may differ, as may when they were evaluated.
-        steps: Where to aggregate, ascending, inside `shared_range(curves)`, shape (steps,).
-        statistic: How scores are aggregated at each step.
+        curves: Runs by environment; their number and their evaluation steps may differ.
+        steps: Steps of the aggregates, ascending, inside `shared_range(curves)`, shape (steps,).
+        statistic: Aggregates the scores at each step.
         replicates: Number of resamples.
-        level: Coverage at each step, in (0, 1).
+        level: Confidence level at each step, in (0, 1).
         rng: Source of the resamples.
 
     Returns:
         The band, with steps as `at`; it does not depend on the order of runs and environments.
-        Ends are NaN where every environment has a single run.
+        Ends are NaN if every environment has a single run.
 
     Raises:
         ValueError: An environment has no runs, steps do not ascend or are outside the range that
@@ -160,7 +160,7 @@ def sample_efficiency(
 
 
 def _interpolated(curves: Curves, at: FloatArray) -> tuple[FloatArray, tuple[int, ...]]:
-    """Scores of all runs at the steps, shape (steps, runs), and the runs of each environment."""
+    """Returns scores of all runs at the steps, shape (steps, runs), and runs per environment."""
     if not curves:
         raise ValueError("curves: no environments")
     columns = []

@@ -1,4 +1,4 @@
-"""Probability of improvement: how often a run of one algorithm beats a run of another."""
+"""Computes the probability of improvement: how often a run of one algorithm beats another's."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from imitbench.stats.intervals import Interval, interval, no_interval
 from imitbench.stats.strata import FloatArray, Strata
 
 CHUNK_ELEMENTS = 1 << 18
-"""Runs drawn at a time, of all algorithms together: 2 MiB per buffer."""
+"""Number of runs of all algorithms drawn at a time: 2 MiB per buffer."""
 
 
 @dataclass(frozen=True)
 class Improvement:
-    """How probable it is that the first algorithm beats the second.
+    """Probability that the first algorithm beats the second.
 
     Attributes:
-        first: Algorithm that is asked about.
-        second: What it is compared with.
+        first: Name of the algorithm.
+        second: Name of the algorithm that it is compared with.
         probability: P(first > second) + P(first = second) / 2, averaged over environments, with
-            its interval: above 1/2 where the first is better. NaN without common environments.
-        by_environment: The same of each environment, in the order of `coverage.environments`.
+            its interval: above 1/2 if the first is better. NaN without common environments.
+        by_environment: The same probability for each environment, in the order of
+            `coverage.environments`.
         coverage: Environments that both have, and missing cells.
     """
 
@@ -38,7 +39,7 @@ class Improvement:
     coverage: Coverage
 
     def reversed(self) -> Improvement:
-        """The same comparison seen from the second: probabilities are complements."""
+        """Returns the comparison of the second with the first: probabilities are complements."""
         seen = self.probability
         over = self.coverage
         return Improvement(
@@ -59,7 +60,7 @@ class ImprovementMatrix:
     """All pairs of algorithms.
 
     Attributes:
-        algorithms: In the order given.
+        algorithms: Names in the given order.
         pairs: One per pair of different algorithms, in both directions.
     """
 
@@ -67,7 +68,7 @@ class ImprovementMatrix:
     pairs: tuple[Improvement, ...]
 
     def of(self, first: str, second: str) -> Improvement:
-        """P(first > second).
+        """Returns P(first > second).
 
         Raises:
             KeyError: There is no such pair.
@@ -87,28 +88,28 @@ def probability_of_improvement(
     level: float = 0.95,
     rng: np.random.Generator,
 ) -> Improvement:
-    """How probable it is that a run of `first` scores higher than a run of `second`.
+    """Estimates the probability that a run of `first` scores higher than a run of `second`.
 
-    Within an environment all pairs of runs are compared, ties count half, so it is the
+    Within an environment all pairs of runs are compared, and ties count half. The result is the
     Mann-Whitney U statistic divided by the number of pairs. Environments weigh equally. Runs of
     both are resampled independently within each environment.
 
-    It says how often, not by how much: 1 means that all runs are better, if only by a little.
-    Where runs are fully separated no resample shows an overlap and the interval is (1, 1),
-    however few there are; that is the bootstrap's limit and no certainty. A permutation test
-    (`imitbench.stats.significance`) has none such.
+    It measures how often, not by how much: 1 means that all runs are better, possibly only
+    slightly. If runs are fully separated, no resample shows an overlap and the interval is (1, 1),
+    even for few runs; this is a limit of the bootstrap, not certainty. A permutation test
+    (`imitbench.stats.significance`) does not have this limit.
 
     Args:
-        first: Scores of the algorithm that is asked about, by environment.
-        second: Scores of what it is compared with; run counts may differ.
-        names: What the two are called in the result.
+        first: Scores of the algorithm, by environment.
+        second: Scores of the algorithm to compare with; run counts may differ.
+        names: Names of the two in the result.
         replicates: Number of resamples.
-        level: Coverage of the percentile interval, in (0, 1).
+        level: Confidence level of the percentile interval, in (0, 1).
         rng: Source of the resamples.
 
     Returns:
-        The probability over the environments that both have; unknown where there are none. The
-        interval is unknown where neither has two runs in any of these.
+        The probability over the environments that both have; NaN if there are none. The
+        interval is NaN if neither has two runs in any of these.
 
     Raises:
         ValueError: Scores are unusable (see `Strata.of`), the names are the same, `replicates`
@@ -131,21 +132,20 @@ def improvement_matrix(
     level: float = 0.95,
     rng: np.random.Generator,
 ) -> ImprovementMatrix:
-    """`probability_of_improvement` of all pairs.
+    """Computes `probability_of_improvement` of all pairs.
 
-    Each pair is compared over the environments that these two have, so pairs may be over
-    different ones where cells are missing; each says which. All pairs share the resamples of
-    their algorithms. Intervals are of each pair alone: among many pairs some exclude 1/2 by
-    chance.
+    Each pair is compared over the environments that both have, so if cells are missing, pairs may
+    have different environments; each records its own. All pairs share the resamples of their
+    algorithms. Intervals are for single pairs: among many pairs, some exclude 1/2 by chance.
 
     Args:
         table: Scores by algorithm and environment.
         replicates: Number of resamples.
-        level: Coverage of each interval, in (0, 1).
+        level: Confidence level of each interval, in (0, 1).
         rng: Source of the resamples.
 
     Returns:
-        Both directions of each pair; that of (b, a) is the exact complement of (a, b).
+        Both directions of each pair; (b, a) is the exact complement of (a, b).
 
     Raises:
         ValueError: As `probability_of_improvement`.
@@ -183,24 +183,24 @@ def _over(table: Table, first: str, second: str) -> Coverage:
 
 
 def _share(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
-    """How many pairs of runs the first wins, of one environment; ties count half."""
+    """Returns the share of pairs of runs that the first wins; ties count half."""
     signs = np.sign(np.asarray(first, dtype=np.float64)[:, None] - np.asarray(second))
     return float((signs.mean() + 1) / 2)
 
 
 @dataclass(frozen=True, eq=False)
 class _EnvironmentPairs:
-    """One algorithm against all later ones, on one environment.
+    """Comparison of one algorithm with all later ones, on one environment.
 
     Attributes:
-        row: Its place among the algorithms.
-        own: Where its runs stand among all runs, in ascending order of their scores.
-        rest: Where those of the others stand.
-        lower: How many of its runs score less than each of theirs, and how many no more, each of
-            shape (runs of the others,).
-        columns: Places of the others among the algorithms.
-        starts: Where the runs of each of them begin within `rest`.
-        pairs: Pairs of runs with each of them, shape (others, 1).
+        row: Index of the algorithm.
+        own: Indices of its runs among all runs, in ascending order of their scores.
+        rest: Indices of the runs of the other algorithms.
+        lower: Number of its runs that score less than each of these, and number of its runs that
+            do not score more, each of shape (runs of the others,).
+        columns: Indices of the other algorithms.
+        starts: Index within `rest` of the first run of each of them.
+        pairs: Number of pairs of runs with each of them, shape (others, 1).
     """
 
     row: int
@@ -214,12 +214,12 @@ class _EnvironmentPairs:
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """All cells one after the other: those of the first environment, then of the second, ...
+    """All cells in sequence: those of the first environment, then of the second, ...
 
     Attributes:
-        algorithms: In the order given.
-        sizes: Runs of each cell.
-        contests: What is compared.
+        algorithms: Names in the given order.
+        sizes: Number of runs of each cell.
+        contests: The comparisons, by environment and algorithm.
     """
 
     algorithms: tuple[str, ...]
@@ -257,11 +257,11 @@ class _Layout:
         return cls(algorithms, tuple(sizes), tuple(contests))
 
     def resampled_sums(self, replicates: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-        """Sums over environments of P(row > column), of resamples.
+        """Computes sums over environments of P(row > column), for resamples.
 
         Yields:
-            Shape (algorithms, algorithms, replicates in this chunk); only the upper right is
-            filled in.
+            Sums of shape (algorithms, algorithms, replicates in this chunk); only the upper right
+            is filled in.
         """
         runs, many = sum(self.sizes), len(self.algorithms)
         for index in resampled_indices(
@@ -270,8 +270,8 @@ class _Layout:
             rows = len(index)
             places = (index + np.arange(rows)[:, None] * runs).ravel()
             drawn = np.bincount(places, minlength=rows * runs).reshape(rows, runs)
-            # How often each run was drawn, resamples side by side: what follows is exact sums of
-            # whole numbers along contiguous rows.
+            # How often each run was drawn, with resamples along the rows: the next steps are exact
+            # sums of integers along contiguous rows.
             times = np.ascontiguousarray(drawn.T, dtype=np.float64)
             sums: FloatArray = np.zeros((many, many, rows))
             for contest in self.contests:
@@ -279,7 +279,7 @@ class _Layout:
                 upto = np.zeros((len(own) + 1, rows))
                 np.cumsum(own, axis=0, out=upto[1:])
                 less, no_more = contest.lower
-                lost = upto[less]  # pairs that the row loses, and again with those that tie
+                lost = upto[less]  # pairs that the row loses, and the same including ties
                 lost += upto[no_more]
                 lost *= times[contest.rest]
                 shares = np.add.reduceat(lost, contest.starts, axis=0) / contest.pairs

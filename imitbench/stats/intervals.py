@@ -1,4 +1,4 @@
-"""Bootstrap intervals from resampled values: by percentiles, and corrected (BCa)."""
+"""Computes bootstrap intervals from resampled values: by percentiles, or corrected (BCa)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imitbench.stats.aggregates import Statistic
 from imitbench.stats.strata import FloatArray, Strata
 
 IntervalMethod: TypeAlias = Literal["percentile", "bca"]
-"""How the ends of an interval are found."""
+"""Method that computes the ends of an interval."""
 
 _NORMAL = NormalDist()
 
@@ -26,10 +26,9 @@ class Interval:
     Attributes:
         point: Statistic of the full sample.
         low: Lower end at `level`; NaN where no interval can be computed.
-        high: Upper end at `level`; NaN likewise.
-        level: Coverage, in (0, 1).
-        method: How the ends were found, which is `percentile` where BCa was asked for and is not
-            defined.
+        high: Upper end at `level`; NaN where no interval can be computed.
+        level: Confidence level, in (0, 1).
+        method: Method that computed the ends: `percentile` if BCa was requested but is not defined.
     """
 
     point: float
@@ -40,12 +39,12 @@ class Interval:
 
     @property
     def known(self) -> bool:
-        """Whether there is an interval, not the point alone."""
+        """Whether there is an interval."""
         return not (math.isnan(self.low) or math.isnan(self.high))
 
 
 def no_interval(point: float, level: float, method: IntervalMethod = "percentile") -> Interval:
-    """A point without an interval."""
+    """Returns a point without an interval."""
     return Interval(point, math.nan, math.nan, level, method)
 
 
@@ -55,25 +54,26 @@ def interval(
     level: float,
     influences: Sequence[FloatArray] | None = None,
 ) -> Interval:
-    """The interval that resampled values give.
+    """Computes an interval from resampled values.
 
     BCa shifts the percentiles by a bias correction, the share of values below the point (ties
     count half), and by an acceleration, the skewness of the influence of single runs. It is
-    second-order correct, which percentiles are not, but neither can show a spread that few runs
-    do not have.
+    second-order correct, which percentiles are not. Neither can show a spread that is not present
+    in few runs.
 
-    Degenerate cases: where all influences are 0 the acceleration is 0; where all values lie on
-    one side of the point, or the correction leaves the range in which it is defined, the
-    interval is that of the percentiles, and its `method` says so.
+    Degenerate cases: if all influences are 0, the acceleration is 0. If all values are on one side
+    of the point, or the correction is outside the range in which it is defined, the interval is
+    that of the percentiles, and its `method` is `percentile`.
 
     Args:
         point: Statistic of the full sample.
         estimates: Values of resamples, shape (replicates,).
-        level: Coverage, in (0, 1).
-        influences: Of each stratum, see `influences`; `None` for the percentile interval.
+        level: Confidence level, in (0, 1).
+        influences: Influences of the runs of each stratum, see `influences`; `None` for the
+            percentile interval.
 
     Returns:
-        The interval. It may leave out its own point where the bootstrap finds much bias.
+        The interval. It may exclude its own point if the bootstrap finds a large bias.
 
     Source: Efron 1979, "Bootstrap Methods: Another Look at the Jackknife"; Efron 1987, "Better
     Bootstrap Confidence Intervals", equations 2.3 and 6.6; for several strata Davison and Hinkley
@@ -86,15 +86,15 @@ def interval(
 
 
 def influences(strata: Strata, statistic: Statistic) -> list[FloatArray]:
-    """How much single runs move a statistic, by leaving out one of one environment at a time.
+    """Computes how much single runs change a statistic, by omitting one run at a time.
 
     Args:
         strata: One sample, values of shape (runs,).
-        statistic: What is computed.
+        statistic: The statistic to compute.
 
     Returns:
-        For each environment of at least two runs, shape (runs of it,): the number of its runs
-        less one, times what the statistic without each run falls short of their average.
+        For each environment with n >= 2 runs, shape (n,): (n - 1) * (mean(s) - s_i), where s_i is
+        the statistic without run i, and mean(s) the mean of these over the environment's runs.
 
     Source: the jackknife values of Efron 1987, section 6; per stratum as in Davison and Hinkley
     1997, section 3.2.1.
@@ -110,7 +110,7 @@ def influences(strata: Strata, statistic: Statistic) -> list[FloatArray]:
         sizes = tuple(n - (i == stratum) for i, n in enumerate(strata.sizes))
         without = statistic(Strata(values, sizes))
         moved = without.mean() - without
-        # Rounding is no influence: its skewness would make up an acceleration.
+        # Rounding is not an influence: its skewness would give a false acceleration.
         moved[np.abs(moved) <= noise] = 0.0
         found.append((size - 1) * moved)
     return found
@@ -122,8 +122,8 @@ def _corrected(
     shares: tuple[float, float],
     influences: Sequence[FloatArray],
 ) -> tuple[float, float] | None:
-    """The percentiles that BCa reads instead of `shares`; `None` where it is not defined."""
-    # Ties differ by rounding, as sums are taken in different orders.
+    """Returns the percentiles that BCa uses instead of `shares`; `None` if BCa is not defined."""
+    # Ties differ by rounding, as sums are computed in different orders.
     slack = 1e-9 * float(np.ptp(estimates)) + 1e-13 * abs(point)
     below = np.count_nonzero(estimates < point - slack)
     ties = np.count_nonzero(np.abs(estimates - point) <= slack)
@@ -143,7 +143,7 @@ def _corrected(
 
 
 def _acceleration(influences: Sequence[FloatArray]) -> float:
-    """A sixth of the skewness of the statistic, as far as it is linear in the runs."""
+    """Returns a sixth of the skewness of the statistic, as far as it is linear in the runs."""
     squares = sum(float((values**2).sum()) / values.size**2 for values in influences)
     cubes = sum(float((values**3).sum()) / values.size**3 for values in influences)
     scale = 6 * squares**1.5

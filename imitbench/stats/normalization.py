@@ -1,4 +1,4 @@
-"""From raw returns to scores: where 0 and 1 lie."""
+"""Normalizes raw returns to scores: 0 for random actions, 1 for the expert."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def normalize(
 def normalize(
     raw_return: float | npt.NDArray[np.float64], random: float, expert: float
 ) -> float | npt.NDArray[np.float64]:
-    """Puts returns on the scale where random actions score 0 and the expert scores 1.
+    """Converts returns to the scale on which random actions score 0 and the expert scores 1.
 
-    Every score is computed here. It is undefined where `has_scale` says so: NaN in arrays and
+    Every score is computed here. It is undefined if `has_scale` is false: NaN in arrays and
     rows, NULL in the database, null in JSON.
 
     Args:
@@ -41,7 +41,7 @@ def normalize(
         expert: Mean return of the expert.
 
     Returns:
-        (raw_return - random) / (expert - random), in the shape of `raw_return`; NaN where it is
+        (raw_return - random) / (expert - random), in the shape of `raw_return`; NaN if it is
         undefined.
 
     Source: the human-normalized score of Mnih et al. 2015, "Human-level control through deep

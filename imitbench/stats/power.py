@@ -1,4 +1,4 @@
-"""How many more seeds would decide a comparison."""
+"""Estimates how many more seeds would decide a comparison."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from imitbench.stats.significance import standard_error, variances, welch
 from imitbench.stats.strata import FloatArray, Scores, matched
 
 Outlook: TypeAlias = Literal["decided", "estimated", "no effect", "too many", "unknown spread"]
-"""What an estimate of seeds rests on, or why there is none."""
+"""Basis of an estimate of seeds, or the reason why there is no estimate."""
 
 
 @dataclass(frozen=True)
 class SeedEstimate:
-    """About how many more seeds would decide between two algorithms.
+    """Estimate of how many more seeds would decide between two algorithms.
 
     Attributes:
-        more: Seeds to add to both algorithms on each environment; 0 where the data decide
-            already, `None` where no number can be given.
+        more: Seeds to add to both algorithms on each environment; 0 if the data already decide,
+            `None` if there is no estimate.
         outlook: `decided`: Welch's test rejects equality at `significance`. `estimated`: `more`
-            is an estimate. `no effect`: means are equal, so that no number of seeds is in
-            sight. `too many`: more than `most` would be needed. `unknown spread`: a cell has a
+            is an estimate. `no effect`: means are equal, so that no number of seeds can be
+            estimated. `too many`: more than `most` would be needed. `unknown spread`: a cell has a
             single run, or no cell shows any spread.
         effect: Difference of means over environments, first less second, in the data.
-        standard_error: Of the effect, with the seeds there are; NaN where unknown.
+        standard_error: Standard error of the effect, with the current seeds; NaN if unknown.
         power: Probability to decide with `more` seeds added, if the true effect and spread are
-            those of the data; `None` where `more` is not an estimate.
+            those of the data; `None` if `more` is not an estimate.
         significance: Level of the two-sided test.
-        target: Power that was asked for.
-        most: Greatest number of seeds looked at.
+        target: Requested power.
+        most: Largest number of seeds considered.
     """
 
     more: int | None
@@ -53,37 +53,36 @@ def seeds_to_decide(
     target: float = 0.8,
     most: int = 1000,
 ) -> SeedEstimate:
-    """Estimates the seeds after which Welch's test would probably tell two algorithms apart.
+    """Estimates the seeds after which Welch's test would probably distinguish two algorithms.
 
-    Takes effect and variances from the data as if they were true, and finds the least number of
-    seeds, added to both algorithms on each environment, with which the two-sided test has the
-    power asked for (noncentral t distribution, degrees of freedom by Welch and Satterthwaite).
+    Assumes that effect and variances in the data are the true ones, and finds the smallest number
+    of seeds, added to both algorithms on each environment, with which the two-sided test has the
+    requested power (noncentral t distribution, degrees of freedom by Welch and Satterthwaite).
 
-    It is for planning, and as rough as the pilot is small: with five seeds the effect may be off
-    by its own size, and where methods are equal the estimate follows the noise. Looking again
-    after each added seed and stopping at the first p below the level finds differences that are
-    not there more often than the level says: fix the number first.
+    Use it for planning. The estimate is rough if there are few runs: with five seeds the error of
+    the effect may be as large as the effect, and if methods are equal, the estimate follows the
+    noise. Do not test again after each added seed and stop at the first p below the level: this
+    finds false differences more often than the level. Fix the number of seeds first.
 
     Args:
         first: Scores by environment.
         second: Scores on the same environments; run counts may differ.
         significance: Level of the two-sided test, in (0, 1).
         target: Power to reach, in (0, 1).
-        most: Greatest number of seeds to add.
+        most: Largest number of seeds to add.
 
     Returns:
-        The estimate.
+        The estimate of additional seeds.
 
     Raises:
-        ValueError: Scores are unusable, those of other environments, or an option is out of
-            range.
+        ValueError: Scores are unusable, environments differ, or an option is out of range.
 
     Source: Cohen 1988, "Statistical Power Analysis for the Behavioral Sciences", chapter 2; for
     reinforcement learning Colas et al. 2018, "How Many Random Seeds?".
     """
     for name, value in (("significance", significance), ("target", target)):
         if not 0 < value < 1:
-            raise ValueError(f"{name} must lie inside (0, 1), not {value}")
+            raise ValueError(f"{name} must be inside (0, 1), not {value}")
     if most < 1:
         raise ValueError(f"most must be at least 1, not {most}")
     now = welch(first, second, level=1 - significance)
@@ -125,11 +124,11 @@ def seeds_to_decide(
 
 
 def _power(effect: float, spread: FloatArray, sizes: FloatArray, significance: float) -> float:
-    """Probability that Welch's test finds the effect, with its sign, if it and variances are so."""
+    """Returns the probability that Welch's test finds the effect, with its sign."""
     from scipy.special import nctdtr, stdtrit
 
     error, degrees = standard_error(spread, sizes)
     critical = float(stdtrit(degrees, 1 - significance / 2))
     away = abs(effect) / error
     missed = float(nctdtr(degrees, away, critical))
-    return 1.0 if math.isnan(missed) else 1 - missed  # not a number only where power is certain
+    return 1.0 if math.isnan(missed) else 1 - missed  # NaN only if the power is 1

@@ -1,4 +1,4 @@
-"""Performance profiles: which share of runs, or of environments, exceeds each score."""
+"""Computes performance profiles: the share of runs, or environments, above each score."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from imitbench.stats.bootstrap import ConfidenceBand, check_options, percentile_
 from imitbench.stats.strata import FloatArray, Scores, Strata
 
 ProfileKind: TypeAlias = Literal["runs", "environments"]
-"""What is counted: single runs, or environments by the mean of their runs."""
+"""What a profile counts: single runs, or environments by the mean of their runs."""
 
 
 def profile(scores: Scores, thresholds: npt.ArrayLike, *, kind: ProfileKind = "runs") -> FloatArray:
-    """Share of scores that exceed each threshold.
+    """Returns the share of scores that exceed each threshold.
 
     Args:
         scores: Scores by environment.
         thresholds: Scores to exceed, shape (thresholds,).
         kind: `runs` is the run-score distribution: the share of runs, environments weighing
-            equally however many runs each has. `environments` is the average-score distribution:
+            equally for any number of runs. `environments` is the average-score distribution:
             the share of environments whose mean exceeds the threshold, which is a biased
             estimate with few runs, as it depends on their number.
 
     Returns:
-        Shape (..., thresholds), from 1 falling to 0, with the batch shape of `Strata.values`.
+        Shape (..., thresholds), descending from 1 to 0, with the batch shape of `Strata.values`.
 
     Raises:
         ValueError: Scores are unusable (see `Strata.of`), thresholds are not ascending finite
@@ -41,10 +41,10 @@ def profile(scores: Scores, thresholds: npt.ArrayLike, *, kind: ProfileKind = "r
     if kind != "runs":
         raise ValueError(f"kind must be 'runs' or 'environments', not {kind!r}")
     ordered, weights = strata.ascending()
-    if ordered.ndim > 1:  # each sample has an order of its own
+    if ordered.ndim > 1:  # each sample has its own order
         above = (strata.values[..., None] > at) * strata.weights[:, None]
         return np.asarray(above.sum(axis=-2) / len(strata.sizes))
-    # One order of all samples: what lies at or below a threshold are the first so many places.
+    # All samples have the same order: the scores up to a threshold are a prefix.
     upto = np.zeros((*weights.shape[:-1], weights.shape[-1] + 1))
     np.cumsum(weights, axis=-1, out=upto[..., 1:])
     reached = upto[..., np.searchsorted(ordered, at, side="right")]
@@ -60,9 +60,9 @@ def performance_profile(
     level: float = 0.95,
     rng: np.random.Generator,
 ) -> ConfidenceBand:
-    """A performance profile with a pointwise bootstrap band.
+    """Computes a performance profile with a pointwise bootstrap band.
 
-    Profiles of several algorithms are comparable over the same environments only; see
+    Profiles of several algorithms are comparable only over the same environments; see
     `imitbench.stats.coverage.compared_coverage`.
 
     Args:
@@ -70,13 +70,13 @@ def performance_profile(
         thresholds: Scores to exceed, ascending, shape (thresholds,).
         kind: What is counted, see `profile`.
         replicates: Number of resamples, within each environment.
-        level: Coverage at each threshold, in (0, 1).
+        level: Confidence level at each threshold, in (0, 1).
         rng: Source of the resamples.
 
     Returns:
-        The band, with thresholds as `at` and shares as `values`. Ends are NaN where every
-        environment has a single run. Beyond the least and the greatest score the band has no
-        width, as resamples hold no others.
+        The band, with thresholds as `at` and shares as `values`. Ends are NaN if every
+        environment has a single run. Outside the range of scores the band has no width, as
+        resamples contain no other scores.
 
     Raises:
         ValueError: As `profile`, or `replicates` is not positive, or `level` not inside (0, 1).

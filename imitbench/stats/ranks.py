@@ -1,4 +1,4 @@
-"""How sure a ranking is: the probability of each rank."""
+"""Computes the uncertainty of a ranking: the probability of each rank."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from imitbench.stats.strata import FloatArray, Strata
 
 @dataclass(frozen=True)
 class AlgorithmRanks:
-    """How often one algorithm takes each rank among resamples.
+    """How often one algorithm has each rank in resamples.
 
     Attributes:
-        algorithm: Its name.
+        algorithm: Name of the algorithm.
         point: Its statistic in the full sample.
-        probabilities: Of the ranks 1 (best), 2, ... in this order; they sum to 1.
-        mean_rank: Their mean, 1 where it always is best.
+        probabilities: Probabilities of the ranks 1 (best), 2, ... in this order; they sum to 1.
+        mean_rank: Mean rank, 1 if it is always best.
     """
 
     algorithm: str
@@ -34,10 +34,10 @@ class RankDistribution:
     """The ranks of all algorithms.
 
     Attributes:
-        ranks: One per algorithm, in the order given. For each rank, too, probabilities sum to 1.
-        coverage: Environments that they were compared over, and missing cells.
-        resampled: Whether some algorithm has several runs in some environment; without, the
-            probabilities are those of one ranking and say nothing about its sureness.
+        ranks: One per algorithm, in the given order. Probabilities also sum to 1 for each rank.
+        coverage: Environments of the comparison, and missing cells.
+        resampled: Whether some algorithm has several runs in some environment; if not, the
+            probabilities are those of one ranking, without information about its uncertainty.
     """
 
     ranks: tuple[AlgorithmRanks, ...]
@@ -45,10 +45,10 @@ class RankDistribution:
     resampled: bool
 
     def of(self, algorithm: str) -> AlgorithmRanks:
-        """The ranks of one algorithm.
+        """Returns the ranks of one algorithm.
 
         Raises:
-            KeyError: It was not ranked.
+            KeyError: The algorithm was not ranked.
         """
         for each in self.ranks:
             if each.algorithm == algorithm:
@@ -64,22 +64,22 @@ def rank_distribution(
     replicates: int = 50_000,
     rng: np.random.Generator,
 ) -> RankDistribution:
-    """Ranks algorithms anew in each resample of their runs.
+    """Ranks algorithms in each resample of their runs.
 
     Runs are resampled within each environment, for each algorithm independently. Algorithms that
-    tie share the ranks that they take up: two at the top have ranks 1 and 2 with 1/2 each.
-    Ranks depend on who takes part, and a small sure difference makes as sure a rank as a large
-    one. For the ranks on one environment, pass the cells of that environment only.
+    tie share their ranks: two at the top have the ranks 1 and 2 with probability 1/2 each.
+    Ranks depend on the set of algorithms. A small but certain difference gives as certain a rank
+    as a large one. For the ranks on one environment, pass only the cells of that environment.
 
     Args:
         table: Scores by algorithm and environment; run counts may differ.
-        statistic: What they are ranked by.
-        higher_is_better: False for `optimality_gap`.
+        statistic: Statistic by which they are ranked.
+        higher_is_better: Whether high values are good; false for `optimality_gap`.
         replicates: Number of resamples.
-        rng: Source of the resamples, algorithm after algorithm.
+        rng: Source of the resamples, drawn one algorithm at a time.
 
     Returns:
-        The distribution, over the environments that all have.
+        The distribution, over the environments on which all have scores.
 
     Raises:
         ValueError: Scores are unusable (see `Strata.of`), no environment has scores of all
@@ -99,7 +99,7 @@ def rank_distribution(
         estimates = np.stack(drawn)
     else:
         estimates = np.array(points)[:, None]
-    # Ties differ by rounding, as sums of scores are taken in different orders.
+    # Ties differ by rounding, as sums of scores are computed in different orders.
     scale = max(float(np.abs(sample.values).max()) for sample in samples) or 1.0
     rounded = np.round(estimates / scale, 12)
     shares = _shares(rounded if higher_is_better else -rounded)
@@ -112,10 +112,10 @@ def rank_distribution(
 
 
 def _shares(estimates: FloatArray) -> FloatArray:
-    """How often each algorithm takes each rank, shape (algorithms, ranks), rank 1 first.
+    """Returns how often each algorithm has each rank, shape (algorithms, ranks), rank 1 first.
 
     Args:
-        estimates: Shape (algorithms, replicates), the higher the better; ties are equal.
+        estimates: Shape (algorithms, replicates), higher is better; ties are exactly equal.
     """
     many, replicates = estimates.shape
     shares = np.zeros((many, many))

@@ -1,8 +1,8 @@
-"""Tests of whether two algorithms differ, and the correction for making many of them.
+"""Tests whether two algorithms differ, and corrects for several tests.
 
-Which to use: `permutation` where an answer with few assumptions is wanted, `welch` for an effect
-with an interval and for planning (`imitbench.stats.power`), `mann_whitney` on one environment
-whose scores have outliers, `wilcoxon` across environments. All are two-sided.
+Which one to use: `permutation` for few assumptions, `welch` for an effect with an interval and for
+planning (`imitbench.stats.power`), `mann_whitney` on one environment whose scores have outliers,
+`wilcoxon` across environments. All are two-sided.
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ from imitbench.stats.bootstrap import check_options
 from imitbench.stats.strata import FloatArray, Scores, matched
 
 EXACT_SPLITS = 200_000
-"""Up to how many relabelings all are looked at; ten runs against ten have 184,756."""
+"""Maximum number of relabelings to enumerate; ten runs against ten have 184,756."""
 
 EXACT_RUNS = 50
-"""Up to how many runs or pairs the distribution of rank sums is computed exactly."""
+"""Maximum number of runs or pairs for the exact distribution of rank sums."""
 
 CHUNK_ELEMENTS = 1 << 18
-"""Relabeled runs held at a time, 2 MiB."""
+"""Maximum number of relabeled runs in memory, 2 MiB."""
 
 _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
 class MeanDifference:
-    """Welch's test with the difference that it is about.
+    """The result of Welch's test, with the tested difference.
 
     Attributes:
-        difference: Mean of the first less that of the second, environments weighing equally.
-        low: Lower end of its interval at `level`; NaN where the spread is unknown.
-        high: Upper end, likewise.
-        level: Coverage, in (0, 1).
-        standard_error: Of the difference; NaN where an environment has fewer than two runs.
-        degrees: Degrees of freedom by Welch and Satterthwaite; NaN likewise.
-        p_value: Two-sided; NaN where the spread is unknown or none was seen.
+        difference: Mean of the first minus mean of the second; environments weigh equally.
+        low: Lower end of its interval at `level`; NaN if the spread is unknown.
+        high: Upper end of this interval; NaN if the spread is unknown.
+        level: Confidence level, in (0, 1).
+        standard_error: Standard error of the difference; NaN if an environment has fewer than two
+            runs.
+        degrees: Degrees of freedom by Welch and Satterthwaite; NaN without a standard error.
+        p_value: Two-sided; NaN if the spread is unknown, or 0 with a difference.
     """
 
     difference: float
@@ -57,15 +58,15 @@ class MeanDifference:
 
 @dataclass(frozen=True)
 class Significance:
-    """The outcome of a test.
+    """The result of a test.
 
     Attributes:
-        test: Which.
-        statistic: What it looks at; positive differences and high U speak for the first.
-        p_value: Two-sided; NaN where there is nothing to test with.
-        exact: Whether all relabelings were counted, and not drawn or approximated.
-        used: Runs, or pairs, that the test rests on.
-        left_out: Pairs left out because they tie.
+        test: Name of the test.
+        statistic: Value of the test statistic; positive differences and high U favour the first.
+        p_value: Two-sided; NaN without data to test.
+        exact: Whether all relabelings were counted, not drawn or approximated.
+        used: Number of runs, or pairs, in the test.
+        left_out: Number of pairs excluded because they tie.
     """
 
     test: Literal["permutation", "mann-whitney", "wilcoxon"]
@@ -77,26 +78,26 @@ class Significance:
 
 
 def welch(first: Scores, second: Scores, *, level: float = 0.95) -> MeanDifference:
-    """Welch's t test of the difference of means, over one environment or several.
+    """Makes Welch's t test of the difference of means, over one environment or several.
 
-    With several it tests the mean over environments of the difference of means: each is a fixed
-    part of the question, not drawn from a population, and has variances of its own.
+    With several it tests the mean over environments of the difference of means: environments are
+    fixed, not drawn from a population, and each has its own variances.
 
-    Assumes independent runs and means that are nearly normal, which skewed scores of few runs
-    are not.
+    Assumes independent runs and nearly normal means, which does not hold for skewed scores of few
+    runs.
 
     Args:
         first: Scores by environment.
         second: Scores on the same environments; run counts may differ.
-        level: Coverage of the interval, in (0, 1).
+        level: Confidence level of the interval, in (0, 1).
 
     Returns:
-        The test. Interval and p are NaN where a cell has a single run, whose spread nobody knows.
-        Where all runs of each cell are equal, the interval is the difference itself, and p is 1
-        without a difference and NaN with one: t cannot be computed from no spread.
+        The test. Interval and p are NaN if a cell has a single run, whose spread is unknown. If
+        all runs of each cell are equal, the interval is the difference itself, and p is 1 without
+        a difference and NaN with one: t cannot be computed without spread.
 
     Raises:
-        ValueError: Scores are unusable, those of other environments, or `level` is not inside
+        ValueError: Scores are unusable, environments differ, or `level` is not inside
             (0, 1).
 
     Source: Welch 1947, "The Generalization of 'Student's' Problem when Several Different
@@ -123,11 +124,11 @@ def welch(first: Scores, second: Scores, *, level: float = 0.95) -> MeanDifferen
 
 
 def variances(first: Scores, second: Scores) -> FloatArray:
-    """Sample variances (ddof 1) of all cells: those of the first, then those of the second.
+    """Returns sample variances (ddof 1) of all cells: of the first, then of the second.
 
     Args:
         first: Scores by environment, at least two runs in each.
-        second: Likewise.
+        second: Scores on the same environments, at least two runs in each.
 
     Returns:
         Shape (2 * environments,).
@@ -136,19 +137,19 @@ def variances(first: Scores, second: Scores) -> FloatArray:
         ValueError: As `matched`.
     """
     cells = [cell for strata in matched(first, second) for cell in strata.columns()]
-    # Equal scores have no variance, whatever their mean rounds to.
+    # Equal scores have no variance, even if their mean is rounded.
     return np.array([0.0 if np.ptp(cell) == 0 else cell.var(ddof=1) for cell in cells])
 
 
 def standard_error(spread: FloatArray, sizes: FloatArray) -> tuple[float, float]:
-    """Standard error of the mean difference over environments, and its degrees of freedom.
+    """Returns the standard error of the mean difference over environments, and its degrees.
 
     Args:
         spread: Variances as `variances` returns them, shape (2 * environments,).
-        sizes: Runs of the same cells, at least two each.
+        sizes: Number of runs of the same cells, at least two each.
 
     Returns:
-        Both; degrees of freedom are NaN without any spread.
+        Both numbers; degrees of freedom are NaN without any spread.
     """
     parts = spread / sizes / (spread.size / 2) ** 2
     total = float(parts.sum())
@@ -165,28 +166,27 @@ def permutation(
     replicates: int = 50_000,
     rng: np.random.Generator,
 ) -> Significance:
-    """Permutation test of the difference of means: what if labels meant nothing?
+    """Makes a permutation test of the difference of means.
 
-    Runs change sides within their environment. Under the hypothesis that both algorithms have
-    the same distribution of scores in each environment, p is exact whatever the distribution:
-    the share of relabelings whose difference, of either sign, is at least as large.
-    All relabelings are counted where there are at most `EXACT_SPLITS`; else they are drawn, and
-    the labels as they are count as one more, so that p is never 0.
+    Runs are relabeled within their environment. Under the hypothesis that both algorithms have
+    the same distribution of scores in each environment, p is exact for any distribution: the
+    share of relabelings whose difference, of either sign, is at least as large.
+    If there are at most `EXACT_SPLITS` relabelings, all are counted. Otherwise they are drawn, and
+    the actual labels count as one more, so that p is never 0.
 
-    Few runs allow no small p: three against three on one environment give 0.1 at best.
+    Few runs cannot give a small p: three against three on one environment give 0.1 at best.
 
     Args:
         first: Scores by environment.
         second: Scores on the same environments; run counts may differ.
-        replicates: Number of relabelings, where they are drawn.
-        rng: Source of these; not used otherwise.
+        replicates: Number of relabelings, if they are drawn.
+        rng: Source of drawn relabelings; not used otherwise.
 
     Returns:
         The test, with the mean over environments of the difference of means as `statistic`.
 
     Raises:
-        ValueError: Scores are unusable, those of other environments, or `replicates` is not
-            positive.
+        ValueError: Scores are unusable, environments differ, or `replicates` is not positive.
 
     Source: Pitman 1937; for drawn relabelings Phipson and Smyth 2010, "Permutation P-values
     Should Never Be Zero".
@@ -218,7 +218,7 @@ def permutation(
 
 
 def _all_differences(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Differences of means of all ways to label the runs of one environment."""
+    """Returns the differences of means for all labelings of the runs of one environment."""
     pooled = np.concatenate([x, y])
     splits = math.comb(pooled.size, x.size)
     chosen = itertools.chain.from_iterable(itertools.combinations(range(pooled.size), x.size))
@@ -227,15 +227,15 @@ def _all_differences(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _difference(sums: FloatArray, size: int, pooled: FloatArray) -> FloatArray:
-    """Difference of means where `size` of the pooled runs sum up to `sums`."""
+    """Returns the difference of means if `size` of the pooled runs have the sum `sums`."""
     difference: FloatArray = sums / size - (pooled.sum() - sums) / (pooled.size - size)
     return difference
 
 
 def mann_whitney(first: npt.ArrayLike, second: npt.ArrayLike) -> Significance:
-    """Mann-Whitney U test on one environment: does one tend to score higher?
+    """Makes a Mann-Whitney U test on one environment: does one algorithm tend to score higher?
 
-    For runs that are not paired. U divided by the number of pairs is the probability of
+    For unpaired runs. U divided by the number of pairs is the probability of
     improvement (`imitbench.stats.improvement`). Exact, ties included, up to `EXACT_RUNS` runs;
     beyond, normal with corrections for ties and continuity.
 
@@ -244,10 +244,10 @@ def mann_whitney(first: npt.ArrayLike, second: npt.ArrayLike) -> Significance:
         second: Scores of the other, shape (runs,).
 
     Returns:
-        The test, with U as `statistic`: pairs that the first wins, ties counting half.
+        The test, with U as `statistic`: number of pairs that the first wins, ties counting half.
 
     Raises:
-        ValueError: One has no runs or a score that is not finite.
+        ValueError: An algorithm has no runs, or a score that is not finite.
 
     Source: Mann and Whitney 1947; Wilcoxon 1945; ties as in Lehmann 1975, "Nonparametrics".
     """
@@ -266,16 +266,16 @@ def mann_whitney(first: npt.ArrayLike, second: npt.ArrayLike) -> Significance:
 
 
 def wilcoxon(first: npt.ArrayLike, second: npt.ArrayLike) -> Significance:
-    """Wilcoxon's signed-rank test of paired numbers.
+    """Makes Wilcoxon's signed-rank test of paired numbers.
 
-    Pair what belongs together: the mean scores of both algorithms on each environment
-    (`wilcoxon_environments`). That asks whether the first is better on environments like these,
-    and needs six of them before p can be below 0.05, however many seeds there are. Do not pair
-    runs by their seed only because numbers agree: seeds of two algorithms share the choice of
-    demonstrations at most, and where they share nothing the pairs are arbitrary and the answer
-    changes with them; `permutation` does not need pairs.
+    Pair numbers that belong together: the mean scores of both algorithms on each environment
+    (`wilcoxon_environments`). This tests whether the first is better on such environments, and
+    needs at least six of them for p below 0.05, for any number of seeds. Do not pair runs only
+    because they have the same seed: runs of two algorithms with one seed share at most the choice
+    of demonstrations. If they share nothing, the pairs are arbitrary, and the result depends on
+    them; `permutation` does not need pairs.
 
-    Pairs that tie are left out. Exact, equal differences included, up to `EXACT_RUNS` pairs;
+    Pairs that tie are excluded. Exact, equal differences included, up to `EXACT_RUNS` pairs;
     beyond, normal with corrections for ties and continuity.
 
     Args:
@@ -283,8 +283,8 @@ def wilcoxon(first: npt.ArrayLike, second: npt.ArrayLike) -> Significance:
         second: Numbers of the other, in the same order.
 
     Returns:
-        The test, with the sum of ranks of positive differences as `statistic`; p is NaN where
-        all pairs tie.
+        The test, with the sum of ranks of positive differences as `statistic`; p is NaN if all
+        pairs tie.
 
     Raises:
         ValueError: Shapes differ, there are no pairs, or a number is not finite.
@@ -296,7 +296,7 @@ def wilcoxon(first: npt.ArrayLike, second: npt.ArrayLike) -> Significance:
     if x.size != y.size:
         raise ValueError(f"second: has {y.size} numbers to pair with {x.size}")
     scale = max(float(np.abs(x).max()), float(np.abs(y).max())) or 1.0
-    # Equal differences must tie although they were rounded differently.
+    # Equal differences must tie, although their rounding differs.
     differences = np.round((x - y) / scale, 12)
     differences = differences[differences != 0]
     pairs, tied = differences.size, x.size - differences.size
@@ -321,7 +321,7 @@ def wilcoxon(first: npt.ArrayLike, second: npt.ArrayLike) -> Significance:
 
 
 def wilcoxon_environments(first: Scores, second: Scores) -> Significance:
-    """`wilcoxon` of the mean scores of two algorithms, paired by environment.
+    """Makes the test `wilcoxon` of the mean scores of two algorithms, paired by environment.
 
     Args:
         first: Scores by environment.
@@ -331,7 +331,7 @@ def wilcoxon_environments(first: Scores, second: Scores) -> Significance:
         The test, whose pairs are environments.
 
     Raises:
-        ValueError: Scores are unusable, or those of other environments.
+        ValueError: Scores are unusable, or environments differ.
 
     Source: as `wilcoxon`.
     """
@@ -340,23 +340,23 @@ def wilcoxon_environments(first: Scores, second: Scores) -> Significance:
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Corrects for testing several hypotheses: the chance of any false alarm stays at the level.
+    """Corrects for several hypotheses, so that the chance of any false alarm stays at the level.
 
     Args:
-        p_values: By name of the test. NaN stands for a test that could not be made: it stays NaN
-            and does not count.
+        p_values: P-values by name of the test. NaN means that the test could not be made: it stays
+            NaN and does not count.
 
     Returns:
         Adjusted values in the same order, to be compared with the level itself.
 
     Raises:
-        ValueError: One lies outside [0, 1].
+        ValueError: A p-value is outside [0, 1].
 
     Source: Holm 1979, "A Simple Sequentially Rejective Multiple Test Procedure".
     """
     for name, value in p_values.items():
         if not (math.isnan(value) or 0 <= value <= 1):
-            raise ValueError(f"p_values: {name} has {value}, which is no probability")
+            raise ValueError(f"p_values: {name} has {value}, which is not a probability")
     made = sorted((value, name) for name, value in p_values.items() if not math.isnan(value))
     adjusted = dict.fromkeys(p_values, math.nan)
     least = 0.0
@@ -374,13 +374,13 @@ def _line(numbers: npt.ArrayLike, argument: str) -> FloatArray:
 
 
 def _doubled_ranks(numbers: FloatArray) -> tuple[npt.NDArray[np.intp], FloatArray]:
-    """Twice the ranks, which are whole numbers also where ties share one; and sizes of ties."""
+    """Returns twice the ranks, which are integers also with ties, and the sizes of ties."""
     _, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     return (2 * np.cumsum(counts) - counts + 1)[places], counts.astype(np.float64)
 
 
 def _rank_sums(doubled: npt.NDArray[np.intp], size: int) -> FloatArray:
-    """Probability of each sum of doubled ranks of `size` runs chosen at random."""
+    """Returns the probability of each sum of doubled ranks of `size` randomly chosen runs."""
     ways = np.zeros((size + 1, int(doubled.sum()) + 1))
     ways[0, 0] = 1.0
     for rank in doubled:
@@ -390,7 +390,7 @@ def _rank_sums(doubled: npt.NDArray[np.intp], size: int) -> FloatArray:
 
 
 def _two_sided(off: float, variance: float) -> float:
-    """Two-sided p of a rank sum so far off its mean, by the normal distribution."""
+    """Returns the two-sided p of a rank sum at distance `off` from its mean, by the normal law."""
     if variance <= 0:
         return 1.0
     return min(1.0, 2 * _NORMAL.cdf(-max(0.0, off - 0.5) / math.sqrt(variance)))

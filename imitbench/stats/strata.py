@@ -1,4 +1,4 @@
-"""Scores grouped by environment: the data that every aggregate works on."""
+"""Groups scores by environment, as input of all aggregates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """Scores of one algorithm, one stratum per environment, of one sample or of a batch.
+    """Scores of one algorithm with one stratum per environment, of one sample or of a batch.
 
-    Environments may have different numbers of runs; nothing is cut to the shortest.
+    Environments may have different numbers of runs; no run is dropped to make them equal.
 
     Attributes:
         values: Scores, shape (..., runs), float64: the runs of the first environment, then those
             of the second, and so on. Leading axes are a batch of samples of the same layout.
-        sizes: Runs of each environment, at least one each; their sum is `runs`.
+        sizes: Number of runs of each environment, at least one each; their sum is `runs`.
     """
 
     values: FloatArray
@@ -29,12 +29,12 @@ class Strata:
 
     @classmethod
     def of(cls, scores: Scores) -> Strata:
-        """Groups scores; the outcome does not depend on the order of environments or runs.
+        """Groups scores; the result does not depend on the order of environments or runs.
 
         Args:
             scores: A mapping from environment to its scores, shape (runs of it,); or a matrix of
-                shape (runs, environments), as rliable takes; or strata, which are returned as
-                they are.
+                shape (runs, environments), as in rliable; or strata, which are returned
+                unchanged.
 
         Returns:
             The scores as one unbatched sample.
@@ -64,35 +64,35 @@ class Strata:
                 )
             if not np.isfinite(column).all():
                 raise ValueError(f"scores: {name} holds a value that is not finite")
-        # Sorted runs make sums, and with them every printed digit, independent of row order.
+        # Sorted runs make sums, and so every printed digit, independent of the order of rows.
         values = np.concatenate([np.sort(column) for column in columns.values()])
         return cls(values, tuple(column.size for column in columns.values()))
 
     @property
     def starts(self) -> npt.NDArray[np.intp]:
-        """Index of each environment's first run, shape (environments,)."""
+        """Returns the index of each environment's first run, shape (environments,)."""
         return np.concatenate([[0], np.cumsum(self.sizes[:-1])]).astype(np.intp)
 
     def means(self) -> FloatArray:
-        """Mean score of each environment, shape (..., environments)."""
+        """Returns the mean score of each environment, shape (..., environments)."""
         sums: FloatArray = np.add.reduceat(self.values, self.starts, axis=-1)
         return sums / np.asarray(self.sizes, dtype=np.float64)
 
     def columns(self) -> list[FloatArray]:
-        """Scores of each environment, each of shape (..., runs of it)."""
+        """Returns the scores of each environment, each of shape (..., its runs)."""
         return np.split(self.values, self.starts[1:], axis=-1)
 
     @property
     def weights(self) -> FloatArray:
-        """Weight of each run where environments weigh 1 each, shape (runs,)."""
+        """Returns the weight of each run if environments weigh 1 each, shape (runs,)."""
         return np.repeat(1 / np.asarray(self.sizes, dtype=np.float64), self.sizes)
 
     def ascending(self) -> tuple[FloatArray, FloatArray]:
-        """Scores in ascending order, with their weights.
+        """Returns scores in ascending order, with their weights.
 
         Returns:
             Scores, and the weight of each in every sample, which the caller may overwrite. Each
-            has the shape (..., runs), without the leading axes where it is the same in all
+            has the shape (..., runs), without the leading axes if it is the same in all
             samples.
         """
         order = np.argsort(self.values, axis=-1)
@@ -103,11 +103,11 @@ class Strata:
 class Resamples(Strata):
     """A batch drawn with replacement from one sample.
 
-    Its order is that of the sample, so that nothing needs to be sorted anew.
+    It has the order of the sample, so that it needs no new sorting.
 
     Attributes:
-        drawn: Which run of the sample stands in each place, counted in ascending order of the
-            sample's scores; the shape of `values`.
+        drawn: Index of the drawn run, in ascending order of the sample's scores; the shape of
+            `values`.
         sample: Scores and weights of the sample in that order, each of shape (runs,).
     """
 
@@ -115,7 +115,7 @@ class Resamples(Strata):
     sample: tuple[FloatArray, FloatArray]
 
     def ascending(self) -> tuple[FloatArray, FloatArray]:
-        """Scores in ascending order, with their weights: those of runs not drawn are 0."""
+        """Returns scores in ascending order, with their weights; runs not drawn have weight 0."""
         scores, weights = self.sample
         rows, runs = self.drawn.shape
         places = self.drawn + np.arange(rows)[:, None] * runs
@@ -124,7 +124,7 @@ class Resamples(Strata):
 
 
 Scores: TypeAlias = Strata | Mapping[str, npt.ArrayLike] | FloatArray
-"""What aggregates accept; see `Strata.of`."""
+"""Input of aggregates; see `Strata.of`."""
 
 
 def matched(first: Scores, second: Scores) -> tuple[Strata, Strata]:
@@ -135,15 +135,15 @@ def matched(first: Scores, second: Scores) -> tuple[Strata, Strata]:
         second: Scores of another. Run counts may differ.
 
     Returns:
-        Both, environment by environment in the same order.
+        Strata of both, with environments in the same order.
 
     Raises:
-        ValueError: Scores are unusable, or those of different environments: see
+        ValueError: Scores are unusable, or environments differ: see
             `imitbench.stats.coverage.compared_coverage`, which restricts them to the common ones.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping) and set(first) != set(second):
         apart = sorted(set(first) ^ set(second))
-        raise ValueError(f"second: not the environments of first; only one has {', '.join(apart)}")
+        raise ValueError(f"second: environments differ from first; only one has {', '.join(apart)}")
     one, other = Strata.of(first), Strata.of(second)
     if len(one.sizes) != len(other.sizes):
         raise ValueError(

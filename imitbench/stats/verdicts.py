@@ -1,10 +1,10 @@
-"""Is one algorithm better than another? A decision that false alarms rarely make.
+"""Decides whether one algorithm is better than another, with few false alarms.
 
-Bootstrap intervals of three runs leave out 0 in a fifth of all comparisons of a method with
-itself, and where runs either succeed or collapse, Welch's test of three runs on each of five
-environments finds a difference on one of them in a seventh. So a difference counts only if a
-permutation test says so, which is right whatever the distribution; where there are too few runs
-for it ever to do so, nothing is decided. All tests of one question are corrected by Holm's method.
+Bootstrap intervals of three runs exclude 0 in a fifth of all comparisons of a method with itself.
+If runs either succeed or collapse, Welch's test of three runs on each of five environments finds a
+difference on one of them in a seventh of such comparisons. So a difference counts only if a
+permutation test finds it, which is valid for any distribution. If there are too few runs for the
+test to reject at all, nothing is decided. All tests of one question are corrected by Holm's method.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ Reason: TypeAlias = Literal[
     "failed runs decide",
     "nothing in common",
 ]
-"""Why a decision is what it is; `failed runs decide` where it hinges on what they count as."""
+"""Reason for a decision; `failed runs decide` if it depends on how failed runs count."""
 
 
 @dataclass(frozen=True)
 class PermutationTestResult:
-    """A permutation test of whether two means differ.
+    """Result of a permutation test of whether two means differ.
 
     Attributes:
-        p_value: Two-sided, on its own; NaN without scores.
-        adjusted: Corrected by Holm's method for all tests of the same question; NaN likewise.
-        lacking: Runs that each algorithm needs in addition on each environment before any scores
-            could make the test reject.
+        p_value: Two-sided, not corrected; NaN without scores.
+        adjusted: Corrected by Holm's method for all tests of the same question; NaN without scores.
+        lacking: Number of runs that each algorithm needs in addition on each environment before the
+            test could reject for any scores.
     """
 
     p_value: float
@@ -56,18 +56,18 @@ class PermutationTestResult:
 
 @dataclass(frozen=True)
 class EnvironmentVerdict:
-    """One algorithm against another on one environment.
+    """Verdict on one algorithm against another on one environment.
 
     Attributes:
-        environment: Its name.
-        decision: What the test says; its direction is that of the difference.
-        reason: Why.
+        environment: Id of the environment.
+        decision: Decision of the test; its direction is that of the difference.
+        reason: Reason for the decision.
         runs: Number of runs of both.
         means: Mean scores of both.
-        difference: First less second, with Welch's interval.
-        test: The test, corrected for the number of environments.
+        difference: First minus second, with Welch's interval.
+        test: Permutation test, corrected for the number of environments.
         improvement: Probability that a run of the first beats one of the second.
-        seeds: About how many more seeds would decide.
+        seeds: Estimate of how many more seeds would decide.
     """
 
     environment: str
@@ -83,18 +83,18 @@ class EnvironmentVerdict:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One algorithm against another over all environments that both have.
+    """Verdict on one algorithm against another over all environments that both have.
 
     Attributes:
-        first: Algorithm that is asked about.
-        second: What it is compared with.
-        decision: Overall: the test of means and the interval of the IQM must agree.
-        reason: Why.
-        iqm: Difference of interquartile means, first less second, with its bootstrap interval.
+        first: Name of the algorithm.
+        second: Name of the baseline.
+        decision: Overall decision: the test of means and the interval of the IQM must agree.
+        reason: Reason for the decision.
+        iqm: Difference of interquartile means, first minus second, with its bootstrap interval.
         difference: Difference of means over environments, with Welch's interval.
-        test: The test of that, corrected for the number of baselines.
+        test: Permutation test of this difference, corrected for the number of baselines.
         improvement: Probability of improvement, with its bootstrap interval.
-        seeds: About how many more seeds would decide; `None` without common environments.
+        seeds: Estimate of how many more seeds would decide; `None` without common environments.
         environments: Verdicts by environment, sorted.
         coverage: Environments that both have, and cells that are missing.
     """
@@ -123,20 +123,20 @@ def verdicts(
 ) -> list[Verdict]:
     """Decides whether an algorithm is better or worse than each of several others.
 
-    The chance that any baseline that is as good is called better or worse is at most
-    1 - `level`, and so is, for each baseline by itself, that of any environment.
+    The chance of a decision `better` or `worse` on any equally good baseline is at most
+    1 - `level`. For each single baseline, the same holds for its environments.
 
     Args:
-        name: What the algorithm is called.
+        name: Name of the algorithm.
         scores: Its scores by environment.
-        baselines: Scores of others, by their names; run counts may differ.
-        level: Of all intervals; tests reject at 1 - `level`.
-        replicates: Resamples, and relabelings where not all are looked at.
-        seed: Seed of these; each comparison starts from it, so that it does not depend on what
-            else is compared.
+        baselines: Scores of the baselines, by their names; run counts may differ.
+        level: Confidence level of all intervals; tests reject at 1 - `level`.
+        replicates: Number of resamples, and of relabelings if not all are counted.
+        seed: Seed of these; each comparison starts from it, so that it does not depend on the
+            other comparisons.
 
     Returns:
-        A verdict per baseline, in the order given.
+        A verdict per baseline, in the given order.
 
     Raises:
         ValueError: Scores are unusable (see `Strata.of`), a baseline has the algorithm's own
@@ -156,14 +156,14 @@ def verdicts(
 
 
 def common_environments(one: Verdict, other: Verdict) -> Verdict:
-    """The verdict that stands under either way to count failed runs.
+    """Returns the verdict that holds under both policies for failed runs.
 
     Args:
         one: The verdict under one policy, whose numbers are kept.
-        other: The same comparison under the other policy.
+        other: The verdict of the same comparison under the other policy.
 
     Returns:
-        `one`, undecided wherever the two decide differently.
+        `one`, undecided where the decisions differ.
     """
     elsewhere = {found.environment: found.decision for found in other.environments}
     environments = tuple(
@@ -186,7 +186,7 @@ class _TestOptions:
 
     @property
     def significance(self) -> float:
-        return round(1 - self.level, 12)  # 1 - 0.9 is less than 0.1
+        return round(1 - self.level, 12)  # as floats, 1 - 0.9 is less than 0.1
 
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
@@ -195,7 +195,7 @@ class _TestOptions:
 def _over_all(
     first: str, second: str, ours: Cells, theirs: Cells, family: int, options: _TestOptions
 ) -> Verdict:
-    """A verdict that is not corrected, and hence not decided, yet."""
+    """Returns a verdict that is not yet corrected, and so not yet decided."""
     improvement = probability_of_improvement(
         ours,
         theirs,
@@ -306,8 +306,8 @@ def _test(
     family: int,
     options: _TestOptions,
 ) -> PermutationTestResult:
-    """The test among `family` of them, not corrected yet."""
-    # Of few relabelings no p is small enough, whatever the scores.
+    """Returns the test, one of `family` tests, not yet corrected."""
+    # With few relabelings p is never small enough, for any scores.
     replicates = max(options.replicates, math.ceil(10 * family / options.significance))
     found = permutation(one, other, replicates=replicates, rng=options.rng())
     lacking = _lacking(one, other, options.significance / family)
@@ -317,9 +317,9 @@ def _test(
 def _lacking(
     one: Mapping[str, FloatArray], other: Mapping[str, FloatArray], significance: float
 ) -> int:
-    """Runs to add everywhere until the least p of a permutation test is small enough."""
+    """Returns the runs to add everywhere until a permutation test could have a small enough p."""
     sizes = [(one[name].size, other[name].size) for name in one]
-    # At best the labels as they are, and those with sides exchanged, are the most extreme.
+    # At best, only the actual labels and the exchanged ones are the most extreme.
     extreme = 2 if all(x == y for x, y in sizes) else 1
     more = 0
     while extreme > significance * _relabelings(sizes, more):
@@ -337,7 +337,7 @@ def _seeds(
     family: int,
     options: _TestOptions,
 ) -> SeedEstimate:
-    # Each test alone rejects at this level at the latest; Holm may ask for less.
+    # Each single test rejects at this level or before; Holm's method may require less.
     significance = options.significance / family
     found = seeds_to_decide(one, other, significance=significance)
     lacking = _lacking(one, other, significance)

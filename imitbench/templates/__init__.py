@@ -1,1 +1,1 @@
-"""Files that `imitbench init-algo` and `imitbench init-suite` copy; they run as they stand."""
+"""Files that `imitbench init-algo` and `imitbench init-suite` copy; they run without changes."""

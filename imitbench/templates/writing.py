@@ -1,4 +1,4 @@
-"""Writes a method or a suite to start from."""
+"""Copies the template of a method or a suite under a new name."""
 
 from __future__ import annotations
 
@@ -19,30 +19,29 @@ _LEFT_OUT = ("__init__.py", "__pycache__")
 
 
 def write_template(template: Template, name: str, to: Path) -> Path:
-    """Writes a folder with everything that it takes, whole or not at all.
+    """Writes the folder of a new method or suite, completely or not at all.
 
     Args:
-        template: A method by supervised learning, one that learns a reward, or a suite.
-        name: What to call it; the folder, too.
-        to: Folder in which to put it, created when missing.
+        template: `algorithm` for supervised learning, `reward` for a learned reward, or `suite`.
+        name: Name of the method or suite, and of its folder.
+        to: Parent of the new folder, created if missing.
 
     Returns:
         The new folder.
 
     Raises:
-        InputError: The name is none, or taken; or the folder is there already, or cannot be
-            written.
+        InputError: The name is invalid or taken; or the folder exists, or cannot be written.
     """
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise InputError(
-            f"{name}: no name for it; use lower-case letters, digits and _, such as my_method"
+            f"{name}: not a valid name; use lower-case letters, digits and _, such as my_method"
         )
     taken = suite_names() if template == "suite" else ["all", *algorithm_names()]
     if name in taken:
-        raise InputError(f"{name}: this package has one of that name; choose another")
+        raise InputError(f"{name}: is the name of a bundled one; choose another")
     target = to / name
     if target.exists():
-        raise InputError(f"{target}: is there already; choose another name, or another --to")
+        raise InputError(f"{target}: already exists; choose another name, or another --to")
     try:
         to.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=to, prefix=f".{name}-") as scratch:

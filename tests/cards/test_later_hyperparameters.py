@@ -1,4 +1,4 @@
-"""Keys that a card got after runs were published: ids and meaning of the runs stay."""
+"""Keys added to a card after runs were published do not change ids and meaning of these runs."""
 
 import json
 from pathlib import Path
@@ -131,9 +131,9 @@ def test_hidden_positions_are_part_of_a_run_id():
     ("changes", "what"),
     [
         ({}, None),
-        ({"environment": {"hidden_positions": [1]}}, "hidden positions are not"),
-        ({"environment": {"hidden_positions": None}}, "hidden positions are not"),
-        ({"hyperparameters": {"log_std_init": 0.0}}, "names log_std_init, which records leave out"),
+        ({"environment": {"hidden_positions": [1]}}, "hidden positions differ"),
+        ({"environment": {"hidden_positions": None}}, "hidden positions differ"),
+        ({"hyperparameters": {"log_std_init": 0.0}}, "names log_std_init, which records omit"),
     ],
 )
 def test_published_records_must_match_the_cards(changes, what):

@@ -28,7 +28,7 @@ def test_folders(reference, tmp_path):
     assert card.origin.reference == str(tmp_path / "mine")
 
 
-def test_where_it_lies_is_no_part_of_what_it_is(tmp_path):
+def test_the_digest_does_not_depend_on_the_folder(tmp_path):
     one, two = (write_plugin(tmp_path / name) for name in ("one", "two"))
     digests = {find_algorithm(str(each)).origin.digest for each in (one, two)}
     assert len(digests) == 1
@@ -94,7 +94,7 @@ def test_refused(case, tmp_path):
     assert "\n" not in str(told.value)
 
 
-def test_absent_ones_are_told_with_what_may_have_been_meant(tmp_path):
+def test_unknown_names_are_reported_with_similar_ones(tmp_path):
     with pytest.raises(InputError, match=r"card\.yaml: no such file; .*init-algo"):
         find_algorithm("./absent")
     with pytest.raises(InputError, match="did you mean 'bc'"):
@@ -151,6 +151,6 @@ class TestSuites:
             find_suite("./absent")
 
 
-def test_paths_are_told_from_names():
+def test_paths_are_distinguished_from_names():
     assert [module.is_path(each) for each in ("./a", "a/", "~/a", ".")] == [True] * 4
     assert [module.is_path(each) for each in ("a", "a.b", "a.b:C")] == [False] * 3

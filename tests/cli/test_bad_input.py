@@ -1,4 +1,4 @@
-"""Bad input: one line that says what, where and how to mend it; exit code 2; nothing written."""
+"""Bad input: one line that says what, where and how to fix it; exit code 2; nothing written."""
 
 import os
 import shutil
@@ -57,7 +57,7 @@ def test_one_line_names_the_fix(refused, tmp_path, arguments, message):
 
 
 @pytest.mark.parametrize("query", ["", "/* nothing */"])
-def test_a_query_without_a_statement_is_told(refused, tmp_path, query):
+def test_a_query_without_a_statement_is_refused(refused, tmp_path, query):
     (tmp_path / "runs").mkdir()
     assert "query: is empty" in refused("sql", query, "--out", "runs")
 
@@ -90,7 +90,7 @@ def source(tmp_path):
     return root
 
 
-def test_a_truncated_expert_is_told(refused, source):
+def test_a_truncated_expert_is_refused(refused, source):
     weights = source / "experts" / "sac-Pendulum-v1" / "policy.safetensors"
     weights.write_bytes(weights.read_bytes()[:500])
     expert = source / "experts" / "sac-Pendulum-v1"
@@ -98,7 +98,7 @@ def test_a_truncated_expert_is_told(refused, source):
     assert "truncated or altered" in line
 
 
-def test_arguments_that_an_environment_fails_over_later_are_told(refused, source):
+def test_arguments_at_which_an_environment_fails_later_are_refused(refused, source):
     expert = source / "experts" / "sac-Pendulum-v1"
     (expert / "env_kwargs.yml").write_text("g: 10**9\n")
     for command in (("experts", "eval"), ("eval",)):
@@ -107,7 +107,7 @@ def test_arguments_that_an_environment_fails_over_later_are_told(refused, source
         assert "is this the environment of env_kwargs.yml?" in line
 
 
-def test_a_corrupt_parquet_file_is_told(refused, source):
+def test_a_corrupt_parquet_file_is_refused(refused, source):
     demos = source / "demos" / "sac-Pendulum-v1" / "data" / "train-00000-of-00001.parquet"
     demos.write_bytes(demos.read_bytes()[:1000])
     assert demos.name in refused("demos", "show", source / "demos" / "sac-Pendulum-v1")
@@ -151,7 +151,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_half_written(imitbench, tmp_path
         assert len(list(out.rglob("result.json"))) == 4
 
 
-def test_a_read_only_folder_is_told(tmp_path):
+def test_a_read_only_folder_is_refused(tmp_path):
     out = tmp_path / "locked"
     out.mkdir(mode=0o555)
     command = [sys.executable, "-m", "imitbench", "run", "--algo", "random", "--out", str(out)]

@@ -1,4 +1,4 @@
-"""Every command as people type it."""
+"""Every command, as users type it."""
 
 import csv
 import io
@@ -76,14 +76,16 @@ def test_run_prints_one_json_document_on_request(imitbench, results):
 def test_dry_run_prints_the_plan_and_does_nothing(imitbench, tmp_path):
     answer = imitbench("run", "--algo", "all", "--seeds", 5, "--dry-run")
     assert answer.code == 0
-    for card in map(load_algorithm, algorithm_names()):  # what needs a table is told not to apply
+    for card in map(
+        load_algorithm, algorithm_names()
+    ):  # tabular methods are listed as not applicable
         told = answer.err if card.needs.tabular else answer.out
         assert (card.name in told) == (card.role != "reference")
     assert "expected time with --jobs 1: about" in answer.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_run_knows_what_is_done(imitbench, results):
+def test_dry_run_excludes_completed_runs(imitbench, results):
     answer = imitbench(
         "run", "--algo", "bc", "--seeds", 5, *QUICK, "--dry-run", "--json", cwd=results
     )
@@ -118,7 +120,7 @@ def test_status_watches_until_all_is_done(imitbench, results):
     assert answer.err.splitlines() == ["4 done", "4 done"]  # while watching, and at the end
 
 
-def test_status_counts_what_was_asked_for_and_interrupts_cleanly(imitbench, results, tmp_path):
+def test_status_counts_requested_runs_and_interrupts_cleanly(imitbench, results, tmp_path):
     shutil.copytree(results / "runs", tmp_path / "runs")
     for path in tmp_path.glob("runs/*/bc/*/*"):
         shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""`imitbench compare` on results as a small benchmark leaves them."""
+"""`imitbench compare` on the results of a small benchmark."""
 
 import csv
 import json
@@ -111,7 +111,7 @@ def test_the_json_says_the_same(verdict):
         ("dagger", "bc", "undecided", 0),
     ],
 )
-def test_the_exit_code_is_what_was_asked_for(compare, algorithm, baseline, condition, code):
+def test_the_exit_code_is_the_requested_one(compare, algorithm, baseline, condition, code):
     answer = compare(algorithm, "--baseline", baseline, "--fail-if", condition)
     assert answer.exit_code == code, answer.stdout
 
@@ -165,7 +165,7 @@ def test_imported_results_take_part_when_they_are_named(compare, verdict, result
     assert verdict("dagger", "--baseline", "paper:bc", out=out)["verdict"] == "better"
 
 
-def test_a_verdict_that_hinges_on_failed_runs_is_none(verdict, tmp_path):
+def test_a_verdict_that_depends_on_failed_runs_is_undecided(verdict, tmp_path):
     out = tmp_path / "failing"
     everywhere = [("dagger", env, seed) for env in ENVIRONMENTS for seed in (0, 1, 2)]
     write_results(out, seeds=7, skills=LEVELS, failing=everywhere)
@@ -190,11 +190,11 @@ ENVIRONMENTS = ("seals/CartPole-v0", "seals/MountainCar-v0", "Pendulum-v1")
         (["dagger", "--fail-if", "bad"], "--fail-if"),
     ],
 )
-def test_bad_input_is_told_in_one_line(refused, results, arguments, said):
+def test_bad_input_is_reported_in_one_line(refused, results, arguments, said):
     assert said in refused("compare", *arguments, "--out", str(results))
 
 
-def test_a_file_that_is_no_database_is_refused(refused, tmp_path):
+def test_a_file_that_is_not_a_database_is_refused(refused, tmp_path):
     path = tmp_path / "other.duckdb"
     path.write_bytes(b"nothing of the kind")
     line = refused("compare", "bc", "--out", str(path))

@@ -14,7 +14,7 @@ PROGRAM = "import sys; sys.argv[0] = 'imitbench'; from imitbench.cli.main import
 
 @pytest.fixture
 def complete(monkeypatch, capsys):
-    """What bash would offer for a line that is typed as far as this."""
+    """Returns the completions of bash for an incomplete line."""
 
     def call(line):
         monkeypatch.setattr(sys, "argv", ["imitbench"])

@@ -1,4 +1,4 @@
-"""`imitbench eval` measures any policy, and finds out itself what it belongs to."""
+"""`imitbench eval` measures any policy, and finds its environment in the policy's files."""
 
 import json
 import shutil
@@ -73,13 +73,13 @@ def test_a_bundled_expert_knows_its_environment():
         (["ppo-seals-CartPole-v0", "--revision", "main"], "--revision"),
     ],
 )
-def test_what_cannot_be_measured_is_told(arguments, message, tmp_path, monkeypatch):
+def test_what_cannot_be_measured_is_refused(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=message):
         call(*arguments, "--episodes", "1")
 
 
-def test_a_run_without_a_policy_is_told(runs, tmp_path):
+def test_a_run_without_a_policy_is_refused(runs, tmp_path):
     import shutil
 
     [run] = runs.glob("*/*/*/*/")
@@ -130,8 +130,10 @@ def test_an_environment_that_does_not_render_is_one_line(tmp_path):
         ),
     ],
 )
-def test_what_a_folder_names_is_not_imported(runs, tmp_path, monkeypatch, change, named):
-    """Its environment may be that of a stranger; whoever names it may have it made."""
+def test_a_module_that_only_a_folder_names_is_not_imported(
+    runs, tmp_path, monkeypatch, change, named
+):
+    """The environment may be untrusted code; it is created only if the user names it."""
     [run] = runs.glob("*/*/*/*/")
     folder = Path(shutil.copytree(run, tmp_path / "run"))
     (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")

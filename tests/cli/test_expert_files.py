@@ -100,7 +100,7 @@ def test_a_measurement_that_does_not_agree_warns(imitbench, expert):
 
 
 @pytest.mark.slow
-def test_the_other_kind_of_policy_is_not_compared(imitbench, expert):
+def test_stochastic_and_deterministic_returns_are_not_compared(imitbench, expert):
     expert(480.0)
     answer = imitbench(*EVAL, "--stochastic")
     assert "of the other kind of policy; give --deterministic to compare" in answer.err

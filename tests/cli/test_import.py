@@ -26,7 +26,7 @@ def test_the_real_runs_of_the_reference_library(imitbench, shared_dir):
     assert "gail" in answer.out
     again = imitbench("import", "sacred", folder, "--name", "reference", "--suite", "classic")
     assert (again.code, again.out) == (0, answer.out)
-    assert "says that already" in again.err
+    assert "is up to date" in again.err
     document = json.loads(
         imitbench("import", "sacred", folder, "--name", "again", "--json", "--dry-run").out
     )
@@ -39,7 +39,7 @@ def test_the_real_runs_of_the_reference_library(imitbench, shared_dir):
     assert rows_of(imitbench, "select * from scores") == []
 
 
-def test_what_cannot_be_used_is_told_and_ends_with_1(imitbench, tmp_path):
+def test_unusable_runs_are_listed_and_give_exit_code_1(imitbench, tmp_path):
     write_sacred(tmp_path / "sacred" / "1")
     (write_sacred(tmp_path / "sacred" / "2") / "config.json").write_text("{")
     answer = imitbench("import", "sacred", "sacred", "--json", "--out", "other")
@@ -86,7 +86,7 @@ def test_what_sql_prints_can_be_imported_elsewhere(imitbench, tmp_path):
     assert [row["score"] for row in theirs[:2]] == sorted(float(row["score"]) for row in own)
 
 
-def test_wrong_lines_are_all_told_and_nothing_is_imported(imitbench, tmp_path):
+def test_all_wrong_lines_are_reported_and_nothing_is_imported(imitbench, tmp_path):
     (tmp_path / "table.csv").write_text(TABLE + "bc,A,2,much\nbc,A,3\n")
     answer = imitbench("import", "csv", "table.csv")
     assert (answer.code, answer.out) == (2, "")
@@ -137,6 +137,6 @@ def test_names_in_use_need_force(imitbench, refused, tmp_path):
         (["csv", "table.csv", "--suite", "clasic"], "classic"),
     ],
 )
-def test_bad_input_is_told_in_one_line(refused, tmp_path, arguments, told):
+def test_bad_input_is_reported_in_one_line(refused, tmp_path, arguments, told):
     (tmp_path / "table.csv").write_text(TABLE)
     assert told in refused("import", *arguments)

@@ -1,4 +1,4 @@
-"""`--json` prints one JSON document on stdout, with every command that there is."""
+"""`--json` prints one JSON document on stdout, for every command."""
 
 import json
 import math
@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from imitbench.cli.main import app
 from imitbench.cli.output import print_json
 
-# Commands without results to tell, each with the reason. There is none at present.
+# Commands without results to print, each with the reason. There is none at present.
 WITHOUT_JSON = dict.fromkeys(("init-algo", "init-suite"), "prints the folder that it wrote")
 
-# Commands whose example is one of another name.
+# Commands whose example uses another command.
 OTHER_EXAMPLES = {"suites": "suites show", "train eval-policy": "eval"}
 
 
@@ -60,7 +60,7 @@ def test_every_command_has_an_example(name):
         "run --algo bc --algo mce_irl --dry-run",
     ],
 )  # fmt: skip
-def test_what_ships_is_told_as_one_document(words, tmp_path, monkeypatch):
+def test_bundled_items_are_listed_as_one_document(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert json.loads(call(*words.split(), "--json").stdout)
 
@@ -72,7 +72,7 @@ def test_what_ships_is_told_as_one_document(words, tmp_path, monkeypatch):
         "compare gail --baseline bc --replicates 200", "sql select(1)", "resume --dry-run",
     ],
 )  # fmt: skip
-def test_what_is_in_a_results_folder_is_told_as_one_document(words, out):
+def test_a_results_folder_is_described_as_one_document(words, out):
     answer = call(*words.split(), "--out", out, "--json")
     assert answer.exception is None, answer.exception
     json.loads(answer.stdout)

@@ -44,7 +44,7 @@ def test_a_real_sweep_is_exported_and_valid(imitbench, workplace):
     assert all(check["ok"] for check in document["checks"])
 
 
-def test_an_edited_submission_is_not_valid_and_all_faults_are_told(imitbench, submission):
+def test_an_edited_submission_is_not_valid_and_all_problems_are_reported(imitbench, submission):
     edit_line(submission, RUNS, 0, lambda line: line["result"].update(raw_return=-1.0, wall_s=-2.0))
     (submission / "stray.txt").write_text("x")
     answer = imitbench("leaderboard", "validate", submission)
@@ -58,13 +58,13 @@ def test_an_edited_submission_is_not_valid_and_all_faults_are_told(imitbench, su
     assert {each["where"] for each in document["problems"]} == {f"{RUNS}, line 1", "stray.txt"}
 
 
-def test_what_is_no_submission_is_refused(refused, tmp_path):
+def test_a_folder_that_is_not_a_submission_is_refused(refused, tmp_path):
     line = refused("leaderboard", "validate", tmp_path)
-    assert "these are no published results" in line
+    assert "the folder has no published results" in line
 
 
 def forge(submission, number):
-    """Raises a run's returns, and makes all that is stated agree: no file can tell."""
+    """Raises a run's returns, and makes all stated numbers agree: no check of files finds it."""
     line = json.loads((submission / RUNS).read_text().splitlines()[number])
     path = submission / "episodes" / "classic" / f"{line['run_id']}.csv"
     header, *rows = (row.split(",") for row in path.read_text().splitlines())
@@ -81,7 +81,7 @@ def forge(submission, number):
 
 @pytest.mark.slow
 def test_training_again_finds_what_files_cannot_tell(imitbench, submission, tmp_path):
-    """One of the two runs of bc is forged; the other comes out with the very same numbers."""
+    """One of the two runs of bc is forged; the other gives identical numbers."""
     forge(submission, 0)
     assert imitbench("leaderboard", "validate", submission).code == 0
     answer = imitbench(
@@ -125,7 +125,9 @@ def respecify(submission, number):
 
 def test_a_submission_that_contradicts_itself_is_not_trained(refused, submission):
     change(submission, RUNS, '"seed":0', '"seed":1', signed=False)
-    assert "not what the manifest says" in refused("leaderboard", "verify", submission)
+    assert "does not have the digest in the manifest" in refused(
+        "leaderboard", "verify", submission
+    )
 
 
 def test_a_site_is_built_from_runs_and_from_what_they_publish(imitbench, workplace, tmp_path):
@@ -146,12 +148,12 @@ def test_a_site_is_built_from_runs_and_from_what_they_publish(imitbench, workpla
     assert "<title>A &lt;board&gt;</title>" in (tmp_path / "site" / "index.html").read_text()
 
 
-def test_bad_input_is_told_in_one_line(refused, workplace, tmp_path):
+def test_bad_input_is_reported_in_one_line(refused, workplace, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("mine")
     for command, told in (
         (["leaderboard", "build", "--out", "site", "--results", "missing"], "no such folder"),
-        (["leaderboard", "build", "--out", tmp_path / "full"], "no leaderboard of this program"),
+        (["leaderboard", "build", "--out", tmp_path / "full"], "not a leaderboard of this program"),
         (["results", "export", tmp_path / "full"], "is not empty"),
         (["leaderboard", "verify", "submission", "--keep", tmp_path / "full"], "is not empty"),
     ):

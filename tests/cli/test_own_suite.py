@@ -1,4 +1,4 @@
-"""Commands on single policies and files know the environments of a suite of one's own."""
+"""Commands on single policies and files know the environments of a user's suite."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_a_suite_alone_names_no_environment(words, tmp_path):
         call(*words, "ppo-seals-Hopper-v1", tmp_path / "out", "--suite", "seals")
 
 
-def test_an_environment_that_the_suite_lacks_is_told():
+def test_an_environment_that_the_suite_lacks_is_refused():
     for words in (
         ("eval", "ppo-seals-CartPole-v0"),
         ("experts", "eval", "ppo-seals-CartPole-v0"),

@@ -1,4 +1,4 @@
-"""`imitbench run` prepares its summary beside the sweep, and ends cleanly whatever happens."""
+"""`imitbench run` imports its summary during the sweep, and always ends cleanly."""
 
 import importlib
 import threading
@@ -9,7 +9,7 @@ from imitbench.cli.main import app
 from imitbench.errors import InputError
 
 
-def test_bad_input_is_told_only_when_nothing_is_being_loaded_any_more(tmp_path, monkeypatch):
+def test_bad_input_is_reported_after_background_imports_end(tmp_path, monkeypatch):
     begun, told = threading.Event(), threading.Event()
     load, loaded = importlib.import_module, []
 

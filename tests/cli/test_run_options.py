@@ -26,9 +26,7 @@ def test_what_cannot_be_meant_is_refused(refused, arguments, line):
 
 
 @pytest.mark.parametrize("executor", ["local", "inline"])
-def test_gpus_that_are_not_there_are_told_before_anything_starts(
-    tmp_path, refused, executor, without_gpu
-):
+def test_missing_gpus_are_reported_before_anything_starts(tmp_path, refused, executor, without_gpu):
     line = refused(
         "run", "--algo", "random", "--device", "cuda", "--executor", executor, env=without_gpu
     )
@@ -81,7 +79,7 @@ def test_no_number_of_workers_is_faster_than_the_longest_run(imitbench):
         (1, "01", 3, 1),
     ],
 )
-def test_workers_are_as_many_as_asked_for_or_as_gpus_allow(jobs, gpus, per_gpu, workers):
+def test_the_number_of_workers_is_the_requested_one_or_that_of_gpus(jobs, gpus, per_gpu, workers):
     assert count_workers(jobs, gpus, per_gpu) == workers
 
 

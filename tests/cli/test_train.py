@@ -29,7 +29,7 @@ def train(*arguments):
     return json.loads(call(*arguments, *QUICK, "--json").stdout)
 
 
-def test_a_command_prints_what_came_of_it(tmp_path):
+def test_a_command_prints_its_outcome(tmp_path):
     folder = tmp_path / "bc"
     found = train(
         "imitation", "bc", "--env", "Pendulum-v1", "--batches", 20, "--n-demos", 2,
@@ -66,14 +66,14 @@ def test_logs_are_written_in_the_formats_that_are_named(tmp_path):
     ("arguments", "message"),
     [
         (["--log-format", "tensorbord"], "did you mean 'tensorboard'"),
-        (["--log-format", "stdout", "--json"], "both are for stdout"),
+        (["--log-format", "stdout", "--json"], "both write to stdout"),
         (["--epochs", "1", "--batches", "1"], "--epochs and --batches"),
         (["--set", "hidden_size"], "--set hidden_size: must be name=value"),
         (["--set", "hiden_size=1"], "did you mean 'hidden_size'"),
         (["--demos", "nowhere"], "nowhere: neither a path nor one of the bundled demos"),
     ],
 )
-def test_bad_options_are_told_and_leave_nothing(tmp_path, arguments, message):
+def test_bad_options_are_refused_and_write_nothing(tmp_path, arguments, message):
     folder = tmp_path / "bc"
     with pytest.raises(InputError, match=message):
         call("imitation", "bc", "--env", "Pendulum-v1", "--log-dir", folder, *arguments)
@@ -122,7 +122,7 @@ def test_every_other_algorithm_trains(tmp_path, words):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", ["ppo", "sac"])
-def test_a_learnt_reward_trains_another_policy(tmp_path, algo):
+def test_a_learned_reward_trains_another_policy(tmp_path, algo):
     train(
         "adversarial", "gail", "--env", "Pendulum-v1", "--total-timesteps", 400, *SMALL_PPO,
         "--log-dir", tmp_path / "gail",
@@ -138,7 +138,7 @@ def test_a_learnt_reward_trains_another_policy(tmp_path, algo):
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_writes_a_checkpoint_and_says_how_to_resume(tmp_path):
     command = [
         sys.executable, "-m", "imitbench", "train", "rl", "--env", "Pendulum-v1",
         "--total-timesteps", "6000", "--set", "n_steps=50", *QUICK, "--log-dir", "rl",
@@ -153,7 +153,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
     running.send_signal(signal.SIGINT)
     out, err = running.communicate()
     assert (running.returncode, out) == (130, "")
-    assert "stopped; the same command goes on from a checkpoint" in err
+    assert "stopped; the same command resumes from a checkpoint" in err
     assert "Traceback" not in err
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

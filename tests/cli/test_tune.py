@@ -1,4 +1,4 @@
-"""`imitbench tune` as it is typed: what it refuses and writes, and that it survives kills."""
+"""`imitbench tune`: what it refuses and writes, and that it survives kills."""
 
 import json
 import os
@@ -74,13 +74,13 @@ def test_without_optuna_the_extra_is_named(here, monkeypatch):
     assert err.endswith(": pip install 'imitbench[tune]'\n")
 
 
-def test_runs_refuse_a_file_of_values_that_is_none(here, tmp_path):
+def test_runs_refuse_an_invalid_file_of_values(here, tmp_path):
     code, _, err = here("run", "--algo", "bc", "--config", "absent.yaml")
     assert code == 2
     assert "--config absent.yaml: must be default, tuned, or a file" in err
 
 
-def test_a_tuning_tells_each_trial_and_who_won(here):
+def test_a_tuning_reports_each_trial_and_the_winner(here):
     command = (*CHEAP, "--executor", "inline", "--held-out-seeds", "200", "--best", 1)
     code, out, err = here(*command, "--set", "batch_size=16", "--trials", 2)
     assert code == 0, err
@@ -91,7 +91,7 @@ def test_a_tuning_tells_each_trial_and_who_won(here):
     ]  # fmt: skip
     assert "On held-out seeds:" in out
     decision = "not better" if "does not beat the default" in err else "undecided"
-    assert "Pendulum-v1: nothing written" in err  # one seed shows nothing to be better
+    assert "Pendulum-v1: nothing written" in err  # one seed cannot show an improvement
     assert here("tune", "--show") == (0, out, "")
     [study] = json.loads(here("tune", "--show", "--json")[1])["studies"]
     assert [trial["number"] for trial in study["trials"]] == [0, 1]
@@ -119,7 +119,7 @@ def wait_for_line(process, beginning):
 
 
 @pytest.mark.slow
-def test_a_tuning_that_is_killed_goes_on_and_says_whether_it_helped(imitbench, here, tmp_path):
+def test_a_killed_tuning_resumes_and_says_whether_it_helped(imitbench, here, tmp_path):
     command = [*CHEAP, "--trials", 8, "--jobs", 2, "--held-out-seeds", "200-202", "--best", 1]
     delays = [random.uniform(2, 15) for _ in range(2)]
     for delay in delays:
@@ -159,14 +159,14 @@ def test_a_tuning_that_is_killed_goes_on_and_says_whether_it_helped(imitbench, h
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on(imitbench, tmp_path):
+def test_ctrl_c_says_how_to_resume(imitbench, tmp_path):
     command = [*CHEAP, "--trials", 3, "--jobs", 2, "--held-out-seeds", "200", "--best", 1]
     process = start(tmp_path, *command)
     wait_for_line(process, "[1/3]")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
-    assert "the same command goes on: finished trials are kept" in err
+    assert "the same command continues: finished trials are kept" in err
     answer = imitbench(*command)
     assert answer.code == 0, answer.err
     assert "of 3 trials finished before" in answer.err

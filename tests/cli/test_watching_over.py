@@ -1,4 +1,4 @@
-"""Commands for those who watch over a sweep: logs, resume, status, verify-resume."""
+"""Commands that monitor a sweep: logs, resume, status, verify-resume."""
 
 import json
 import shutil
@@ -78,8 +78,8 @@ def test_all_failures_are_grouped(imitbench, failures):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["logs"], "or ask for --failed"),
-        (["logs", "abc", "--failed"], "or ask for --failed"),
+        (["logs"], "or use --failed"),
+        (["logs", "abc", "--failed"], "or use --failed"),
         (["logs", "abc", "--algo", "bc"], "use them with --failed"),
         (["logs", "zzz"], "no run of runs starts with it"),
         (["resume", "--out", "absent"], "imitbench run --out absent"),
@@ -101,7 +101,7 @@ def test_bad_input_is_one_line(refused, failures, arguments, message):
     assert message in refused(*arguments)
 
 
-def test_resume_does_what_is_missing_and_nothing_else(imitbench, completed, tmp_path):
+def test_resume_does_only_missing_runs(imitbench, completed, tmp_path):
     shutil.copytree(completed, tmp_path / "runs")
     kept, gone, _ = sorted(tmp_path.glob("runs/classic/*/*/*"))
     shutil.rmtree(gone)
@@ -116,7 +116,7 @@ def test_resume_does_what_is_missing_and_nothing_else(imitbench, completed, tmp_
     assert imitbench("resume").err == "nothing is missing in runs\n"
 
 
-def test_resume_tells_what_it_cannot_take_up(imitbench, completed, tmp_path):
+def test_resume_reports_runs_that_it_cannot_resume(imitbench, completed, tmp_path):
     shutil.copytree(completed, tmp_path / "runs")
     shutil.rmtree(tmp_path / "runs" / "classic")
     [path] = tmp_path.glob("runs/.sweeps/*.json")
@@ -126,17 +126,17 @@ def test_resume_tells_what_it_cannot_take_up(imitbench, completed, tmp_path):
     answer = imitbench("resume")
     assert (answer.code, answer.out) == (1, "")
     [line] = answer.err.splitlines()
-    assert line.startswith("left out: 1 run of `imitbench run --algo random")
+    assert line.startswith("skipped: 1 run of `imitbench run --algo random")
 
 
-def test_watching_ends_when_nobody_is_at_work(imitbench, completed, tmp_path):
+def test_watching_ends_when_no_process_is_active(imitbench, completed, tmp_path):
     shutil.copytree(completed, tmp_path / "other")
     shutil.rmtree(next(iter(tmp_path.glob("other/classic/*/*/*"))))
     answer = imitbench("status", "--watch", "--every", 0.1, "--out", "other")
     assert answer.code == 0
     *_, counts, advice = answer.err.splitlines()
     assert counts.startswith("2 done, 1 waiting")
-    assert advice == "nobody is at work on them: `imitbench resume --out other` goes on"
+    assert advice == "no process is working on them: `imitbench resume --out other` continues"
 
 
 HOLD = (
@@ -149,7 +149,7 @@ HOLD = (
 )
 
 
-def test_watching_goes_on_while_somebody_is_at_work_and_ends_cleanly(completed, tmp_path):
+def test_watching_continues_while_a_process_is_active_and_ends_cleanly(completed, tmp_path):
     shutil.copytree(completed, tmp_path / "runs")
     shutil.rmtree(next(iter(tmp_path.glob("runs/classic/*/*/*"))))
     sweep = subprocess.Popen(
@@ -173,7 +173,7 @@ def test_watching_goes_on_while_somebody_is_at_work_and_ends_cleanly(completed, 
 
 
 @pytest.mark.slow
-def test_verify_resume_says_so_by_its_exit_code(imitbench, tmp_path):
+def test_verify_resume_reports_by_its_exit_code(imitbench, tmp_path):
     arguments = ("--algo", "bc", "--env", "Pendulum-v1", "--kills", 1, "--set", "hidden_size=8")
     answer = imitbench("verify-resume", *arguments, "--out", "kept")
     assert answer.code == 0

@@ -1,4 +1,4 @@
-"""What a person types becomes a training: names are found, and what does not fit is told."""
+"""Options become a training: names are found, and what does not fit is refused."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_demonstrations_are_sampled_from_an_expert_that_is_named():
     assert training.origins["expert"]["name"] == str(folder)
 
 
-def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
+def test_an_environment_of_no_suite_has_a_fixed_horizon_by_default():
     name = "sac-Pendulum-v1"
     asked_for = [
         TrainingRequest(
@@ -68,7 +68,7 @@ def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
         ({"algo": "bcc"}, "did you mean 'bc'"),
         ({"env": "Pendulum-v0"}, "cannot be created"),
         ({"env": "CartPole-v1"}, "--demos: CartPole-v1 is in no suite"),
-        ({"algo": "dagger", "env": "CartPole-v1"}, "--expert: dagger asks an expert"),
+        ({"algo": "dagger", "env": "CartPole-v1"}, "--expert: dagger queries an expert"),
         ({"demos": "sac-Pendulum"}, "did you mean 'sac-Pendulum-v1'"),
         ({"n_demos": 10_000}, "--n-demos 10000: there are"),
         ({"demos": "sac-Pendulum-v1", "expert": "sac-Pendulum-v1"}, "come from one of them"),
@@ -76,7 +76,7 @@ def test_an_environment_of_no_suite_has_a_fixed_horizon_unless_told_otherwise():
         ({"algo": "mce_irl"}, "tabular environment"),
     ],
 )
-def test_what_does_not_exist_or_fit_is_told(asked, message):
+def test_what_does_not_exist_or_fit_is_refused(asked, message):
     with pytest.raises(InputError, match=message):
         prepare_training(TrainingRequest(**{"algo": "bc", "env": "Pendulum-v1", **asked}), silent)
 

@@ -63,7 +63,7 @@ def test_training_arguments_are_added_to_the_environment_s(made, tmp_path):
     card = environment_card({"g": 9.0, "render_mode": None}, training_kwargs={"g": 8.0})
     directory = train(card, tmp_path)
     assert [(each["g"], each["render_mode"]) for each in made] == [(8.0, None)] * 2
-    # What others are to make is the environment without them.
+    # Other code must create the environment without these arguments.
     assert yaml.safe_load((directory / "env_kwargs.yml").read_text())["g"] == 9.0
     assert yaml.safe_load((directory / "config.yml").read_text())["training_kwargs"] == {"g": 8.0}
 

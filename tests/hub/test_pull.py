@@ -16,7 +16,7 @@ EXPERT = ROOT / "experts" / "ppo-seals-CartPole-v0"
 pytestmark = pytest.mark.usefixtures("client")
 
 
-def test_what_is_pulled_is_pinned_by_commit_and_content(classic):
+def test_pulled_files_are_pinned_by_commit_and_content(classic):
     pulled = pull("model", REPO)
     assert pulled.revision == classic.resolve("model", REPO, "main")
     assert pulled.size == sum(

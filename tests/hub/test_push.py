@@ -146,7 +146,7 @@ def test_a_pulled_repository_can_be_pushed(hub, tmp_path):
     copy = copy_out(pull("model", "me/thing"), tmp_path)
     publication, done = push_expert(copy, "me/thing")
     assert publication.notes == []
-    # A training's curve is not among what is pulled; nothing that is not owned is removed.
+    # A training's curve is not pulled; files that the push does not own are not removed.
     assert hub.files("model", "me/thing") == files
     assert not done.changed
 

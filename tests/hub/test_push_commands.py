@@ -43,7 +43,7 @@ def test_without_yes_files_and_card_are_shown_without_a_prompt(imitbench, hub):
         assert name in answer.out
     assert f"model {hub.url}/me/cartpole: 9 files" in answer.out
     assert "value: 500.00 +/- 0.00" in answer.out
-    assert answer.err == "nothing was uploaded; --yes does it\n"
+    assert answer.err == "nothing was uploaded; add --yes to upload\n"
 
 
 def test_the_plan_and_the_outcome_are_json(imitbench, hub):
@@ -101,7 +101,7 @@ def test_an_interrupted_push_says_how_to_resume_and_resumes(hub, monkeypatch):
     error = call().exception
     assert isinstance(error, InputError)
     assert "the upload broke off (the hub answered 503)" in str(error)
-    assert "the same command goes on" in str(error)
+    assert "the same command continues" in str(error)
     hub.faults.clear()
     assert call().exit_code == 0
     assert hub.count("PUT /store/") == 1

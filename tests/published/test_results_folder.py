@@ -68,7 +68,7 @@ def test_the_same_runs_give_the_same_bytes_wherever_they_are(tmp_path, out):
     assert content(publish(tmp_path / "moved", tmp_path / "again")) == first
 
 
-def test_what_is_read_back_is_what_was_published(tmp_path, out):
+def test_reading_returns_what_was_published(tmp_path, out):
     published = read_results(publish(out, tmp_path / "published"))
     for before, after in zip(
         sorted(read_runs(out).runs, key=lambda run: run.result is None), published, strict=True
@@ -105,7 +105,7 @@ def test_one_suite_can_be_chosen(out):
     assert len(read_runs(out).runs) == 4
 
 
-def test_a_damaged_run_is_named_and_left_out(out):
+def test_a_damaged_run_is_named_and_skipped(out):
     broken = write_finished_run(out, seed=9)
     (broken.path / "episodes.parquet").write_bytes(b"PAR1")
     runs = read_runs(out)
@@ -116,17 +116,23 @@ def test_a_damaged_run_is_named_and_left_out(out):
 
 RUNS = "runs/classic.jsonl"
 BAD = {
-    "a changed file": (RUNS, '"env_steps":10', '"env_steps":11', False, "not what the manifest"),
+    "a changed file": (RUNS, '"env_steps":10', '"env_steps":11', False, "does not have the digest"),
     "another specification": (RUNS, '"seed":0', '"seed":7', True, "line 1: run_id or spec_digest"),
     "a better return": (RUNS, '"raw_return":', '"raw_return":9', True, "not the mean of its"),
     "an unknown field": (RUNS, '"provenance":', '"extra":1,"provenance":', True, "line 1: extra"),
     "no provenance": (RUNS, '"provenance":"', '"provenance":"x', True, "has no provenance"),
-    "a foreign path": ("manifest.json", "runs/classic", "../classic", True, "no name of a file"),
+    "a foreign path": (
+        "manifest.json",
+        "runs/classic",
+        "../classic",
+        True,
+        "not a valid file name",
+    ),
     "another format": ("manifest.json", "imitbench-results", "else", False, "format"),
     "no manifest": ("manifest.json", "{", "", False, "manifest.json"),
-    "an altered manifest": ("manifest.json", "results push", "results", False, "was altered"),
-    "a run twice": (RUNS, '{"run_id"', '{twice}{"run_id"', True, "a second time"),
-    "another count": ("manifest.json", '"runs": 2', '"runs": 3', True, "does not count"),
+    "an altered manifest": ("manifest.json", "results push", "results", False, "was changed"),
+    "a run twice": (RUNS, '{"run_id"', '{twice}{"run_id"', True, "occurs twice"),
+    "another count": ("manifest.json", '"runs": 2', '"runs": 3', True, "does not match"),
     "other lengths": (RUNS, '"mean_length":', '"mean_length":1', True, "not the mean length of"),
 }
 
@@ -144,7 +150,7 @@ def test_results_that_contradict_themselves_are_refused(tmp_path, out, case):
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
-    [("false", "maybe", "no table of episodes"), ("length", "size", "columns must be"),
+    [("false", "maybe", "not a table of episodes"), ("length", "size", "columns must be"),
      ("\n0,false", "\n0,true", "3 episodes, and the specification says 4")],
 )  # fmt: skip
 def test_bad_episodes_are_refused(tmp_path, out, old, new, message):
@@ -158,7 +164,7 @@ def test_bad_episodes_are_refused(tmp_path, out, old, new, message):
 @pytest.mark.parametrize("changes", [{"env": ".."}, {"suite": "a/b"}, {"algo": ".hidden"}])
 def test_no_run_is_restored_outside_the_results_folder(tmp_path, changes):
     spec = make_spec(**changes)
-    with pytest.raises(InputError, match="is no folder's name"):
+    with pytest.raises(InputError, match="is not a valid folder name"):
         restore_runs([PublishedRun(spec)], tmp_path / "theirs")
     assert not list(tmp_path.iterdir())
 

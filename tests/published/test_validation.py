@@ -31,12 +31,12 @@ def published(tmp_path_factory):
 
 @pytest.fixture
 def submission(published, tmp_path):
-    """A copy of its own of a valid submission."""
+    """A separate copy of a valid submission."""
     return Path(shutil.copytree(published, tmp_path / "submission"))
 
 
 def respecify(folder, number, **changes):
-    """Alters a specification and everything that is named after its digest, and signs."""
+    """Changes a specification and everything that is named after its digest, and signs."""
     lines = (folder / RUNS).read_text().splitlines()
     document = json.loads(lines[number])
     old = document["run_id"]
@@ -90,7 +90,7 @@ def swap_episodes(folder):
 
 
 def remove_run(folder, number=BC + 2):
-    """As whoever hides a run does: its line, its episodes and its place in the manifest."""
+    """Removes a run completely: its line, its episodes and its entry in the manifest."""
     lines = (folder / RUNS).read_text().splitlines(keepends=True)
     path = episodes_of(folder, number)
     path.unlink()
@@ -148,7 +148,7 @@ def hyperparameters(**changes):
 EDITS = {
     "a number": (
         lambda folder: change(folder, RUNS, '"raw_return":-', '"raw_return":-1', signed=False),
-        {"digests", "scores"}, "is not what the manifest says",
+        {"digests", "scores"}, "does not have the digest in the manifest",
     ),
     "a number and its digests": (
         set_result(BC, raw_return=-150.0), {"scores"}, "raw_return -150 is not the mean"),
@@ -161,7 +161,7 @@ EDITS = {
         {"values"}, "wall_s is inf"),
     "the manifest": (
         lambda folder: change(folder, "manifest.json", "results push", "results", signed=False),
-        {"digests"}, "manifest.json: was altered"),
+        {"digests"}, "manifest.json: was changed"),
     "episodes": (
         edit_episodes(BC, lambda text: text.replace("0,false,-", "0,false,-9", 1)),
         {"scores"}, "is not the mean of its episodes"),
@@ -172,7 +172,7 @@ EDITS = {
     "an episode twice": (
         edit_episodes(BC, lambda text: text.replace("\n1,", "\n0,", 1)),
         {"episodes", "manifest", "seeds"}, "is not that of episode 1"),
-    "a run's line twice": (twice, {"identity"}, "stands here a second time"),
+    "a run's line twice": (twice, {"identity"}, "occurs twice"),
     "a hidden run": (remove_run, {"seeds"}, "bc (budget quick, all demonstrations) on "
                      "Pendulum-v1: no run of seed 2"),
     "a hidden failure": (hide_failure, {"seeds"}, "no run of seed 1"),
@@ -186,20 +186,21 @@ EDITS = {
     "a lost file": (
         lambda folder: episodes_of(folder, BC).unlink(),
         {"files", "episodes", "manifest", "seeds"}, "no such file"),
-    "a path that leads out": (list_foreign_path, {"files"}, "'../outside.csv' is no name"),
+    "a path that leads out": (
+        list_foreign_path, {"files"}, "'../outside.csv' is not a valid file name"),
     "a specification": (edit_spec_only, {"identity", "manifest", "seeds"}, "run_id or spec_digest"),
     "a smaller budget": (set_spec(BC, **budget(10)), {"budget"}, "10 batches; budget quick"),
     "another unit": (
         set_spec(BC, **budget(20000, "env_steps")), {"budget", "values"}, "counts env_steps"),
     "no such budget": (
         set_spec(BC, **budget(1000, name="tiny")), {"budget", "seeds"},
-        "budget 'tiny' is none of quick"),
+        "budget 'tiny' is not one of quick"),
     "a hyper-parameter out of range": (
         set_spec(BC, **hyperparameters(batch_size=0), variant="batch_size=0"),
         {"algorithm", "seeds", "manifest"}, "batch_size must be at least 1"),
     "a hidden variant": (
         set_spec(BC, **hyperparameters(batch_size=128)), {"algorithm"},
-        "labelled '', but what it used differs from the card by 'batch_size=128'"),
+        "labelled '', but its hyper-parameters differ from the card by 'batch_size=128'"),
     "an unknown hyper-parameter": (
         set_spec(BC, **hyperparameters(trick=1)), {"algorithm"}, "has no hyper-parameter trick"),
     "a hyper-parameter left out": (
@@ -243,7 +244,7 @@ EDITS = {
         set_result(BC, finished_at="2025-01-01T00:00:00.000+00:00"), {"values"},
         "it finished before it started"),
     "negative time": (set_result(BC, wall_s=-1.0), {"values"}, "wall_s is -1"),
-    "no time": (set_result(BC, started_at="soon"), {"values"}, "'soon' is no time"),
+    "no time": (set_result(BC, started_at="soon"), {"values"}, "'soon' is not a time"),
 }  # fmt: skip
 
 
@@ -266,7 +267,7 @@ def test_every_edit_is_caught(submission, case):
     assert all("\n" not in problem for problem in problems)
 
 
-def test_all_problems_are_told_at_once(submission):
+def test_all_problems_are_reported_together(submission):
     set_result(BC, raw_return=0.0, wall_s=-1.0)(submission)
     set_spec(BC + 1, **budget(10))(submission)
     (submission / "stray").write_text("")
@@ -278,7 +279,7 @@ def test_a_failed_run_on_record_counts_for_its_seed(submission):
     assert validate(submission).of_check("seeds") == []
 
 
-def test_what_is_not_bundled_is_told_and_no_fault(tmp_path):
+def test_what_is_not_bundled_is_noted_and_not_a_problem(tmp_path):
     write_submitted_runs(tmp_path / "runs", algorithms=["bc"], failing=())
     folder = publish(tmp_path / "runs", tmp_path / "submission")
     for number in range(3):
@@ -288,7 +289,7 @@ def test_what_is_not_bundled_is_told_and_no_fault(tmp_path):
     sign(folder)
     validation = validate(folder)
     assert validation.valid, validation.problems
-    assert any("mine: is no algorithm of this package" in str(each) for each in validation.told)
+    assert any("mine: is not an algorithm of this package" in str(each) for each in validation.told)
 
 
 def test_the_digest_covers_all_that_is_there(submission):
@@ -300,7 +301,7 @@ def test_the_digest_covers_all_that_is_there(submission):
 
 
 def foreign(submission, number, part):
-    """Says of what a run learnt from that it had other content, under the same name."""
+    """States another digest for the data that a run learned from, under the same name."""
     document = json.loads((submission / RUNS).read_text().splitlines()[number])["spec"][part]
     set_spec(number, **{part: document | {"digest": "0" * 64}})(submission)
 
@@ -325,7 +326,7 @@ def later_suite(monkeypatch):
 
 
 @pytest.mark.usefixtures("later_suite")
-def test_demonstrations_of_an_earlier_suite_are_told_and_no_fault(submission):
+def test_demonstrations_of_an_earlier_suite_are_noted_and_not_a_problem(submission):
     foreign(submission, BC, "demos")
     lines = [json.loads(line) for line in (submission / RUNS).read_text().splitlines()]
     validation = validate(submission)
@@ -342,16 +343,16 @@ def test_demonstrations_of_an_earlier_suite_are_told_and_no_fault(submission):
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("0", "version 0, of which this package knows nothing; it has 1"),
-        ("2", "version 2, of which this package knows nothing"),
-        ("", "of which this package knows nothing"),
-        ("1+bundled", "no run here learnt from that source"),
-        ("1+hub:0123abcd", "no run here learnt from that source"),
-        ("0+path:mine", "no run here learnt from that source"),
+        ("0", "version 0, which this package does not know; it has 1"),
+        ("2", "version 2, which this package does not know"),
+        ("", "which this package does not know"),
+        ("1+bundled", "no run here learned from that source"),
+        ("1+hub:0123abcd", "no run here learned from that source"),
+        ("0+path:mine", "no run here learned from that source"),
     ],
 )
-def test_nobody_chooses_the_scale_of_scores(submission, version, message):
-    """Neither by a version that there never was, nor by an expert of which no run learnt."""
+def test_submitters_cannot_choose_the_scale_of_scores(submission, version, message):
+    """Neither by a version that never existed, nor by an expert from which no run learned."""
     references = {"random": -1199.6467, "expert": -1000.0, "version": version}
     for number in range(len((submission / RUNS).read_text().splitlines())):
         edit_line(submission, RUNS, number,
@@ -372,7 +373,7 @@ def test_nobody_chooses_the_scale_of_scores(submission, version, message):
     ],
 )
 def test_an_expert_from_elsewhere_is_that_of_the_runs(tmp_path, source, version, valid):
-    """Those that learnt from nothing go by the others."""
+    """Runs without demonstrations may have the references of the other runs."""
     write_submitted_runs(tmp_path / "runs", algorithms=["bc", "random"], failing=())
     folder = publish(tmp_path / "runs", tmp_path / "submission")
     lines = [json.loads(line) for line in (folder / RUNS).read_text().splitlines()]
@@ -386,29 +387,29 @@ def test_an_expert_from_elsewhere_is_that_of_the_runs(tmp_path, source, version,
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"format": "other"}', "\xff"])
-def test_what_is_no_submission_at_all_is_refused(tmp_path, content):
+def test_a_folder_without_published_results_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "manifest.json").write_text(content, encoding="latin-1")
     with pytest.raises(InputError, match=r"manifest\.json"):
         validate(tmp_path)
 
 
-def test_a_pipe_is_not_waited_for(submission):
+def test_a_pipe_does_not_block(submission):
     path = episodes_of(submission, BC)
     path.unlink()
     os.mkfifo(path)
     assert "files" in validate(submission).failed
 
 
-def test_the_checks_have_meanings_and_stand_in_the_documents():
+def test_the_checks_have_meanings_and_are_documented():
     assert set(MEANINGS) == set(CHECKS)
     told = Path(__file__).resolve().parents[2].joinpath("docs/leaderboard.md").read_text()
     table = told.partition("| check |")[2].partition("\n\n")[0]
     assert tuple(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == CHECKS
 
 
-def test_a_submission_of_thousands_of_seeds_is_not_multiplied_out(submission):
-    """Seeds are any numbers: nothing is done for each of those below the greatest."""
+def test_a_huge_seed_is_checked_without_counting_up_to_it(submission):
+    """Seeds may be any numbers: the check does not loop over all smaller ones."""
     set_spec(BC, seed=2**62)(submission)
     assert validate(submission).failed == ["seeds"]
 
@@ -444,7 +445,7 @@ def places(document, before=()):
 
 
 def mutate(document, rng):
-    """Puts anything at any place, or removes what is there."""
+    """Replaces any value with any other, or removes it."""
     *way, last = rng.choice(list(places(document)))
     for key in way:
         document = document[key]
@@ -455,7 +456,7 @@ def mutate(document, rng):
 
 
 def spoil(folder, rng):
-    """One mutation; most are signed, as whoever makes them on purpose would."""
+    """Makes one mutation; most are signed, as a deliberate edit would be."""
     if rng.random() < 0.3:
         manifest = json.loads((folder / "manifest.json").read_text())
         mutate(manifest, rng)
@@ -473,7 +474,7 @@ def spoil(folder, rng):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_stands_in_a_submission_is_told_in_printable_lines(published, tmp_path, seed):
+def test_problems_are_printable_lines_for_any_content(published, tmp_path, seed):
     rng = random.Random(seed)
     for number in range(10):
         folder = Path(shutil.copytree(published, tmp_path / str(number)))

@@ -130,7 +130,7 @@ def rows(make_score: MakeScore) -> list[ScoreRow]:
 
 @pytest.fixture
 def failures(make_failure: MakeFailure) -> list[FailureRow]:
-    """What kept `bc` from a third seed on Pendulum and `gail` from Reacher."""
+    """The failed runs of `bc` on Pendulum and of `gail` on Reacher."""
     return [
         make_failure(
             "bc", "Pendulum", 2, phase="evaluate", message="a | b\n<script>alert(1)</script>"

@@ -1,4 +1,4 @@
-"""Controls: learners that are taught nothing stand apart, and tell what is given away."""
+"""Controls are shown separately, and notes say what score the environment alone gives."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ TAUGHT_NOTHING = {"n_demos": None, "all_demos": None, "source": None}
 
 @pytest.fixture
 def controlled(rows, references, make_score):
-    """Makes the report with runs of controls on CartPole; lengths follow returns if told to."""
+    """Makes the report with runs of controls on CartPole; lengths follow returns on request."""
 
     def make(returns, *, lengths=True, **algorithms):
         found = [
@@ -48,7 +48,7 @@ def controlled(rows, references, make_score):
 
 
 @pytest.mark.parametrize("role", ["reference", "control"])
-def test_the_role_is_the_records_whatever_the_name(rows, references, make_score, role):
+def test_the_role_comes_from_the_record_not_the_name(rows, references, make_score, role):
     names = ("mine", "mine[gamma=0.9]", "mine (someone)")
     found = [make_score(name, "CartPole", 0, 500.0, role=role) for name in names]
     (section,) = build_report([*rows, *found], [], references, replicates=200).sections
@@ -96,8 +96,8 @@ def test_every_format_marks_them(controlled):
     assert roles["random"] == "anchor"
 
 
-def test_a_reference_stands_unranked_between_methods_and_controls(controlled):
-    """What uses the true reward is no contender, however well it scores."""
+def test_a_reference_is_unranked_between_methods_and_controls(controlled):
+    """A reference that uses the true reward has no rank, for any score."""
     report = controlled([20.0] * 3, ppo_true_reward=[500.0] * 3)
     (section,) = report.sections
     names = [result.algorithm for result in section.algorithms]
@@ -129,11 +129,11 @@ def test_they_take_part_in_no_comparison(controlled):
 @pytest.mark.parametrize(
     ("lengths", "why"),
     [
-        (True, "surviving or ending early is rewarded there whatever the reward says"),
-        (False, "being trained at all is worth that much there whatever the reward says"),
+        (True, "surviving or ending early is rewarded there under any reward function"),
+        (False, "training alone is worth that much there under any reward function"),
     ],
 )
-def test_what_is_given_away_is_told(controlled, lengths, why):
+def test_a_score_that_the_environment_alone_gives_is_noted(controlled, lengths, why):
     (section,) = controlled([260.0, 250.0, 270.0], lengths=lengths).sections
     reach = 4.302653 * (10 / 480) / math.sqrt(3)  # Student's, for three runs
     low, high = 0.5 - reach, 0.5 + reach
@@ -145,12 +145,12 @@ def test_what_is_given_away_is_told(controlled, lengths, why):
     "returns",
     [
         [20.0, 25.0, 15.0],  # chance
-        [60.0, 62.0, 58.0],  # above chance, but no more than its reference may be wrong by
-        [20.0, 500.0, 260.0],  # anything, for all that three runs tell
+        [60.0, 62.0, 58.0],  # above chance, but within the error of its reference
+        [20.0, 500.0, 260.0],  # not certain with three runs
         [500.0],  # one run has no interval
     ],
 )
-def test_nothing_is_told_without_confidence(controlled, returns):
+def test_nothing_is_noted_without_confidence(controlled, returns):
     (section,) = controlled(returns).sections
     assert not any("constant_plus (control) scores" in note for note in section.notes)
 

@@ -35,7 +35,7 @@ def test_there_is_a_row_for_every_cell_and_every_aggregate(report: Report) -> No
     assert found == [("aggregate", name, "") for name in names] + cells
 
 
-def test_raw_returns_stand_beside_scores_and_references(report: Report) -> None:
+def test_raw_returns_are_next_to_scores_and_references(report: Report) -> None:
     cells = [
         row for row in records(render_csv(report)) if row["kind"] == "run" and row["environment"]
     ]
@@ -58,14 +58,14 @@ def test_what_does_not_exist_is_an_empty_field(make_score: Callable[..., ScoreRo
     assert cell["reference_random"] == ""
 
 
-def test_foreign_text_survives_a_round_trip(make_failure: Callable[..., FailureRow]) -> None:
+def test_untrusted_text_survives_a_round_trip(make_failure: Callable[..., FailureRow]) -> None:
     evil = 'a|b\nc,"d"\r<script>'
     rows = records(render_csv(build_report([], [make_failure(evil, evil, 0)], [])))
     cell = next(row for row in rows if row["row"] == "cell" and row["kind"] == "missing")
     assert (cell["algorithm"], cell["environment"], cell["failed"]) == (evil, evil, "1")
 
 
-def test_several_budgets_are_told_apart(make_score: Callable[..., ScoreRow]) -> None:
+def test_several_budgets_are_distinguished(make_score: Callable[..., ScoreRow]) -> None:
     runs = [make_score("bc", "CartPole", 0, 300.0, budget=b) for b in ("full", "quick")]
     rows = records(render_csv(build_report(runs, [], [])))
     assert [row["budget"] for row in rows if row["algorithm"] == "bc"] == [

@@ -112,18 +112,18 @@ def test_scores_by_number_of_demonstrations(make_score, report_of):
     ]
 
 
-def test_imported_results_stand_apart(make_score, report_of, external):
+def test_imported_results_are_in_separate_tables(make_score, report_of, external):
     rows = [make_score("bc", "CartPole", seed, 480.0) for seed in range(3)]
     mine, both = report_of(rows), report_of(rows, imported=[external(), external(run_id="1")])
     [before], [after] = mine.sections, both.sections
     assert after.algorithms == before.algorithms
     assert after.runs == before.runs
     assert shown(table_of(after, "Imported results")) == [
-        ["CartPole", "paper:bc", "csv", "as told", "2", "440.00 ± 0.00", "0.875 ± 0.000"]
+        ["CartPole", "paper:bc", "csv", "as stated", "2", "440.00 ± 0.00", "0.875 ± 0.000"]
     ]
 
 
-def test_imported_results_of_other_conditions_stand_elsewhere(make_score, report_of, external):
+def test_imported_results_of_other_conditions_are_in_other_tables(make_score, report_of, external):
     rows = [make_score("bc", "CartPole", 0, 480.0)]
     given = [external(n_demos=10), external(n_demos=3, run_id="1"), external(suite="x", run_id="2")]
     report = report_of(rows, imported=given)

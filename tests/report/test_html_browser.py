@@ -39,7 +39,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture
 def opened(chromium, file):
-    """Opens the report; at the end it must have been silent and asked for nothing."""
+    """Opens the report; it must log nothing and request nothing."""
     pages = []
 
     def open_page(path=file, **options):
@@ -88,7 +88,7 @@ def test_headings_sort_by_mouse_and_by_keyboard(opened):
     assert watched.column(OVERVIEW, 0) == names[::-1]
 
 
-def test_numbers_sort_as_numbers_and_what_is_none_comes_last(opened):
+def test_numbers_sort_as_numbers_and_missing_ones_are_last(opened):
     watched = opened()
     heading = watched.page.locator(f"{CELLS} th", has_text="Raw return")
     for direction in ("descending", "ascending"):

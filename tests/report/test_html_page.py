@@ -148,7 +148,7 @@ def test_single_runs_and_curves_are_data(report, rows):
     assert sorted(place for runs in places for place in runs) == list(range(len(rows)))
 
 
-def test_foreign_text_stays_text(make_failure, make_score, references):
+def test_untrusted_text_stays_text(make_failure, make_score, references):
     rows = [make_score(EVIL, "CartPole", seed, 100.0, suite=EVIL) for seed in range(2)]
     rows.append(make_score("__proto__", "CartPole", 0, 50.0, suite=EVIL))
     failure = make_failure(EVIL, EVIL, 0, message=EVIL, error_type=EVIL, run_id=EVIL, suite=EVIL)

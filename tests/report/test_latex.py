@@ -72,7 +72,7 @@ def test_negative_numbers_have_minus_signs():
     assert number("2-3") == "2-3"
 
 
-def test_foreign_text_stays_text_and_keeps_tables_whole(make_failure, make_score, references):
+def test_untrusted_text_stays_text_and_keeps_tables_intact(make_failure, make_score, references):
     evil = "\\input{/etc/passwd}%{}&$_^~#\\\\|<script>\n\\end{table}"
     failure = make_failure(evil, evil, 0, message=evil, error_type=evil, run_id=evil, suite=evil)
     rows = [make_score(evil, "CartPole", seed, 100.0) for seed in range(3)]

@@ -1,4 +1,4 @@
-"""The leaderboard's files: what they say, that they lead to each other, and what they replace."""
+"""The leaderboard's files: their content, their links, and what they replace."""
 
 import csv
 import io
@@ -95,7 +95,7 @@ def document(site):
 
 
 class Links(HTMLParser):
-    """What a page leads to and what in it can be led to; and all tags and attributes."""
+    """The links and link targets of a page, and all its tags and attributes."""
 
     def __init__(self, text):
         super().__init__()
@@ -123,7 +123,7 @@ def parsed(site):
     return {path: Links(path.read_text()) for path in site.rglob("*.html")}
 
 
-def test_every_link_leads_somewhere(site, parsed):
+def test_every_link_has_a_target(site, parsed):
     assert len(parsed) > 10
     seen = 0
     for path, page in parsed.items():
@@ -145,11 +145,11 @@ def test_pages_load_nothing_and_their_policy_admits_nothing_else(parsed):
         [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
         assert policy.startswith("default-src &#x27;none&#x27;; style-src &#x27;sha256-")
         assert "src" not in page.attributes
-        assert page.tags["link"] == 1  # an empty icon, so that none is asked for
+        assert page.tags["link"] == 1  # an empty icon, so that none is requested
         assert not any("//" in target or target.startswith("/") for target in page.targets)
 
 
-def test_every_number_of_a_row_leads_to_its_runs(site, parsed):
+def test_every_number_of_a_row_links_to_its_runs(site, parsed):
     bc = next(row for table in document(site)["tables"] for row in table["rows"]
               if row["algorithm"] == "bc" and row["kind"] == "run")  # fmt: skip
     page, anchor = bc["page"].split("#")
@@ -166,7 +166,7 @@ def test_every_number_of_a_row_leads_to_its_runs(site, parsed):
         assert sum(values) / len(values) == pytest.approx(run["raw_return"], rel=1e-12)
 
 
-def test_foreign_names_stay_text(site, parsed):
+def test_untrusted_names_stay_text(site, parsed):
     for path, page in parsed.items():
         assert not page.tags["img"] + page.tags["b"], path
         assert page.tags["script"] == 1
@@ -215,7 +215,7 @@ def test_ranks_are_by_iqm_among_what_covers_every_environment(site):
         assert rows[: len(ranked)] == ranked
 
 
-def test_an_environment_with_nothing_but_failed_runs_counts_as_random(tmp_path, runs):
+def test_an_environment_with_only_failed_runs_counts_as_random(tmp_path, runs):
     policies, found = [], []
     for policy in (FailurePolicy.COUNT_AS_RANDOM, FailurePolicy.EXCLUDE):
         build(runs, tmp_path / "site", failed_runs=policy)
@@ -294,7 +294,7 @@ def test_the_columns_are_those_in_the_documents():
     assert tuple(re.findall(r"`(\w+)`", " ".join(columns))) == COLUMNS
 
 
-def test_what_a_folder_was_taken_for_is_said(tmp_path, submissions, runs):
+def test_the_detected_kind_of_a_folder_is_stated(tmp_path, submissions, runs):
     assert find_results(submissions).taken == "2 submissions"
     assert find_results(submissions / "theirs").taken == "published results"
     assert find_results(runs).taken == "a results folder of own runs"
@@ -309,18 +309,18 @@ def test_the_same_submission_twice_counts_once(tmp_path, submissions):
         shutil.copytree(submissions / "theirs", tmp_path / name)
     found = find_results(tmp_path)
     assert [source.name for source in found.sources] == ["a"]
-    assert found.notes == ("left out: b: the very results of a",)
+    assert found.notes == ("skipped: b: the same results as a",)
 
 
-def test_a_damaged_submission_is_not_passed_over(tmp_path, submissions):
+def test_a_damaged_submission_is_not_ignored(tmp_path, submissions):
     shutil.copytree(submissions / "theirs", tmp_path / "a")
     path = tmp_path / "a" / "runs" / "classic.jsonl"
     path.write_text(path.read_text().replace('"seed":0', '"seed":5', 1))
-    with pytest.raises(InputError, match="not what the manifest says"):
+    with pytest.raises(InputError, match="does not have the digest in the manifest"):
         find_results(tmp_path)
 
 
-def test_the_board_says_whose_runs_are_not_as_the_cards_say(site, parsed, submissions):
+def test_the_board_marks_submissions_that_differ_from_the_cards(site, parsed, submissions):
     failed = {each["name"]: each["failed_checks"] for each in document(site)["submissions"]}
     assert failed["theirs"] == []
     assert {"suite", "budget", "algorithm"} <= set(failed[EVIL])
@@ -331,7 +331,7 @@ def test_the_board_says_whose_runs_are_not_as_the_cards_say(site, parsed, submis
     theirs, evil = (
         [line for line in told if who in line] for who in ("theirs", markdown.escape(EVIL))
     )
-    # Overall, by environment, and by the most likely actions: one row each, told apart.
+    # Overall, by environment, and by the most likely actions: one row each, with distinct names.
     assert (len(theirs), len(evil)) == (3, 3)
     assert all("bc (checks failed)" in line for line in evil)
     assert not any("checks failed" in line for line in theirs)
@@ -341,7 +341,7 @@ def test_the_board_says_whose_runs_are_not_as_the_cards_say(site, parsed, submis
     assert any("does not pass the checks" in note for note in find_results(submissions).notes)
 
 
-def test_an_algorithm_that_only_has_an_anchors_name_is_no_anchor(tmp_path):
+def test_an_algorithm_with_only_the_name_of_an_anchor_is_not_an_anchor(tmp_path):
     write_results(tmp_path / "runs", seeds=2, failing=(),
                   skills={"random": ((2.0, 0.1),) * 3, "bc": ((0.5, 0.1),) * 3})  # fmt: skip
     board = build(tmp_path / "runs", tmp_path / "site")
@@ -384,10 +384,10 @@ def test_an_earlier_site_is_replaced_and_nothing_else(tmp_path, runs):
         build(runs, site)
     (site / "CNAME").unlink()
     (site / "leaderboard.json").write_text('{"format": "other"}')
-    with pytest.raises(InputError, match="is not empty, and no leaderboard"):
+    with pytest.raises(InputError, match="is not empty, and not a leaderboard"):
         build(runs, site)
     (site / "leaderboard.json").unlink()
-    with pytest.raises(InputError, match="is not empty, and no leaderboard"):
+    with pytest.raises(InputError, match="is not empty, and not a leaderboard"):
         build(runs, site)
     assert set(files(site)) == set(before) - {"leaderboard.json"}
 
@@ -395,7 +395,7 @@ def test_an_earlier_site_is_replaced_and_nothing_else(tmp_path, runs):
 def test_results_are_never_overwritten(tmp_path, runs):
     shutil.copytree(runs, tmp_path / "site" / "runs")
     for site in (tmp_path / "site", tmp_path / "site" / "runs"):
-        with pytest.raises(InputError, match="the results lie in it"):
+        with pytest.raises(InputError, match="contains the results"):
             build(tmp_path / "site" / "runs", site)
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError):
@@ -433,7 +433,7 @@ def test_an_empty_board_says_so(tmp_path):
     assert "No results" in (tmp_path / "site" / "index.html").read_text()
 
 
-def test_the_markdown_has_every_row_and_cell_and_keeps_foreign_names_text(site):
+def test_the_markdown_has_every_row_and_cell_and_escapes_names(site):
     text = (site / "leaderboard.md").read_text(encoding="utf-8")
     document = json.loads((site / "leaderboard.json").read_text())
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
@@ -466,4 +466,4 @@ def test_imported_means_have_neither_seeds_nor_intervals(tmp_path, runs):
     lines = (tmp_path / "site" / "leaderboard.md").read_text().splitlines()
     [shown, *_] = [line for line in lines if line.startswith(("|  | paper", "| paper"))]
     assert "| 0.500 | 0.500 |" in shown
-    assert "| not told |" in shown
+    assert "| not stated |" in shown

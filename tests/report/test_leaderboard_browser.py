@@ -43,7 +43,7 @@ def site(tmp_path_factory):
 
 @pytest.fixture
 def opened(chromium, site):
-    """Opens a page; at the end it must have been silent and asked for nothing."""
+    """Opens a page; it must log nothing and request nothing."""
     pages = []
 
     def open_page(name="index.html", **options):
@@ -124,7 +124,7 @@ def test_headings_sort_by_mouse_and_by_keyboard(opened):
     assert shown == sorted(shown, reverse=True)
 
 
-def test_a_number_leads_to_its_runs_and_back(opened):
+def test_a_number_links_to_its_runs_and_back(opened):
     watched = opened()
     page = watched.page
     # The best that passes its checks: team-a's higher scores do not, and have no rank.
@@ -139,7 +139,7 @@ def test_a_number_leads_to_its_runs_and_back(opened):
     assert page.url.endswith("#t0-e0")
     page.get_by_text("← Board").click()
     page.wait_for_url("**/index.html")
-    # To follow a link is what one asked for.
+    # Following a link is a request that the user made.
     assert all(request.startswith("file://") for request in watched.requests)
     watched.requests.clear()
 

@@ -68,7 +68,7 @@ def test_only_failures_are_listed_with_phase_type_and_message(
     assert [*run, "bc-CartPole-4-failed"] in listed
 
 
-def test_foreign_text_stays_text_and_keeps_the_table_whole(
+def test_untrusted_text_stays_text_and_keeps_the_table_intact(
     make_failure: Callable[..., FailureRow],
 ) -> None:
     evil = "a|b\n# c\r\n<script>alert('x')</script> [link](javascript:x) `code` \\| \x1b[31m"

@@ -38,7 +38,7 @@ def test_means_are_over_the_runs_of_a_cell(make_measure):
     assert (second.environment, second.runs, second.mean, second.std) == ("Pendulum", 1, 9.0, None)
 
 
-def test_a_method_without_demonstrations_stands_beside_those_with(report):
+def test_a_method_without_demonstrations_is_shown_with_those_with(report):
     (section,) = report.sections
     assert section.conditions.n_demos == 10
     assert [result.algorithm for result in section.algorithms][:2] == [
@@ -47,7 +47,7 @@ def test_a_method_without_demonstrations_stands_beside_those_with(report):
     ]
 
 
-def test_it_stands_beside_each_source_but_only_under_its_budget(make_score):
+def test_it_is_shown_with_each_source_but_only_under_its_budget(make_score):
     rows = [
         make_score("bc", "CartPole", 0, 400.0),
         make_score("bc", "CartPole", 0, 400.0, source="path:x", run_id="other"),
@@ -66,7 +66,7 @@ def test_it_stands_beside_each_source_but_only_under_its_budget(make_score):
         assert ("preference_comparisons" in names) == (budget == "quick")
 
 
-def test_alone_it_has_a_section_of_its_own(make_score):
+def test_alone_it_has_a_separate_section(make_score):
     rows = [make_score("preference_comparisons", "CartPole", 0, 450.0, **UNTAUGHT)]
     (section,) = build_report(rows, [], [], replicates=200).sections
     assert section.title == "classic: budget quick"

@@ -18,7 +18,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def texts(path):
-    """Every text in an SVG file; reading it proves that it is whole."""
+    """Returns every text in an SVG file; parsing it shows that the file is complete."""
     root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
     return ["".join(node.itertext()).strip() for node in root.iter() if node.tag.endswith("}text")]
 
@@ -66,7 +66,7 @@ def test_the_same_results_give_the_same_files(shown, tmp_path):
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
-def test_foreign_text_stays_text(make_score, make_failure, references, tmp_path):
+def test_untrusted_text_stays_text(make_score, make_failure, references, tmp_path):
     evil = "_$\\frac{1}{0}$<script>|&"
     rows = [make_score(evil, "CartPole", seed, 100.0 + seed, suite=evil) for seed in range(3)]
     curve = MetricCurve((1, 2, 3), (1.0, float("nan"), 2.0), 3)

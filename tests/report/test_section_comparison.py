@@ -38,7 +38,7 @@ def test_one_algorithm_has_a_profile_and_nothing_to_improve_on(make_score):
     assert not found.profiles["bc"].known
 
 
-def test_scores_that_are_not_finite_are_left_out(make_score):
+def test_scores_that_are_not_finite_are_excluded(make_score):
     rows = [make_score("bc", "CartPole", seed, 100.0) for seed in range(2)]
     rows.append(make_score("gail", "CartPole", 0, float("nan")))
     assert compared(rows).algorithms == ("bc",)

@@ -62,7 +62,7 @@ def test_aggregates_are_those_of_the_statistics_package(
         assert found == stratified_bootstrap(scores, statistic, replicates=2000, rng=generator)
 
 
-def test_unequal_seed_counts_are_kept_and_told(report: Report) -> None:
+def test_unequal_seed_counts_are_kept_and_noted(report: Report) -> None:
     result = of(only_section(report), "bc")
     assert result.seeds == (2, 3)
     assert [cell.runs for cell in result.cells] == [3, 2, 3]
@@ -94,7 +94,7 @@ def test_a_failure_never_reaches_the_scores_but_is_counted(report: Report) -> No
     ]
 
 
-def test_references_stand_in_where_an_anchor_was_not_run(report: Report) -> None:
+def test_references_replace_anchors_that_were_not_run(report: Report) -> None:
     section = only_section(report)
     expert, anchor = of(section, "expert"), of(section, "random")
     assert {cell.kind for cell in expert.cells} == {"reference"}
@@ -148,7 +148,7 @@ def test_sections_go_by_suite_then_from_small_budgets_to_large(make_score: MakeS
     ]
 
 
-def test_anchors_stand_in_every_section_and_count_a_seed_once(make_score: MakeScore) -> None:
+def test_anchors_are_in_every_section_and_count_a_seed_once(make_score: MakeScore) -> None:
     rows = [make_score("bc", "CartPole", 0, 300.0, budget=b) for b in ("quick", "full")]
     rows += [make_score("random", "CartPole", 0, 20.0, budget=b) for b in ("quick", "full")]
     rows += [make_score("expert", "CartPole", 0, 499.0, budget="quick")]
@@ -157,7 +157,7 @@ def test_anchors_stand_in_every_section_and_count_a_seed_once(make_score: MakeSc
         assert [cell.raw_mean for cell in of(section, "expert").cells] == [499.0]
 
 
-def test_an_expert_of_another_source_does_not_stand_in(
+def test_an_expert_of_another_source_is_not_shown(
     make_score: MakeScore, references: list[ReferenceRow]
 ) -> None:
     rows = [
@@ -219,7 +219,7 @@ def test_an_interval_that_leaves_out_an_environment_is_explained(make_score: Mak
     assert any("bc has a single run on Pendulum" in note for note in notes)
 
 
-def test_runs_that_share_a_seed_are_not_passed_off_as_seeds(make_score: MakeScore) -> None:
+def test_runs_that_share_a_seed_do_not_count_as_several_seeds(make_score: MakeScore) -> None:
     rows = [make_score("bc", "CartPole", 0, 300.0, run_id=name) for name in "ab"]
     section = only_section(build(rows))
     assert (of(section, "bc").cells[0].seeds, of(section, "bc").cells[0].runs) == (1, 2)
@@ -236,7 +236,7 @@ def test_a_score_that_is_not_finite_is_shown_and_not_aggregated(make_score: Make
     assert any("not finite on CartPole" in note for note in section.notes)
 
 
-def test_references_that_define_no_score_stand_in_without_one(make_score: MakeScore) -> None:
+def test_references_that_define_no_score_are_shown_without_one(make_score: MakeScore) -> None:
     equal = ReferenceRow(suite="classic", env="CartPole", version="1.0", random=9.0, expert=9.0)
     section = only_section(build([make_score("bc", "CartPole", 0, 9.0)], references=[equal]))
     for name in ("random", "expert"):
@@ -245,7 +245,7 @@ def test_references_that_define_no_score_stand_in_without_one(make_score: MakeSc
         assert of(section, name).iqm is None
 
 
-def test_references_of_several_versions_and_foreign_scores_are_pointed_out(
+def test_references_of_several_versions_and_other_scales_are_noted(
     make_score: MakeScore, references: list[ReferenceRow]
 ) -> None:
     older = ReferenceRow(suite="classic", env="CartPole", version="0.9", random=0.0, expert=400.0)
@@ -256,7 +256,7 @@ def test_references_of_several_versions_and_foreign_scores_are_pointed_out(
     ]
     section = only_section(build(rows, references=[newer, older]))
     assert [row.version for row in section.references] == ["0.9", "0.10"]
-    assert of(section, "expert").cells[0].raw_mean == 450.0  # the newest stands in
+    assert of(section, "expert").cells[0].raw_mean == 450.0  # the latest one is used
     assert any("versions 0.10, 0.9" in note for note in section.notes)
     assert any("2 of 2 runs do not follow" in note for note in section.notes)
     agreeing = only_section(build(rows[:1], references=references))
@@ -308,7 +308,7 @@ def test_sections_keep_the_runs_that_their_cells_are_made_of(report: Report) -> 
             assert [row.seed for row in runs] == sorted(row.seed for row in runs)
 
 
-def test_a_method_that_asks_the_expert_stands_beside_those_with_demonstrations(
+def test_a_method_that_queries_the_expert_is_shown_with_those_with_demonstrations(
     make_score, references
 ):
     rows = [
@@ -331,4 +331,6 @@ def test_a_method_that_asks_the_expert_stands_beside_those_with_demonstrations(
         (10, "bundled"): [("dagger", 500.0), ("bc", 480.0)],
         (None, "hub"): [("dagger", 490.0)],
     }
-    assert any(note.startswith("dagger asks the expert itself") for note in sections[0].notes)
+    assert any(
+        note.startswith("dagger queries the expert during training") for note in sections[0].notes
+    )

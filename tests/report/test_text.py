@@ -35,7 +35,7 @@ def test_there_is_no_minus_zero() -> None:
     assert fixed(-0.0006, 3) == "-0.001"
 
 
-def test_seeds_of_all_algorithms_are_told_once(report: Report) -> None:
+def test_seeds_of_all_algorithms_are_stated_once(report: Report) -> None:
     assert all_seeds(report.sections[0]) == "2, 2-3, 3"
 
 

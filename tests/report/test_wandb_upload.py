@@ -25,7 +25,7 @@ def test_finished_runs_are_uploaded_once(out, tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     folder, spec = out
-    options = {"tell": silent, "folder": tmp_path}
+    options = {"notify": silent, "folder": tmp_path}
     first = upload_runs(folder, "imitation", **options)
     assert (first.uploaded, first.present, first.unfinished) == (1, 0, 1)
     assert first.offline
@@ -38,7 +38,7 @@ def test_finished_runs_are_uploaded_once(out, tmp_path, monkeypatch):
     assert (second.uploaded, second.present) == (0, 1)
 
 
-def test_the_package_is_asked_for_where_it_is_missing(out, monkeypatch):
+def test_a_missing_package_is_named(out, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(InputError, match=r"pip install 'imitbench\[wandb\]'"):
         upload_runs(out[0], "imitation", notify=silent)

@@ -30,7 +30,7 @@ def test_failed_runs_can_count_as_random() -> None:
     assert found.missing == ()
 
 
-def test_failed_runs_can_be_left_out_which_may_leave_a_cell_missing() -> None:
+def test_failed_runs_can_be_excluded_which_may_leave_a_cell_missing() -> None:
     found = count_failures(
         {"ant": [0.9, 0.8]},
         {"ant": 1, "hopper": 2, "swimmer": 0},
@@ -83,7 +83,7 @@ def test_complete_tables_miss_nothing() -> None:
     assert over.runs == ((1, 2), (1, 1))
 
 
-def test_without_a_common_environment_there_is_nothing_to_compare() -> None:
+def test_a_comparison_needs_a_common_environment() -> None:
     over = coverage({"bc": {"a": [1.0]}, "gail": {"b": [1.0]}})
     assert over.environments == ()
     assert over.runs == ((0, 0), (0, 0))

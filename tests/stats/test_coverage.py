@@ -1,4 +1,4 @@
-"""Intervals cover the truth as often as they say, where theory says that they should.
+"""Intervals have their nominal coverage, where theory says that they should.
 
 A thousand synthetic experiments each, of runs whose distribution is known. The share that covers
 has a standard error of 0.7 %. Percentile intervals of n runs are too narrow by about

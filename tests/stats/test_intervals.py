@@ -42,7 +42,7 @@ def test_bca_of_one_environment_is_that_of_scipy() -> None:
     slack = 0.02 * (high - low)
     assert (ours.low, ours.high) == (pytest.approx(low, abs=slack), pytest.approx(high, abs=slack))
     plain = stratified_bootstrap({"a": skewed}, mean, rng=rng())
-    assert ours.high - plain.high > 2 * slack  # what scipy agrees with is the correction
+    assert ours.high - plain.high > 2 * slack  # the agreement with scipy includes the correction
     assert (ours.method, plain.method) == ("bca", "percentile")
 
 
@@ -66,7 +66,7 @@ def test_influences_on_a_mean_are_deviations_from_it() -> None:
 
 
 @pytest.mark.parametrize("score", [0.17, 0.34, 0.41, 0.68])
-def test_rounding_is_no_influence(score: float) -> None:
+def test_rounding_is_not_an_influence(score: float) -> None:
     # The median is the mean of the second environment, whose runs are all equal; with these scores
     # the mean over what is left when each is left out is off in the last bit.
     scores = {"a": [-9.0, -8.0], "b": [score] * 7, "c": [2.0, 3.0, 4.0]}

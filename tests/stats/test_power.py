@@ -33,7 +33,7 @@ def test_seeds_needed_are_those_of_published_tables(effect: float, runs: int, ea
     assert 0.8 <= found.power < 0.82
 
 
-def test_the_seeds_that_it_says_decide_about_as_often_as_it_says() -> None:
+def test_the_estimated_seeds_decide_about_as_often_as_estimated() -> None:
     first = {"a": with_moments(4, 0.5, 0.6), "b": with_moments(4, 0.2, 0.3)}
     second = {"a": with_moments(3, 0.1, 0.3), "b": with_moments(3, 0.1, 0.2)}
     estimate = seeds_to_decide(first, second)
@@ -62,7 +62,7 @@ def test_seeds_of_both_count_where_one_has_more() -> None:
     assert 0 < lopsided < even
 
 
-def test_what_is_decided_needs_no_more() -> None:
+def test_a_decided_comparison_needs_no_more_seeds() -> None:
     found = seeds_to_decide({"a": [1.0, 1.1, 0.9]}, {"a": [0.0, 0.1, -0.1]})
     assert (found.more, found.outlook, found.power) == (0, "decided", None)
 

@@ -54,7 +54,7 @@ def test_welch_over_environments_averages_differences_and_adds_their_variances()
     assert found.p_value == pytest.approx(2 * scipy.stats.t.sf(t, found.degrees))
 
 
-def test_welch_says_so_where_it_knows_no_spread() -> None:
+def test_welch_reports_unknown_spread() -> None:
     single = welch({"a": [1.0, 2.0], "b": [1.0]}, {"a": [0.0, 1.0], "b": [0.0, 1.0]})
     assert single.difference == 0.75
     assert math.isnan(single.p_value)
@@ -67,7 +67,7 @@ def test_welch_says_so_where_it_knows_no_spread() -> None:
 
 
 def by_hand(first: dict[str, list[float]], second: dict[str, list[float]]) -> float:
-    """The permutation test in plain words: all labels, one after the other."""
+    """A direct permutation test: all labelings in a loop."""
 
     def differences(env: str) -> list[float]:
         x, y = first[env], second[env]

@@ -55,7 +55,7 @@ def test_runs_under_two_settings_are_not_averaged(tmp_path, finished):
     finished(edited, at=day(2))
     assert shown(tmp_path) == ({edited.run_id}, set())
     answer = call_imitbench("report", "--out", ".", "--replicates", "100", cwd=tmp_path)
-    assert "left out: 3 runs under settings that newer runs have superseded" in answer.err
+    assert "skipped: 3 runs under settings that newer runs have superseded" in answer.err
 
 
 def test_each_seed_draws_its_own_demonstrations_under_one_setting(tmp_path, finished):
@@ -130,7 +130,7 @@ def test_export_reports_what_it_excludes(tmp_path, finished, failed):
     failed(make_spec(seed=0, **OLD), at=day(1))
     finished(make_spec(seed=0, **NEW), at=day(2))
     told = call_imitbench("results", "export", "submission", "--out", ".", cwd=tmp_path)
-    assert "1 run, 1 superseded by newer ones left out" in told.err
+    assert "1 run, 1 superseded by newer ones skipped" in told.err
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -37,7 +37,7 @@ def test_a_suite_bears_its_name_everywhere(tmp_path):
 def test_nothing_is_overwritten(tmp_path):
     folder = write_template("algorithm", "mine", tmp_path)
     (folder / "learner.py").write_text("my work")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         write_template("algorithm", "mine", tmp_path)
     assert (folder / "learner.py").read_text() == "my work"
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
@@ -45,7 +45,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 @pytest.mark.parametrize("name", ["Mine", "my-method", "1st", "", "class", "../x", "a/b"])
 def test_names_that_are_none(name, tmp_path):
-    with pytest.raises(InputError, match="no name for it"):
+    with pytest.raises(InputError, match="not a valid name"):
         write_template("algorithm", name, tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""The leaderboard: a static site of published results, and the same as JSON and CSV."""
+"""Builds the leaderboard: a static site of published results, also as JSON, CSV and Markdown."""

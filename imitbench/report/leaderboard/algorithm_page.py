@@ -1,4 +1,4 @@
-"""A page for each algorithm on a suite: its cells, and every run behind them."""
+"""Writes a page for each algorithm on a suite: its cells, and every run behind them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from imitbench.report.model import CellResult, Report
 from imitbench.store.external_results import ExternalRun
 
 Shown = tuple[int, BoardSection, BoardRow]
-"""A row of the board, its table, and that table's number on the first page."""
+"""A row of the board, its table, and the number of that table on the first page."""
 
 
 def pages(board: Board) -> dict[str, list[Shown]]:
-    """The rows that each page is about, by the page's place below the site."""
+    """Returns the rows that each page shows, by the path of the page in the site."""
     found: dict[str, list[Shown]] = {}
     for number, part in enumerate(board.sections):
         for row in part.rows:
@@ -40,12 +40,12 @@ def render_page(board: Board, page: str, shown: Sequence[Shown]) -> str:
     """Writes the page of an algorithm.
 
     Args:
-        board: The board.
-        page: Its place below the site.
-        shown: The rows of the board that it is about, at least one.
+        board: The whole leaderboard.
+        page: Path of the page in the site.
+        shown: Rows of the board that the page shows, at least one.
 
     Returns:
-        HTML that needs nothing else but the files it leads to.
+        Self-contained HTML, which links to other files of the site.
     """
     up = "../" * page.count("/")
     _, part, first = shown[0]
@@ -97,7 +97,7 @@ def _block(id_: str, title: str, *content: Markup) -> Markup:
 
 
 def _group(each: Shown, board: Board, up: str, origins: Mapping[str, str]) -> Markup:
-    """Everything on an algorithm in one table of the board."""
+    """Returns the block of an algorithm for one table of the board."""
     number, part, row = each
     anchor, section = row.anchor, part.section
     ranked = sum(other.rank is not None for other in part.rows)
@@ -309,13 +309,13 @@ def _failures(row: BoardRow) -> Markup:
 
 
 def _hyperparameters(spec: RunSpec) -> Mapping[str, object]:
-    """Those of a run, with the ones that its record leaves out, as far as the card is known."""
+    """Returns the hyper-parameters of a run; if the card is known, with those the record omits."""
     card = bundled_algorithm(spec.algo) if spec.implementation_digest is None else None
     return card.completed(spec.hyperparameters) if card else spec.hyperparameters
 
 
 def _settings(specs: Sequence[RunSpec]) -> Markup:
-    """Hyper-parameters and further settings, with the values that runs have."""
+    """Returns a list of hyper-parameters and further settings, with their values in these runs."""
     values: dict[str, dict[str, None]] = {}
     for spec in specs:
         budget, demos = spec.budget, spec.demos

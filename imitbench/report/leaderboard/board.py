@@ -1,4 +1,4 @@
-"""From results to the board: what stands in which table, and in which order."""
+"""Builds the board from results: assigns runs to tables, and ranks and sorts rows."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from imitbench.store.external_results import ExternalRun
 def external_rows(
     section: Section, method: StatisticsSettings, imports: Sequence[ExternalResults], *, anchor: str
 ) -> list[BoardRow]:
-    """Rows of the imported results that fit a section, by label and algorithm.
+    """Returns rows of the imported results that fit a section, by label and algorithm.
 
-    A completed run fits if it is on one of the section's environments, and names no other suite
-    and no other number of demonstrations. Whatever its budget and the source of its
-    demonstrations were is not compared: the row's page says it.
+    A completed run fits if it is on one of the section's environments, and does not name another
+    suite or number of demonstrations. Its budget and its source of demonstrations are not
+    compared; the row's page shows them.
 
     Args:
-        section: The section.
-        method: How intervals are made.
-        imports: The imports.
-        anchor: Where on their pages the section's runs are.
+        section: Section of the report.
+        method: Settings of the intervals.
+        imports: Imported results.
+        anchor: HTML id of the section's runs on the pages of the rows.
     """
     made = []
     for results in imports:
@@ -76,7 +76,7 @@ def external_rows(
 
 
 def _over(section: Section, result: AlgorithmResult) -> AlgorithmResult:
-    """The same with a cell for every environment of the section."""
+    """Returns the result with a cell for every environment of the section."""
     cells = {cell.environment: cell for cell in result.cells}
     everywhere = (cells.get(env, CellResult(env, "missing")) for env in section.environments)
     return replace(result, cells=tuple(everywhere))
@@ -85,7 +85,7 @@ def _over(section: Section, result: AlgorithmResult) -> AlgorithmResult:
 def _fitting(
     section: Section, runs: Sequence[ExternalRun]
 ) -> dict[tuple[str, str], list[ExternalRun]]:
-    """Runs by algorithm and settings; settings are named only where there are several."""
+    """Returns runs by algorithm and settings; settings are named only if there are several."""
     fitting: dict[str, list[ExternalRun]] = defaultdict(list)
     for run in runs:
         if run.status == "completed" and run.algo is not None and _fits(section, run):
@@ -106,7 +106,7 @@ def _fits(section: Section, run: ExternalRun) -> bool:
 
 
 def _score_rows(section: Section, key: str, runs: Sequence[ExternalRun]) -> Iterator[ScoreRow]:
-    """Rows as own runs have them; runs without a seed are numbered."""
+    """Yields rows in the form of own runs; runs without a seed are numbered."""
     for number, run in enumerate(runs):
         score = run.any_score
         deterministic = run.score_deterministic
@@ -141,17 +141,17 @@ def build_board(
     replicates: int,
     failed_runs: FailurePolicy = FailurePolicy.COUNT_AS_RANDOM,
 ) -> Board:
-    """Builds the board; the same results give the identical one.
+    """Builds the board; the same results give the same board.
 
     Rows are those of `imitbench.report.tables.build_report`. Ranks are by IQM, and only among
     algorithms that have runs on every environment of their table. External results, if there are
-    any, stand beside the others, and are neither ranked nor averaged with them.
+    any, are shown in the same tables, but neither ranked nor averaged with the others.
 
     Args:
-        found: The results.
-        title: What to call the board.
-        replicates: Bootstrap replicates of each interval.
-        failed_runs: What failed runs count as.
+        found: Results by submitter, and imports.
+        title: Title of the board.
+        replicates: Number of bootstrap replicates of each interval.
+        failed_runs: How failed runs count.
     """
     rows = make_rows(found.sources)
     report = build_report(

@@ -1,4 +1,4 @@
-"""The board as JSON and as CSV, for programs; `docs/leaderboard.md` says what the columns hold."""
+"""Writes the board as JSON and as CSV; `docs/leaderboard.md` explains the columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def render_json(board: Board) -> str:
-    """Writes everything that the site shows, runs included, as one JSON document."""
+    """Writes all content of the site, runs included, as one JSON document."""
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -166,7 +166,7 @@ def _runs(row: BoardRow) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: numbers that are none become null."""
+    """Returns data for JSON: numbers that are not finite become null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The site's first page: a table for each group of runs that may be compared."""
+"""Writes the site's first page: a table for each group of comparable runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def render_index(board: Board) -> str:
     """Writes the page with all tables.
 
     Args:
-        board: What to say.
+        board: The whole leaderboard.
 
     Returns:
-        HTML that needs nothing else but the pages it leads to.
+        Self-contained HTML, which links to other pages of the site.
     """
     main = [_filters(board), *(_table(n, part, board) for n, part in enumerate(board.sections))]
     if not board.sections:
@@ -42,13 +42,13 @@ def render_index(board: Board) -> str:
 
 
 def footer(board: Board) -> Markup:
-    """How the numbers were made, at the end of every page."""
+    """Returns the footer of every page, with the methods behind the numbers."""
     said = text.protocol(Report(board.method, (), ()))
     return tag("footer", tag("p", f"Made by imitbench {__version__}. {said[0].upper()}{said[1:]}."))
 
 
 def row_name(row: BoardRow) -> Markup:
-    """An algorithm's name with a spot of its color, and what there is to know about it."""
+    """Returns an algorithm's name with a spot of its color, and its marks."""
     name = named(row.name, "spotted", "" if row.color is None else f"c{row.color}")
     marks = [
         (row.kind == "external", "external"),
@@ -64,7 +64,7 @@ def row_name(row: BoardRow) -> Markup:
 
 
 def interval(value: Interval | None, row: BoardRow) -> Markup | str:
-    """A point estimate, strong, with its interval."""
+    """Returns a point estimate, strong, with its interval."""
     if value is None:
         return text.NOTHING
     point, _, ends = model.interval(value, row).partition(" ")
@@ -108,7 +108,7 @@ def _header(board: Board) -> Markup:
 
 
 def _facets(part: BoardSection) -> dict[str, str]:
-    """What tables are filtered by, in words."""
+    """Returns the values of a table that filters compare, as text."""
     suite, budget, n_demos, source = astuple(part.section.conditions)
     return {
         "suite": suite,
@@ -119,7 +119,7 @@ def _facets(part: BoardSection) -> dict[str, str]:
 
 
 def _filters(board: Board) -> Markup:
-    """Choices that the script brings to life; without it, there are none."""
+    """Returns the filters, hidden until the script activates them."""
     facets = [_facets(part) for part in board.sections]
     choices = []
     for name in facets[0] if facets else ():
@@ -160,12 +160,12 @@ def _table(number: int, part: BoardSection, board: Board) -> Markup:
     level = f"{board.method.level:.0%}"
     caption = (
         f"Dot and bar: IQM and its {level} interval; tick: mean. Ranks order the IQM of algorithms "
-        "that have runs on every environment here; where intervals overlap, the order may be "
-        "another. Seeds are per environment; numbers lead to their runs. "
+        "that have runs on every environment here; where intervals overlap, the order is "
+        "uncertain. Seeds are per environment; numbers link to their runs. "
         f"{text.conditions(section, report)}"
     )
     if any(row.kind == "external" for row in part.rows):
-        caption += " External rows are other people's numbers, and neither ranked nor averaged."
+        caption += " External rows are imported numbers, which are neither ranked nor averaged."
     whole = html_tables.table(
         columns, rows, label=section.title, caption=caption, classes="board", names=3
     )
@@ -234,7 +234,7 @@ def _point(value: Interval | None) -> float | None:
 
 
 def _checks(source: ResultsSource) -> tuple[str, str]:
-    """What the checks on a submission's runs say, and a text to sort by."""
+    """Returns the result of the checks on a submission's runs, and a text to sort by."""
     if not source.name:
         return "not checked", "not checked"
     if not source.failed:

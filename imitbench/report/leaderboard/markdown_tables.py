@@ -1,4 +1,4 @@
-"""The board as Markdown: its tables, to be read where there is no browser, or put into a paper."""
+"""Writes the tables of the board as Markdown, for terminals and papers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def render_markdown(board: Board) -> str:
     """Writes every table of a board over all environments and by environment.
 
     Args:
-        board: What to say.
+        board: The whole leaderboard.
 
     Returns:
-        GitHub-flavoured Markdown, ending in a newline, in which foreign names stay text.
+        GitHub-flavoured Markdown, ending in a newline, in which untrusted names are escaped.
     """
     blocks = [f"# {escape(board.title)}"]
     if not board.sections:
@@ -36,7 +36,7 @@ def render_markdown(board: Board) -> str:
 
 
 def render_section(part: BoardSection, board: Board) -> list[str]:
-    """The blocks of one section of a board, its heading first."""
+    """Returns the blocks of one section of a board, its heading first."""
     section = part.section
     conditions = escape(text.conditions(section, Report(board.method, (), ())))
     overall = [_overall(row, part) for row in part.rows]
@@ -93,7 +93,7 @@ def _name(row: BoardRow) -> str:
 
 
 def _names(rows: Sequence[BoardRow]) -> list[str]:
-    """Names of rows, with who submitted them where that alone tells them apart."""
+    """Returns the names of rows, with the submitter if several rows have the same name."""
     shared = Counter((row.name, row.kind) for row in rows)
     return [
         f"{_name(row)}, {escape(model.submitter_text(row))}"

@@ -1,4 +1,4 @@
-"""What a leaderboard says, before it is written in any format."""
+"""Defines the content of a leaderboard, independent of its format."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class BoardRun:
     """A completed run as the board shows it.
 
     Attributes:
-        row: Its row, whose id tells submitters apart.
+        row: Row of the report, whose id differs between submitters.
         run: The run itself.
-        submitter: Who submitted it.
-        episodes: Its file of episodes, below the site.
+        submitter: Name of its submitter; empty for own runs.
+        episodes: Path in the site of its file of episodes.
     """
 
     row: ScoreRow
@@ -46,12 +46,12 @@ class BoardFailure:
 
 @dataclass(frozen=True)
 class ImportSource:
-    """Where an external row comes from.
+    """Source of an external row.
 
     Attributes:
         label: Label of the import.
-        tool: Importer that made it.
-        source: Base name of what was imported.
+        tool: Name of the importer.
+        source: Base name of the imported file or folder.
         runs: The runs behind the row.
     """
 
@@ -62,7 +62,7 @@ class ImportSource:
 
     @property
     def said(self) -> str:
-        """In words."""
+        """The source as text."""
         return f"{self.label} ({self.tool}: {self.source})"
 
 
@@ -74,17 +74,16 @@ class BoardRow:
         rank: Place by IQM among own results that cover every environment and pass the checks;
             `None` for others.
         name: The algorithm as its runs name it.
-        kind: Where the numbers come from.
-        submitters: Whose runs these are.
+        kind: Source of the numbers.
+        submitters: Submitters of these runs.
         result: Cells and aggregates.
-        runs: The runs that the numbers are made of.
-        failures: Failed runs, which they are not made of.
-        page: Its page, below the site; `None` if it has no runs.
-        anchor: Where on that page the table's runs are.
-        imported: Where an external row comes from.
-        color: Place in the palette; anchors and external rows have none.
-        checked: Whether all submissions that it is made of pass the checks; own runs are not
-            checked.
+        runs: Completed runs behind the numbers.
+        failures: Failed runs.
+        page: Path of its page in the site; `None` if it has no runs.
+        anchor: HTML id of the table's runs on that page.
+        imported: Source of an external row; `None` for other rows.
+        color: Palette index; `None` for anchors and external rows.
+        checked: Whether all its submissions pass the checks; own runs are not checked.
     """
 
     rank: int | None
@@ -113,10 +112,10 @@ class BoardRow:
 
 @dataclass(frozen=True)
 class BoardSection:
-    """One table: runs that may be compared.
+    """One table of comparable runs.
 
     Attributes:
-        section: The report's section.
+        section: Section of the report with these runs.
         rows: Ranked ones first, then partial ones, external ones and anchors.
     """
 
@@ -129,9 +128,9 @@ class Board:
     """A whole leaderboard.
 
     Attributes:
-        title: What to call it.
-        method: How its numbers were made.
-        sources: Whose results it is made of.
+        title: Title of the board.
+        method: Settings of its statistics.
+        sources: Results by submitter.
         sections: By suite, budget, number of demonstrations and source.
     """
 
@@ -149,7 +148,7 @@ _PLAIN = re.compile(r"(?!.*-[0-9a-f]{8}$)[a-z0-9_][a-z0-9_-]{0,59}")
 
 
 def slug(text: str) -> str:
-    """A name for a file that leads nowhere else; other texts have others."""
+    """Returns a safe file name for a text; different texts get different names."""
     if _PLAIN.fullmatch(text):
         return text
     plain = re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")[:40]
@@ -158,38 +157,38 @@ def slug(text: str) -> str:
 
 
 def page_of(suite: str, algorithm: str) -> str:
-    """Page of an algorithm on a suite, below the site."""
+    """Returns the path in the site of an algorithm's page for a suite."""
     return f"algorithms/{slug(suite)}/{slug(algorithm)}.html"
 
 
 def external_page(label: str, suite: str, algorithm: str) -> str:
-    """Page of an imported algorithm on a suite, below the site."""
+    """Returns the path in the site of an imported algorithm's page for a suite."""
     return f"external/{slug(label)}/{slug(suite)}/{slug(algorithm)}.html"
 
 
 def episodes_folder(submitter: str, suite: str) -> str:
-    """Folder of a submitter's evaluation episodes, below the site."""
+    """Returns the path in the site of the folder with a submitter's evaluation episodes."""
     return f"episodes/{slug(submitter) if submitter else 'own'}/{slug(suite)}"
 
 
 OWN = "own runs"
-UNTOLD = "not told"
+UNTOLD = "not stated"
 
 
 def submitter_text(row: BoardRow) -> str:
-    """Who submitted a row, or where else it comes from."""
+    """Returns the submitters of a row, or its other source."""
     if row.imported is not None:
         return row.imported.said
     return ", ".join(name or OWN for name in row.submitters) or "the suite"
 
 
 def seeds(row: BoardRow) -> str:
-    """Seeds per environment; imported means do not say how many are behind them."""
+    """Returns the seeds per environment; unknown for imported means."""
     return UNTOLD if _is_means(row) else text.seeds(row.result)
 
 
 def interval(value: Interval | None, row: BoardRow) -> str:
-    """A point estimate with its interval; imported means have none."""
+    """Returns a point estimate with its interval; imported means have no interval."""
     if value is not None and _is_means(row):
         return text.score(value.point)
     return text.interval(value, row.result)

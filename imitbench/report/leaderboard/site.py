@@ -1,4 +1,4 @@
-"""Writes the site, whole or not at all."""
+"""Writes the site: all of its files, or none."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class _FormatMarker(BaseModel):
 
 
 def check_place(site: Path, results: Path) -> None:
-    """Makes sure that a site may be written to its place, before any work is done.
+    """Checks, before any work, that a site may be written to a folder.
 
     Args:
         site: Folder of the site.
-        results: Where the results lie, which must not lie in the site.
+        results: Folder of the results, which must not be inside the site.
 
     Raises:
-        InputError: It may not: something else is there.
+        InputError: The folder has other files, or contains the results.
     """
     place, source = site.resolve(), results.resolve()
     if place == source or place in source.parents:
-        raise InputError(f"--out {site}: the results lie in it; name another folder")
+        raise InputError(f"--out {site}: contains the results; name another folder")
     files.check_place(site, _check_old)
 
 
@@ -53,15 +53,15 @@ def write_site(board: Board, site: Path, *, results: Path) -> int:
     """Writes all files of a board.
 
     Args:
-        board: The board.
-        site: Folder of the site; made anew, or replaced if it is an earlier site.
-        results: Where the results lie, which must not lie in the site.
+        board: The whole leaderboard.
+        site: Folder of the site; created, or replaced if it is an earlier site.
+        results: Folder of the results, which must not be inside the site.
 
     Returns:
         The number of files.
 
     Raises:
-        InputError: What is there is no site of this package, or it cannot be written.
+        InputError: The folder has other content, or cannot be written.
     """
     check_place(site, results)
     count = 0
@@ -91,19 +91,19 @@ def _files(board: Board) -> Iterator[tuple[str, str]]:
 
 
 def _check_old(site: Path) -> None:
-    """Makes sure that nothing but an earlier site is replaced."""
+    """Checks that only an earlier site would be replaced."""
     name = f"--out {site}"
     if not site.is_dir():
-        raise InputError(f"{name}: is no folder")
+        raise InputError(f"{name}: is not a folder")
     try:
         _FormatMarker.model_validate_json((site / MARK).read_bytes())
     except (OSError, ValidationError) as error:
         raise InputError(
-            f"{name}: is not empty, and no leaderboard of this program; name a new folder"
+            f"{name}: is not empty, and not a leaderboard of this program; name a new folder"
         ) from error
     foreign = sorted(path.name for path in site.iterdir() if path.name not in _OURS)
     if foreign:
         raise InputError(
-            f"{name}: holds {foreign[0]}, which is not of the leaderboard and would be lost; move "
+            f"{name}: holds {foreign[0]}, which is not part of the site and would be lost; move "
             "it away, or name another folder"
         )

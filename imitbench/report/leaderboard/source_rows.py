@@ -1,4 +1,4 @@
-"""Rows of reports out of published runs, so that those of several submitters stay apart."""
+"""Makes report rows of published runs, and keeps the runs of different submitters separate."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from imitbench.store.comparability import current_run_ids, run_row
 
 @dataclass(frozen=True)
 class SubmittedRun:
-    """A run, and where it comes from.
+    """A run and its source.
 
     Attributes:
-        source: Place of its source among all.
-        run: The run.
+        source: Index of its source in the list of sources.
+        run: The published run.
     """
 
     source: int
@@ -30,15 +30,15 @@ class SubmittedRun:
 
 @dataclass
 class ReportRows:
-    """What a report is built from.
+    """Input of a report.
 
     Attributes:
-        scores: The newest run of every cell and seed of each submitter, where it completed. Their
-            ids tell the submitters apart, too, and so do their algorithms where needed.
-        failures: Where it failed, likewise.
-        references: References of all of them.
+        scores: The latest run of every cell and seed of each submitter, if it completed. Row ids
+            contain the submitter; names of algorithms do so where necessary.
+        failures: The same for latest runs that failed.
+        references: References of all runs.
         entries: The runs, by the id of their row.
-        names: Algorithm as its runs name it, by the name that rows have.
+        names: Name of the algorithm in its runs, by the name in rows.
     """
 
     scores: list[ScoreRow] = field(default_factory=list)
@@ -49,21 +49,21 @@ class ReportRows:
 
     @property
     def episodes(self) -> int | None:
-        """Evaluation episodes of each completed run; `None` if that differs."""
+        """Number of evaluation episodes of each completed run; `None` if it differs."""
         shown = (self.entries[row.run_id].run.spec.protocol.episodes for row in self.scores)
         counts = set(shown)
         return counts.pop() if len(counts) == 1 else None
 
 
 def make_rows(sources: Sequence[ResultsSource]) -> ReportRows:
-    """Makes rows of the runs of all submitters.
+    """Makes report rows of the runs of all submitters.
 
-    An algorithm that several submitters ran on a suite is one contender for each of them. The
-    anchors `random` and `expert` are the same whoever ran them, if it was this package's
-    implementation.
+    An algorithm that several submitters ran on a suite has one entry per submitter. The reference
+    policies `random` and `expert` have one entry for all submitters, if the runs used this
+    package's implementation.
 
     Args:
-        sources: Results by submitter.
+        sources: Results of each submitter.
     """
     rows = ReportRows()
     keys = _keys(sources)
@@ -124,9 +124,10 @@ def _score_row(run: PublishedRun, columns: dict[str, object]) -> ScoreRow:
 
 
 def _source_of_scale(version: str) -> str | None:
-    """Source of the expert that scores are relative to; `None` for that of the suite.
+    """Returns the source of the expert that scores refer to; `None` for the suite's expert.
 
-    Who learnt from nothing, a control for example, stands beside those that learnt from it.
+    Runs without demonstrations, of a control for example, are shown with the runs that learned
+    from that source.
     """
     _, foreign, expert = version.partition("+")
     return re.sub(r":[0-9a-f]{8}$", "", expert) if foreign else None
@@ -143,12 +144,12 @@ def _reference(spec: RunSpec, references: ReferenceScores) -> ReferenceRow:
 
 
 def _is_anchor(spec: RunSpec) -> bool:
-    """Whether a run is of an anchor, and not of something that has its name."""
+    """Whether a run is of an anchor, and not of another algorithm with that name."""
     return role_of(spec) == "anchor" and spec.algo_label in ANCHORS
 
 
 def _keys(sources: Sequence[ResultsSource]) -> dict[tuple[int, str, str, bool], str]:
-    """A name for each algorithm of each submitter on a suite; the algorithm's own if it can be."""
+    """Returns a unique name for each algorithm of each submitter on a suite."""
     wanted = sorted(
         {
             (place, run.spec.suite, run.spec.algo_label, _is_anchor(run.spec))

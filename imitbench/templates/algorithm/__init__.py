@@ -1,1 +1,1 @@
-"""A method by supervised learning."""
+"""Template of a method that uses supervised learning."""

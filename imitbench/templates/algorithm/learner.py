@@ -1,6 +1,6 @@
-"""MyMethod: supervised learning of the expert's actions, written out in plain torch.
+"""MyMethod: supervised learning of the expert's actions, in plain torch.
 
-Start here: replace `_loss` by your own idea. Nothing else has to change.
+Start here: replace `_loss` with your own idea. Nothing else has to change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CURVE_POINTS = 20
 
 
 class MyMethod(Learner):
-    """Makes the expert's actions likely, batch by batch."""
+    """Maximizes the likelihood of the expert's actions, batch by batch."""
 
     def setup(
         self,
@@ -31,13 +31,13 @@ class MyMethod(Learner):
         rng: np.random.Generator,
         device: str,
     ) -> None:
-        """Builds the network; draws only from `rng` and from torch, which are seeded."""
+        """Builds the network; uses only the seeded generators: `rng` and torch's."""
         options: dict[str, Any] = dict(task.hyperparameters)
         transitions = flatten_trajectories(demos)
         self._observations = th.tensor(np.array(transitions.obs), device=device)
         self._actions = th.tensor(np.array(transitions.acts), device=device)
-        # This class of Stable-Baselines3 acts in discrete, multi-discrete and box spaces alike,
-        # and can be stored without pickle. A few others can be, too: imitbench.policies.storage.
+        # This class of Stable-Baselines3 supports discrete, multi-discrete and box spaces, and
+        # can be stored without pickle. imitbench.policies.storage lists other such classes.
         self._policy = ActorCriticPolicy(
             task.observation_space,
             task.action_space,
@@ -53,7 +53,7 @@ class MyMethod(Learner):
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
     ) -> int:
-        """Trains for `budget.amount` batches, those before an interruption included."""
+        """Trains for `budget.amount` batches, including those before an interruption."""
         self._policy.set_training_mode(True)
         every = max(1, budget.amount // CURVE_POINTS)
         while self._batches < budget.amount:
@@ -65,31 +65,31 @@ class MyMethod(Learner):
             self._batches += 1
             if self._batches % every == 0:
                 callback(self._batches, {"loss": loss.item()})
-                checkpoint()  # here the run may be interrupted, and goes on later
+                checkpoint()  # the run may stop here, and resume later
         return 0  # environment steps
 
     def _loss(self, observations: th.Tensor, actions: th.Tensor) -> th.Tensor:
-        """What is made small: your idea goes here."""
+        """Returns the loss to minimize: your idea goes here."""
         _, log_likelihood, entropy = self._policy.evaluate_actions(observations, actions)
         assert entropy is not None
         return -log_likelihood.mean() - self._smoothing * entropy.mean()
 
     def policy(self) -> BasePolicy:
-        """What is evaluated, and stored."""
+        """Returns the policy to evaluate and store."""
         return self._policy
 
     def state_dict(self) -> dict[str, Any]:
-        """All that further training depends on: forget nothing, or resuming changes results."""
+        """Returns all state of training; if a part is missing, resuming changes results."""
         state = {
             "policy": self._policy.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "rng": self._rng.bit_generator.state,
             "batches": self._batches,
         }
-        return copy.deepcopy(state)  # training goes on in the tensors themselves
+        return copy.deepcopy(state)  # training modifies the tensors in place
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         self._policy.load_state_dict(state["policy"])
         self._optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self._rng.bit_generator.state = state["rng"]

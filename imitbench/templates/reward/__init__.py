@@ -1,1 +1,1 @@
-"""A method that learns a reward, and trains a policy on it."""
+"""Template of a method that learns a reward, and trains a policy on it."""

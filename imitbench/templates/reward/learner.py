@@ -1,6 +1,6 @@
-"""MyMethod: a reward from the demonstrations, and PPO on it.
+"""MyMethod: computes a reward from the demonstrations, and trains PPO on it.
 
-Start here: replace `rewards` by your own idea. The environment's own reward is never seen.
+Start here: replace `rewards` with your own idea. The method never sees the true reward.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from imitbench.rewards.reward_function import RewardFn
 
 Array = npt.NDArray[Any]
 _REFERENCES = 500
-"""Expert states that others are compared with."""
+"""Maximum number of expert states to which states are compared."""
 
 
 class NearestExpert:
-    """Rewards being where the expert has been: nearer is better.
+    """Rewards states by their distance to the nearest state of the expert.
 
     Args:
-        states: What the expert saw, shape (n, …).
-        width: Distance, in standard deviations of the expert's, at which the reward is a half.
-        rng: Draws which states are kept.
+        states: States of the expert, shape (n, …).
+        width: Distance, in standard deviations of these states, at which the reward is 0.5.
+        rng: Draws the states to keep.
     """
 
     def __init__(self, states: Array, width: float, rng: np.random.Generator) -> None:
@@ -40,7 +40,7 @@ class NearestExpert:
         self._width = width
 
     def rewards(self, state: Array, action: Array, next_state: Array, done: Array) -> Array:
-        """Rewards of transitions, between 0 and 1, shape (n,): your idea goes here."""
+        """Returns rewards of transitions, in [0, 1], shape (n,): your idea goes here."""
         flat = (next_state.reshape(len(next_state), -1) - self._mean) / self._scale
         squared = (
             (flat**2).sum(axis=1)[:, None]
@@ -52,11 +52,11 @@ class NearestExpert:
 
 
 class MyMethod(PPOLearner):
-    """Trains PPO in rounds; environments, budget and checkpoints are the base class's."""
+    """Trains PPO; the base class handles environments, budget and checkpoints."""
 
     def make_reward(
         self, task: Task, demos: Sequence[TrajectoryWithRew], rng: np.random.Generator
     ) -> RewardFn:
-        """The reward, which follows from the demonstrations: checkpoints need not keep it."""
+        """Returns the reward. Checkpoints do not store it, as it depends only on the arguments."""
         states = np.asarray(flatten_trajectories(demos).next_obs)
         return NearestExpert(states, self.options["width"], rng).rewards

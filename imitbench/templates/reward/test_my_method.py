@@ -1,4 +1,4 @@
-"""MyMethod learns, and goes on after an interruption as if there had been none."""
+"""MyMethod learns, and an interruption does not change its result."""
 
 from pathlib import Path
 

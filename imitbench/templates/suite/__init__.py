@@ -1,1 +1,1 @@
-"""A suite with an environment of its own."""
+"""Template of a suite with a new environment."""

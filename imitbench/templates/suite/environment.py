@@ -1,4 +1,4 @@
-"""Reach: a point in the plane is to be led to a target. Its module registers it when imported."""
+"""Reach: moves a point in the plane to a target. Importing the module registers it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Vector = npt.NDArray[np.float32]
 
 
 class Reach(gym.Env[Vector, Vector]):
-    """Observed are the point and its target; an action is a step each way.
+    """Observations are the point and its target; an action is a step along both axes.
 
-    Every episode has the same length: where an episode ends early, that tells a method about the
-    reward. All randomness comes from `self.np_random`, so that episodes can be resumed.
+    Every episode has the same length, because early ends would give methods information about
+    the reward. All randomness comes from `self.np_random`, so that episodes can be resumed.
 
     Args:
-        reach: Longest step each way; the card may say otherwise, as `kwargs: {reach: 0.2}`.
+        reach: Longest step along each axis; the card can set it: `kwargs: {reach: 0.2}`.
     """
 
     observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -32,7 +32,7 @@ class Reach(gym.Env[Vector, Vector]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
-        """Puts point and target anywhere."""
+        """Draws new positions of point and target."""
         super().reset(seed=seed)
         self._point, self._target = self.np_random.uniform(-1.0, 1.0, size=(2, 2))
         self._steps = 0

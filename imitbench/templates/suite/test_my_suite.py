@@ -1,4 +1,4 @@
-"""Reach keeps to Gymnasium's rules, and its episodes have one length."""
+"""Reach follows Gymnasium's rules, and its episodes have equal length."""
 
 from pathlib import Path
 
