@@ -218,4 +218,4 @@ class TestVerifying:
         other = write_plugin(tmp_path / "other", "class Mine: x = 1")
         plugins = PluginSelection.named([str(other)])
         [refused] = sample_runs([submitted], 1, seed=0, plugins=plugins).refused
-        assert "is not that of the run" in refused.why
+        assert "differs from that of the run" in refused.why

@@ -91,7 +91,7 @@ def test_all_wrong_lines_are_reported_and_nothing_is_imported(imitbench, tmp_pat
     answer = imitbench("import", "csv", "table.csv")
     assert (answer.code, answer.out) == (2, "")
     first, second, last = answer.err.splitlines()
-    assert first == "table.csv, line 4: raw_return: 'much' is no number"
+    assert first == "table.csv, line 4: raw_return: 'much' is not a number"
     assert second == "table.csv, line 5: 3 cells, and the header has 4"
     assert last.startswith("error: table.csv: 2 lines are wrong, nothing was imported")
     assert not (tmp_path / "runs").exists()

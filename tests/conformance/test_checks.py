@@ -168,7 +168,7 @@ PPO = {
 FAULTY = {
     "none": (AS_IT_SHOULD, BC, set(), ""),
     "peeks at the demonstrations' rewards": (PEEKS_AT_DEMOS, BC, {"rewards"}, "learns differently"),
-    "peeks at the environment's rewards": (PEEKS_AT_STEPS, PPO, {"rewards"}, "other"),
+    "peeks at the environment's rewards": (PEEKS_AT_STEPS, PPO, {"rewards"}, "differently"),
     "unseeded": (UNSEEDED, BC, {"seeding"}, "the same seed gives different numbers"),
     "draws from a global generator": (GLOBAL, BC, {"seeding"}, "global generator of NumPy"),
     "deaf to its seed": (SEEDLESS, BC, {"seeding"}, "the same numbers as seed 0"),
