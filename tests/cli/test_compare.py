@@ -185,7 +185,7 @@ ENVIRONMENTS = ("seals/CartPole-v0", "seals/MountainCar-v0", "Pendulum-v1")
     [
         (["daggre"], "did you mean 'dagger'?"),
         (["dagger", "--baseline", "cb"], "did you mean 'bc'?"),
-        (["dagger", "--env", "Ant*"], "no runs there that are asked for"),
+        (["dagger", "--env", "Ant*"], "no runs match the selection"),
         (["dagger", "--against", "missing.csv"], "missing.csv"),
         (["dagger", "--fail-if", "bad"], "--fail-if"),
     ],

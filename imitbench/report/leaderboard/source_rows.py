@@ -34,7 +34,7 @@ class ReportRows:
 
     Attributes:
         scores: The latest run of every cell and seed of each submitter, if it completed. Row ids
-            contain the submitter; names of algorithms do so where necessary.
+            start with the index of the source; names of algorithms have the submitter if needed.
         failures: The same for latest runs that failed.
         references: References of all runs.
         entries: The runs, by the id of their row.
