@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.rewards.base import RewardNet
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
-    from imitbench.data.types import TrajectoryWithRew
-    from imitbench.rewards.base import RewardNet
 
 
 Callback = Callable[[int, Mapping[str, float]], None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,19 +12,14 @@ import typer
 from imitbench.cli import options
 
 if TYPE_CHECKING:
-    from imitbench.published.findings import Finding
-    from imitbench.published.validation import Validation
-import contextlib
-import tempfile
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from imitbench.bench.plan import Plan
     from imitbench.conformance.reproduction import (
         Reproduction,
         ReproductionSample,
         ReturnComparison,
     )
+    from imitbench.published.findings import Finding
+    from imitbench.published.validation import Validation
 
 
 _WORDS = {

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imitbench.cli.output import note, print_json, print_table
+from imitbench.cli.output import count, note, print_json, print_table
+from imitbench.tune.held_out_comparison import HeldOutComparison
 
 if TYPE_CHECKING:
     from imitbench.cards.algorithm import Scalar
     from imitbench.tune.held_out_comparison import HeldOutComparison
     from imitbench.tune.request import StudySettings, TuneRequest
     from imitbench.tune.study import Trial
-from imitbench.cli.output import count
-from imitbench.tune.held_out_comparison import HeldOutComparison
 
 
 def describe_verdict(contest: HeldOutComparison) -> str:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
 from imitbench.errors import InputError
 from imitbench.store import database
-from imitbench.store.external_results import read_external
+from imitbench.store.external_results import ExternalHeader, ExternalRun, read_external
 from imitbench.store.run_rows import RunRows, arrow_tables, read_rows
 from imitbench.store.scan import FolderScan, content_stamp, is_external, scan_outcomes
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-import hashlib
-import json
-from typing import Any
 
-from imitbench.store.external_results import ExternalHeader, ExternalRun
 
 _RUN_ID_LENGTH = 16
 

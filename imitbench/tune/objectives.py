@@ -9,11 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
+import torch as th
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.sac.policies import SACPolicy
 
 from imitbench.bench.protocol import Evaluator
 from imitbench.bench.seeding import derive_seed
 from imitbench.cards.algorithm import AlgorithmCard
 from imitbench.cards.suite import EnvironmentCard
+from imitbench.data.rollout import flatten_trajectories
+from imitbench.policies.tabular import TabularPolicy
 from imitbench.records.runs import ReferenceScores, RunResult, RunSpec
 from imitbench.stats.normalization import has_scale
 
@@ -24,20 +30,6 @@ if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
     from imitbench.records.episodes import Episodes
     from imitbench.stats.strata import FloatArray
-from typing import TYPE_CHECKING
-
-import numpy.typing as npt
-import torch as th
-from stable_baselines3.common.policies import ActorCriticPolicy
-from stable_baselines3.sac.policies import SACPolicy
-
-from imitbench.data.rollout import flatten_trajectories
-from imitbench.policies.tabular import TabularPolicy
-
-if TYPE_CHECKING:
-    from stable_baselines3.common.policies import BasePolicy
-
-    from imitbench.data.types import TrajectoryWithRew
 
 
 _BATCH = 4096

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 from imitbench.errors import InputError
 from imitbench.records.runs import Record
+from imitbench.util.extras import import_extra
 from imitbench.util.text_line import one_line
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
-from imitbench.util.extras import import_extra
 
 
 def require_optuna() -> None:

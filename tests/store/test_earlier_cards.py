@@ -71,7 +71,7 @@ def findings(spec):
 def test_a_result_keeps_the_budget_that_it_had(spec, changed_suite):
     problems, told = findings(spec)
     assert not problems
-    assert f"budget default was {OLD} env_steps then; it is {NEW} now" in {e.what for e in told}
+    assert f"budget default was {OLD} env_steps then; now it is {NEW}" in {e.what for e in told}
     assert run_row(spec).budget == f"default-{OLD}"
 
 

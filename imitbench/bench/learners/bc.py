@@ -6,22 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from stable_baselines3.common.policies import ActorCriticPolicy
 
 from imitbench.algorithms.bc import BC
 from imitbench.bench.curve import CurveWriter, curve_logger
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
 from imitbench.data.rollout import flatten_trajectories
+from imitbench.policies.base import NormalizeFeaturesExtractor
 from imitbench.records.runs import Budget
+from imitbench.util.networks import RunningNorm
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
-
-from stable_baselines3.common.policies import ActorCriticPolicy
-
-from imitbench.policies.base import NormalizeFeaturesExtractor
-from imitbench.util.networks import RunningNorm
 
 
 def make_clone_policy(task: Task) -> ActorCriticPolicy:

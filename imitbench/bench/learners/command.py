@@ -18,11 +18,19 @@ from the beginning; with the same seed it must give the same result.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
+import os
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,15 +53,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.data.types import TrajectoryWithRew
-import contextlib
-import ctypes
-import os
-import signal
-import subprocess
-import threading
-from collections import deque
-from collections.abc import Iterator
-from types import TracebackType
+
 
 GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL."""

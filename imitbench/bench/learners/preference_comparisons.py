@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from stable_baselines3.common.policies import BasePolicy
 
 from imitbench.algorithms.adversarial.generator import make_generator
@@ -31,8 +34,11 @@ from imitbench.bench.learners.reward_learner import (
     set_learning_rate,
 )
 from imitbench.bench.seeding import derive_seed
+from imitbench.data import rollout
+from imitbench.data.observations import assert_not_dictobs
 from imitbench.data.resumable_env import episode_states, restore_episodes
-from imitbench.records.runs import Budget
+from imitbench.policies.exploration_wrapper import ExplorationWrapper
+from imitbench.records.runs import Budget, EnvironmentSpec
 from imitbench.rewards.reward_nets import (
     AddSTDRewardWrapper,
     BasicRewardNet,
@@ -41,20 +47,6 @@ from imitbench.rewards.reward_nets import (
     RewardNet,
 )
 from imitbench.util.networks import RunningNorm
-
-if TYPE_CHECKING:
-    from imitbench.data.types import TrajectoryWithRew
-import math
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
-
-import numpy.typing as npt
-
-from imitbench.data import rollout
-from imitbench.data.observations import assert_not_dictobs
-from imitbench.policies.exploration_wrapper import ExplorationWrapper
-from imitbench.records.runs import EnvironmentSpec
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
