@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy.typing as npt
 import stable_baselines3 as sb3
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
@@ -22,9 +21,6 @@ from imitbench.rl.lean_dqn import DQN
 from imitbench.rl.lean_sac import SAC
 from imitbench.rl.training import algorithm_state, load_algorithm_state
 from imitbench.util.logger import HierarchicalLogger
-
-Array = npt.NDArray[Any]
-
 
 __all__ = ["SQIL", "SQILReplayBuffer"]
 

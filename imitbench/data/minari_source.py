@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trajectory_source import TrajectoryChunk, TrajectorySource, chunks_of
@@ -29,7 +28,6 @@ from imitbench.util.text_line import one_line
 if TYPE_CHECKING:
     import minari
 
-Array = npt.NDArray[Any]
 
 PREFIX = "minari:"
 """Prefix of the name of a Minari data set where other sources are possible."""
