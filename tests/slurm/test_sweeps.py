@@ -45,7 +45,7 @@ def test_cancelled_runs_keep_their_checkpoints(cluster, submit, imitbench, tmp_p
     wait_for(lambda: not cluster.queue(), "the queue to become empty")
     [cell] = json.loads(imitbench("status", "--json").out)
     assert (cell["interrupted"], cell["running"]) == (1, 0)
-    assert "nothing" in imitbench("cancel").err
+    assert "no task of runs is in the queue" in imitbench("cancel").err
     finished = imitbench("run", *LONG)
     assert finished.code == 0
     [log] = tmp_path.glob("runs/*/*/*/*/log.txt")
