@@ -1,0 +1,107 @@
+"""A discriminator of expert and learner, with the gradient penalty of Wasserstein GANs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch as th
+from torch.nn import functional
+
+from imitbench.algorithms.off_policy.agent import Adam
+from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
+from imitbench.algorithms.off_policy.transitions import Batch
+
+
+class Discriminator:
+    """Distinguishes the expert's pairs of observation and action from the learner's.
+
+    Args:
+        features: Entries of an encoded observation.
+        actions: Entries of an action; for discrete ones the number of choices.
+        discrete: Whether actions are discrete.
+        hidden_sizes: Units of each hidden layer.
+        learning_rate: Learning rate of Adam.
+        penalty: Weight of the gradient penalty.
+        streams: Randomness of each seed.
+        hidden_entries: Entries of observations that it does not see.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        actions: int,
+        *,
+        discrete: bool,
+        hidden_sizes: Sequence[int],
+        learning_rate: float,
+        penalty: float,
+        streams: SeedStreams,
+        hidden_entries: Sequence[int] = (),
+    ) -> None:
+        self._choices = actions if discrete else None
+        self._penalty = penalty
+        self._streams = streams
+        self._net = StackedMlp(
+            (features + actions, *hidden_sizes, 1), streams.torch, streams.device
+        )
+        self._adam = Adam(self._net.vector, learning_rate)
+        self._visible = th.ones(features, device=streams.device)
+        self._visible[list(hidden_entries)] = 0.0
+
+    def inputs(self, batch: Batch) -> th.Tensor:
+        """Pairs as vectors, shape (seeds, batch, features + actions)."""
+        acts = batch.acts
+        if self._choices is not None:
+            acts = functional.one_hot(acts, self._choices).to(batch.obs)
+        return th.cat([batch.obs * self._visible, acts], dim=-1)
+
+    def logits(self, batch: Batch) -> th.Tensor:
+        """Log D - log(1 - D), high for the expert, without derivatives; shape (seeds, batch)."""
+        with th.no_grad():
+            return self._net(self.inputs(batch)).squeeze(-1)
+
+    def update(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
+        """Takes a step down the cross-entropy plus the gradient penalty.
+
+        Args:
+            own: The learner's transitions.
+            expert: As many of the expert.
+
+        Returns:
+            Loss, accuracy and penalty, each of shape (seeds,).
+        """
+        theirs, ours = self.inputs(expert), self.inputs(own)
+        count = theirs.shape[1]
+        logits = self._net(th.cat([theirs, ours], dim=1)).squeeze(-1)
+        signs = th.ones_like(logits)
+        signs[:, count:] = -1.0
+        loss = functional.softplus(-signs * logits).mean(dim=1)
+        penalty = self._gradient_penalty(theirs, ours)
+        self._adam.step((2 * loss + self._penalty * penalty).sum())
+        accuracy = (signs * logits > 0).float().mean(dim=1)
+        return {
+            "discriminator/loss": loss.detach(),
+            "discriminator/accuracy": accuracy,
+            "discriminator/penalty": penalty.detach(),
+        }
+
+    def _gradient_penalty(self, theirs: th.Tensor, ours: th.Tensor) -> th.Tensor:
+        """Squared distance of the gradient's norm from 1, between samples; shape (seeds,)."""
+        share = self._streams.uniform(theirs.shape[1], 1)
+        between = th.lerp(ours, theirs, share).requires_grad_()
+        logits = self._net.twice_differentiable(between)
+        (gradient,) = th.autograd.grad(logits.sum(), between, create_graph=True)
+        norms = (gradient.square().sum(dim=-1) + 1e-12).sqrt()
+        return (norms - 1).square().mean(dim=1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and optimizer."""
+        return {"net": self._net.vector.detach().cpu().clone(), "adam": self._adam.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
+        with th.no_grad():
+            self._net.vector.copy_(state["net"])
+        self._adam.load_state_dict(state["adam"])

@@ -1,0 +1,225 @@
+"""The parts that all off-policy methods are made of."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.distributions import SquashedDiagGaussianDistribution
+from torch import nn
+
+from imitbench.algorithms.off_policy import squashed_gaussian
+from imitbench.algorithms.off_policy.agent import AgentOptions, SoftActorCritic, SoftQ
+from imitbench.algorithms.off_policy.collector import encoded_rows
+from imitbench.algorithms.off_policy.encoding import ObservationEncoder
+from imitbench.algorithms.off_policy.randomness import SeedStreams
+from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
+from imitbench.algorithms.off_policy.transitions import TransitionStore
+
+SMALL = AgentOptions(hidden_sizes=(8, 8))
+
+
+def generators(count):
+    return [th.Generator().manual_seed(seed) for seed in range(count)]
+
+
+def twin(stack, member):
+    """One member of a stack in torch's own layers."""
+    modules = []
+    for weight, bias in stack.layers(stack.vector.detach()):
+        layer = nn.Linear(weight.shape[1], weight.shape[2])
+        layer.weight.data, layer.bias.data = weight[member].t().clone(), bias[member, 0].clone()
+        modules += [layer, nn.ReLU()]
+    return nn.Sequential(*modules[:-1])
+
+
+def test_each_member_of_a_stack_computes_what_torchs_layers_do():
+    stack = StackedMlp([3, 8, 8, 2], generators(2))
+    x = th.randn(2, 5, 3, requires_grad=True)
+    loss = stack(x).square().sum()
+    by_x, by_vector = th.autograd.grad(loss, [x, stack.vector])
+    for member in range(2):
+        network, inputs = twin(stack, member), x[member].detach().requires_grad_()
+        network(inputs).square().sum().backward()
+        th.testing.assert_close(by_x[member], inputs.grad)
+        own = stack.layers(by_vector)
+        for (weight, bias), layer in zip(own, network[::2], strict=True):
+            th.testing.assert_close(weight[member].t(), layer.weight.grad)
+            th.testing.assert_close(bias[member, 0], layer.bias.grad)
+
+
+def test_the_ways_through_a_stack_agree():
+    stack = StackedMlp([3, 8, 1], generators(2))
+    x = th.randn(2, 5, 3, requires_grad=True)
+    once, often = stack(x), stack.twice_differentiable(x)
+    th.testing.assert_close(once, often)
+    for by in ([x], [stack.vector]):
+        th.testing.assert_close(
+            th.autograd.grad(once.sum(), by, retain_graph=True),
+            th.autograd.grad(often.sum(), by, retain_graph=True),
+        )
+    assert not stack.frozen(x.detach()).requires_grad
+
+
+def test_weights_start_in_the_range_of_torchs_linear_layers():
+    stack = StackedMlp([16, 500], generators(1))
+    weight, bias = stack.layers(stack.vector.detach())[0]
+    assert weight.abs().max() <= 0.25
+    assert bias.abs().max() <= 0.25
+    assert float(weight.std()) == pytest.approx(0.25 / np.sqrt(3), rel=0.05)
+
+
+def test_squashed_actions_have_stable_baselines3s_probabilities():
+    outputs, noise = 0.3 * th.randn(4, 6), 0.5 * th.randn(4, 3)
+    mean, log_std = squashed_gaussian.parameters_of(outputs)
+    theirs = SquashedDiagGaussianDistribution(3).proba_distribution(mean, log_std)
+    acts, log_prob = squashed_gaussian.sample(outputs, noise)
+    th.testing.assert_close(acts, th.tanh(mean + log_std.exp() * noise))
+    th.testing.assert_close(log_prob, theirs.log_prob(acts), atol=1e-3, rtol=1e-3)
+    th.testing.assert_close(
+        squashed_gaussian.log_prob(outputs, acts), log_prob, atol=1e-3, rtol=1e-3
+    )
+
+
+def test_densities_of_squashed_actions_integrate_to_one():
+    acts = th.linspace(-1, 1, 20_001)[1:-1, None]
+    outputs = th.tensor([0.3, -0.5]).expand(len(acts), 2)
+    density = squashed_gaussian.log_prob(outputs, acts).exp()
+    assert float(th.trapezoid(density, acts[:, 0])) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_soft_q_learning_acts_by_the_softmax_of_its_values():
+    agent = SoftQ(3, 4, AgentOptions(hidden_sizes=(8,), temperature=0.5), SeedStreams([0]))
+    obs = th.randn(3).expand(1, 20_000, 3)
+    values = agent._critics(obs[:, :1], "online")[0, 0, 0]
+    wanted = th.softmax(values / 0.5, dim=-1)
+    counts = th.bincount(agent.act(obs)[0], minlength=4) / 20_000
+    th.testing.assert_close(counts, wanted, atol=0.015, rtol=0)
+    acts = th.arange(4).expand(1, 4)
+    log_prob = agent.log_prob(obs[:, :4], acts)[0]
+    th.testing.assert_close(log_prob, wanted.log(), atol=1e-5, rtol=0)
+    # V = E[Q - temperature * log pi]
+    wanted_value = (wanted * (values - 0.5 * wanted.log())).sum()
+    th.testing.assert_close(agent.soft_values(obs[:, :1])[0, 0, 0], wanted_value)
+
+
+def test_an_actors_loss_pulls_actions_to_the_critics_maximum():
+    agent = SoftActorCritic(
+        2, 1, AgentOptions(hidden_sizes=(16,), actor_learning_rate=1e-2), SeedStreams([0])
+    )
+    # Make the critics prefer large actions.
+    for _ in range(300):
+        obs, acts = agent.streams.normal(64, 2), 2 * agent.streams.uniform(64, 1) - 1
+        loss = (agent.values(obs, acts) - 5 * acts[..., 0]).square().mean(dim=-1).sum(dim=0)
+        agent.update_critics(loss.sum())
+    before = agent.act(agent.streams.normal(500, 2)).mean()
+    for _ in range(200):
+        agent.update_actor(agent.streams.normal(64, 2))
+    assert before.abs() < 0.5 < agent.act(agent.streams.normal(500, 2)).mean()
+
+
+def test_temperature_falls_while_entropy_is_above_its_target():
+    options = AgentOptions(hidden_sizes=(8,), target_entropy=-20.0)
+    agent = SoftActorCritic(2, 1, options, SeedStreams([0]))
+    start = float(agent.temperature)
+    logged = agent.update_actor(agent.streams.normal(16, 2))
+    assert float(logged["entropy"]) > -20.0
+    assert float(agent.temperature) < start
+
+
+def test_targets_follow_by_their_share():
+    agent = SoftActorCritic(2, 1, AgentOptions(hidden_sizes=(8,), tau=0.25), SeedStreams([0]))
+    target, online = agent.targets.vector.clone(), agent.critics.vector
+    with th.no_grad():
+        online += 1.0
+    agent.follow()
+    th.testing.assert_close(agent.targets.vector, target + 0.25)
+
+
+def test_a_seed_draws_the_same_alone_and_beside_others():
+    alone, beside = SeedStreams([7]), SeedStreams([3, 7])
+    for _ in range(2):
+        th.testing.assert_close(alone.normal(2, 3)[0], beside.normal(2, 3)[1])
+        th.testing.assert_close(alone.uniform(4)[0], beside.uniform(4)[1])
+        assert (alone.indices([9], 5)[0] == beside.indices([4, 9], 5)[1]).all()
+
+
+def test_agents_start_the_same_alone_and_beside_others():
+    alone = SoftActorCritic(3, 2, SMALL, SeedStreams([7]))
+    beside = SoftActorCritic(3, 2, SMALL, SeedStreams([3, 7]))
+    th.testing.assert_close(alone.actor.vector[0], beside.actor.vector[1])
+    th.testing.assert_close(alone.critics.vector, beside.critics.vector[[1, 3]])
+
+
+def rows(*numbers):
+    column = np.array(numbers, np.float32)
+    return {
+        "obs": column[:, None], "acts": column[:, None], "next_obs": column[:, None],
+        "terminal": column, "rewards": column,
+    }  # fmt: skip
+
+
+def test_a_full_store_overwrites_the_oldest_transitions():
+    store = TransitionStore(2, 3, 1, (1,))
+    store.add(0, rows(1, 2))
+    store.add(0, rows(3, 4))
+    store.add(1, rows(9))
+    assert store.sizes == [3, 1]
+    assert store.column("rewards", 0).tolist() == [4, 2, 3]
+    batch = store.take(np.array([[0, 2], [0, 0]]))
+    assert batch.obs[..., 0].tolist() == [[4, 3], [9, 9]]
+    again = TransitionStore(2, 3, 1, (1,))
+    again.load_state_dict(copy.deepcopy(store.state_dict()))
+    again.add(0, rows(5))
+    assert again.column("rewards", 0).tolist() == [4, 5, 3]
+
+
+def test_standardized_observations_have_mean_zero_and_deviation_one_over_both_kinds():
+    encoder = ObservationEncoder(spaces.Box(-9, 9, (2,)), absorbing=False)
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(3, 2, (400, 2)), rng.normal(-1, 1, (50, 2))
+    encoder.standardize(one, two)
+    both = [encoder(each) for each in (one, two)]
+    np.testing.assert_allclose(np.mean([each.mean(0) for each in both], 0), 0, atol=1e-5)
+    square = np.mean([np.square(each).mean(0) for each in both], 0)
+    np.testing.assert_allclose(square, 1, atol=1e-5)
+
+
+def test_the_end_of_an_episode_leads_to_the_absorbing_state():
+    encoder = ObservationEncoder(spaces.Box(-9, 9, (2,)), absorbing=True)
+    obs = np.ones((2, 2), np.float32)
+    made = encoded_rows(encoder, obs, obs[:, :1], 2 * obs, np.array([False, True]))
+    assert made["next_obs"].tolist() == [[2, 2, 0], [0, 0, 1], [0, 0, 1]]
+    assert made["obs"].tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    assert made["acts"].tolist() == [[1], [1], [0]]
+    assert not made["terminal"].any()
+
+
+def test_without_an_absorbing_state_the_end_is_marked():
+    encoder = ObservationEncoder(spaces.Box(-9, 9, (2,)), absorbing=False)
+    obs = np.ones((2, 2), np.float32)
+    made = encoded_rows(encoder, obs, obs[:, :1], obs, np.array([False, True]))
+    assert made["terminal"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Dict({"a": spaces.Box(-1, 1, (2,))}), "dictionaries"),
+        (spaces.Box(0, 255, (36, 36, 3), np.uint8), "images"),
+    ],
+)
+def test_observations_that_are_no_vectors_are_refused(space, words):
+    with pytest.raises(ValueError, match=words):
+        ObservationEncoder(space, absorbing=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [({"gamma": 1.5}, "gamma"), ({"tau": 0.0}, "tau"), ({"temperature": 0.0}, "temperature"),
+     ({"n_critics": 0}, "n_critics")],
+)  # fmt: skip
+def test_settings_out_of_range_are_refused(value, words):
+    with pytest.raises(ValueError, match=words):
+        AgentOptions(**value)
