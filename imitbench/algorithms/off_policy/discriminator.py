@@ -90,9 +90,7 @@ class Discriminator:
     def _gradient_penalty(self, theirs: th.Tensor, ours: th.Tensor) -> th.Tensor:
         """Squared distance of the gradient's norm from 1, between samples; shape (seeds,)."""
         share = self._streams.uniform(theirs.shape[1], 1)
-        between = th.lerp(ours, theirs, share).requires_grad_()
-        logits = self._net.twice_differentiable(between)
-        (gradient,) = th.autograd.grad(logits.sum(), between, create_graph=True)
+        gradient = self._net.input_gradients(th.lerp(ours, theirs, share))
         norms = (gradient.square().sum(dim=-1) + 1e-12).sqrt()
         return (norms - 1).square().mean(dim=1)
 

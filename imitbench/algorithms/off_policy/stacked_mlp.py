@@ -48,14 +48,13 @@ class StackedMlp:
         Returns:
             Weights, shape (members, inputs, outputs), and biases, shape (members, 1, outputs).
         """
-        views, start = [], 0
-        for inputs, outputs in itertools.pairwise(self.sizes):
-            end = start + inputs * outputs
-            weight = vector[:, start:end].view(-1, inputs, outputs)
-            bias = vector[:, end : end + outputs].view(-1, 1, outputs)
-            views.append((weight, bias))
-            start = end + outputs
-        return views
+        shapes = list(itertools.pairwise(self.sizes))
+        # One split, because the graph then has one node for all layers.
+        lengths = [length for size, units in shapes for length in (size * units, units)]
+        parts = iter(th.split(vector, lengths, dim=1))
+        return [
+            (next(parts).view(-1, size, units), next(parts).unsqueeze(1)) for size, units in shapes
+        ]
 
     def __call__(self, x: th.Tensor) -> th.Tensor:
         """Passes a batch through each member.
@@ -74,12 +73,28 @@ class StackedMlp:
         result: th.Tensor = _Pass.apply(x, self.vector.detach(), self)  # type: ignore[no-untyped-call]
         return result
 
-    def twice_differentiable(self, x: th.Tensor) -> th.Tensor:
-        """As a call, slower, with derivatives of every order."""
-        *hidden, (weight, bias) = self.layers(self.vector)
-        for each, shift in hidden:
-            x = th.relu(th.baddbmm(shift, x, each))
-        return th.baddbmm(bias, x, weight)
+    def input_gradients(self, x: th.Tensor) -> th.Tensor:
+        """Derivatives of the only output by the inputs, with derivatives by the parameters.
+
+        Units are on or off, so that a pass back through the weights gives them without a second
+        derivative.
+
+        Args:
+            x: Shape (members, batch, inputs).
+
+        Returns:
+            The same shape.
+        """
+        *hidden, (weight, _) = self.layers(self.vector)
+        active = []
+        with th.no_grad():
+            for each, bias in hidden:
+                x = th.relu_(th.baddbmm(bias, x, each))
+                active.append(x.sign())
+        delta = weight.transpose(1, 2).expand(-1, x.shape[1], -1)
+        for (each, _), on in zip(reversed(hidden), reversed(active), strict=True):
+            delta = th.bmm(delta * on, each.transpose(1, 2))
+        return delta
 
     def copy(self) -> StackedMlp:
         """The same perceptrons with parameters of their own, and without derivatives."""
