@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
@@ -143,8 +144,9 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
         venv: Environments to act in.
         options: Hyper-parameters named as PPO's arguments; `hidden_size`, `hidden_layers`,
             `normalize_observations` and `log_std_init` of the policy; `reward_scaling`, of which
-            `returns` applies here; and `lean_ppo`. `log_std_init`, `target_kl` and `reward_scaling`
-            are optional.
+            `returns` applies here; `lean_ppo`; and `ent_coef_continuous`, which replaces `ent_coef`
+            for actions in a box unless it is `None`. `log_std_init`, `target_kl`,
+            `reward_scaling` and `ent_coef_continuous` are optional.
         seed: Seed of PPO.
         device: `cpu` or `cuda`.
     """
@@ -157,6 +159,10 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
             "features_extractor_class": NormalizeFeaturesExtractor,
             "features_extractor_kwargs": {"normalize_class": RunningNorm},
         }
+    arguments = {name: options[name] for name in _ARGUMENTS}
+    continuous = options.get("ent_coef_continuous")
+    if continuous is not None and isinstance(venv.action_space, spaces.Box):
+        arguments["ent_coef"] = continuous
     ppo = PPO(
         "MlpPolicy",
         venv,
@@ -165,7 +171,7 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
         policy_kwargs=policy_kwargs,
         target_kl=options.get("target_kl"),
         lean=None if options["lean_ppo"] else False,
-        **{name: options[name] for name in _ARGUMENTS},
+        **arguments,
     )
     if options.get("reward_scaling") == "returns":
         ppo.return_scaling = ReturnScaling(venv.num_envs, options["gamma"])
