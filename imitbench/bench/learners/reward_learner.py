@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -111,7 +112,8 @@ class RewardLearner(Learner, Generic[TrainerT]):
         steps = self.ppo.n_steps * self.ppo.n_envs
         rounds = count_rounds(budget.amount, steps)
         while self.rounds < rounds:
-            set_learning_rate(self.ppo, self.options, self.rounds / rounds)
+            spent = self.rounds / rounds
+            set_learning_rate(self.ppo, self.options, spent, budget.amount)
             metrics = self.train_round(steps)
             self.rounds += 1
             callback(self.rounds * steps, metrics)
@@ -191,17 +193,24 @@ def scaled_by_running_statistics(options: Mapping[str, Any]) -> bool:
     return options["reward_scaling"] == "running" and bool(options.get("normalize_reward", True))
 
 
-def set_learning_rate(algorithm: PPO, options: Mapping[str, Any], spent: float) -> None:
+def set_learning_rate(
+    algorithm: PPO, options: Mapping[str, Any], spent: float, amount: int
+) -> None:
     """Sets PPO's learning rate for a round.
 
     PPO's own schedules cover only one round, not the whole budget.
 
     Args:
         algorithm: Changed in place.
-        options: Uses `learning_rate` and `learning_rate_decay`.
+        options: Uses `learning_rate`, `learning_rate_decay` and, if there is one,
+            `learning_rate_budget`.
         spent: Share of the budget before the round, in [0, 1].
+        amount: The budget, in environment steps.
     """
     rate: float = options["learning_rate"]
+    limit = options.get("learning_rate_budget")
+    if limit is not None and amount > limit:
+        rate *= math.sqrt(limit / amount)
     if options["learning_rate_decay"] == "linear":
         rate *= 1.0 - spent
     algorithm.lr_schedule = FloatSchedule(rate)

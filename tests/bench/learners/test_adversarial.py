@@ -135,6 +135,16 @@ def test_hidden_entries_do_not_change_the_reward(demos_of, set_up, train, name, 
         assert np.array_equal(found, seen) is same
 
 
+@pytest.mark.parametrize(("limit", "due"), [("null", 0.01), ("400", 0.01), ("25", 0.0025)])
+def test_large_budgets_have_smaller_learning_rates(set_up, train, limit, due):
+    learner = set_up(
+        "gail", learning_rate="0.01", learning_rate_budget=limit, learning_rate_decay="none",
+        n_envs="2", n_steps="100", hidden_size="8", demo_batch_size="64",
+    )  # fmt: skip
+    train(learner, 400)
+    assert learner.ppo.lr_schedule(0.5) == pytest.approx(due)
+
+
 @pytest.mark.parametrize(
     ("env", "continuous", "due"),
     [
