@@ -49,12 +49,14 @@ def changed_suite(monkeypatch):
 
 @pytest.fixture
 def changed_card(monkeypatch):
-    """GAIL with changed defaults."""
+    """GAIL with changed defaults, once more since the published run."""
     card = load_algorithm("gail")
     parameters = dict(card.hyperparameters)
-    for name, value in (("log_std_init", -1.0), ("learning_rate", 3e-4)):
+    changes = {"log_std_init": -1.0, "learning_rate": 0.123}
+    before = {name: parameters[name].default for name in changes}
+    for name, value in changes.items():
         parameters[name] = parameters[name].model_copy(update={"default": value})
-    earlier = [{"log_std_init": 0.0, "learning_rate": 0.001}]
+    earlier = [{**before, **each} for each in card.earlier_defaults] + [before]
     card = card.model_copy(update={"hyperparameters": parameters, "earlier_defaults": earlier})
     monkeypatch.setattr(bundled_cards, "_algorithm", lambda _: card)
     return card
