@@ -109,7 +109,7 @@ def test_missing_parts_are_refused_in_one_line(hub, files):
         ({"env_name": "Absent-v0"}, "org/ppo-Absent-v0: no such repository"),
         ({"env_name": "Empty-v0"}, r"neither policy\.json nor ppo-Empty-v0\.zip"),
         ({"revision": "absent"}, "no revision 'absent'"),
-        ({"env_name": "no name!"}, "no name of a repository"),
+        ({"env_name": "no name!"}, "not a valid repository name"),
     ):
         with pytest.raises(InputError, match=message) as caught:
             load(**kwargs)

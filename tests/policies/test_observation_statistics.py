@@ -118,7 +118,7 @@ def test_malicious_files_are_refused_in_one_line_and_not_executed(normalizer, tm
 def test_damaged_missing_and_huge_files_are_refused(normalizer, tmp_path):
     path = write(tmp_path / "a.pkl", normalizer)
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(InputError, match="damaged or no pickle"):
+    with pytest.raises(InputError, match="damaged, or not a pickle"):
         read_observation_statistics(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_observation_statistics(tmp_path / "absent.pkl")
