@@ -95,11 +95,11 @@ HOSTILE = {
     "another object": (lambda n, _: n.obs_rms, "it holds .*RunningMeanStd"),
     "a number": (lambda *_: 7, "it holds int"),
     "no statistics": (lambda n, _: altered(n, obs_rms=None), "no statistics of observations"),
-    "no epsilon": (lambda n, _: altered(n, epsilon=None), "NoneType where an array"),
+    "no epsilon": (lambda n, _: altered(n, epsilon=None), "NoneType instead of a numeric array"),
     "clipping at nothing": (lambda n, _: altered(n, clip_obs=float("nan")), "clip_obs"),
-    "text": (lambda n, _: with_mean(n, np.array(["a"] * 3)), "where a type of numbers"),
+    "text": (lambda n, _: with_mean(n, np.array(["a"] * 3)), "instead of a numeric data type"),
     "not a number": (lambda n, _: with_mean(n, np.full(3, np.nan)), "obs_rms.mean is not finite"),
-    "other shapes": (lambda n, _: with_mean(n, np.zeros(4)), "contradict each other"),
+    "other shapes": (lambda n, _: with_mean(n, np.zeros(4)), "are inconsistent"),
 }
 
 

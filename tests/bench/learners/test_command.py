@@ -156,7 +156,7 @@ def reread(method, path):
         ({"file": "../../etc/passwd"}, "file: String should match"),
         ({"output": "logits"}, "logits are not actions of Box"),
         ({"file": "absent"}, "absent: cannot be read"),
-        ({"file": "policy.json"}, "not layers that can be read"),
+        ({"file": "policy.json"}, "not readable as layers"),
     ],
 )
 def test_wrong_descriptions_are_reported_in_one_line(change, message, tmp_path):
