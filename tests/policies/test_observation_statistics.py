@@ -69,7 +69,7 @@ def test_real_statistics_of_an_old_version_are_read(shared_dir):
 def test_statistics_of_dictionaries_are_refused(tmp_path):
     venv = VecNormalize(DummyVecEnv([Parts]), norm_obs_keys=["numbers"])
     path = write(tmp_path / "a.pkl", venv)
-    with pytest.raises(InputError, match=r"dictionaries of observations.*--trust"):
+    with pytest.raises(InputError, match=r"dictionary observations.*--trust"):
         read_observation_statistics(path)
 
 
@@ -89,11 +89,11 @@ def with_mean(normalizer, mean):
 
 
 HOSTILE = {
-    "a bomb": (lambda _, mark: Bomb(mark), "names i?o.*open"),
-    "a bomb within": (lambda n, mark: altered(n, surprise=Bomb(mark)), "names i?o.*open"),
-    "a class of its own": (lambda *_: Mine(drift_venv()), r"names .*\.Mine"),
-    "another object": (lambda n, _: n.obs_rms, "it holds .*RunningMeanStd"),
-    "a number": (lambda *_: 7, "it holds int"),
+    "a bomb": (lambda _, mark: Bomb(mark), "refers to i?o.*open"),
+    "a bomb within": (lambda n, mark: altered(n, surprise=Bomb(mark)), "refers to i?o.*open"),
+    "a class of its own": (lambda *_: Mine(drift_venv()), r"refers to .*\.Mine"),
+    "another object": (lambda n, _: n.obs_rms, "it contains .*RunningMeanStd"),
+    "a number": (lambda *_: 7, "it contains int"),
     "no statistics": (lambda n, _: altered(n, obs_rms=None), "no statistics of observations"),
     "no epsilon": (lambda n, _: altered(n, epsilon=None), "NoneType instead of a numeric array"),
     "clipping at nothing": (lambda n, _: altered(n, clip_obs=float("nan")), "clip_obs"),

@@ -199,7 +199,7 @@ class TestDigest:
 
     def test_a_pipe_is_not_waited_for(self, tmp_path):
         os.mkfifo(tmp_path / "pipe.py")
-        with pytest.raises(InputError, match=r"pipe\.py: is no ordinary file"):
+        with pytest.raises(InputError, match=r"pipe\.py: is not a regular file"):
             source_digest(tmp_path)
 
     def test_settings_count(self, tmp_path):
