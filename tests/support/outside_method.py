@@ -1,4 +1,4 @@
-"""A method that is no Python of the harness's: a program which clones behaviour in NumPy."""
+"""A method that is an external program: behavioral cloning in NumPy."""
 
 PROGRAM = '''
 """Multinomial or linear regression of the expert's actions, in NumPy alone."""
