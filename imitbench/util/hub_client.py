@@ -18,11 +18,11 @@ from imitbench.util.hub_errors import (
     DamagedDownloadError,
     Notify,
     UnreachableError,
+    as_input_error,
     at_revision,
-    is_passing,
-    patiently,
+    is_transient,
     reason_of,
-    told_as_input_error,
+    with_retries,
 )
 
 RepoKind = Literal["model", "dataset"]
@@ -102,12 +102,12 @@ def resolve(
         UnreachableError: The hub did not answer.
     """
     name = label(kind, repo)
-    with told_as_input_error(name, revision):
+    with as_input_error(name, revision):
         if is_offline():
             raise UnreachableError(
                 f"{name}: offline mode (HF_HUB_OFFLINE) forbids contacting the hub"
             )
-        return patiently(lambda: _ask_for_commit(repo, kind, revision), name, notify)
+        return with_retries(lambda: _ask_for_commit(repo, kind, revision), name, notify)
 
 
 def fetch(
@@ -137,7 +137,7 @@ def fetch(
         UnreachableError: The hub did not answer, and the files are not in the cache.
     """
     name = label(kind, repo)
-    with told_as_input_error(name, revision):
+    with as_input_error(name, revision):
         cached = _find_cached(repo, kind, revision, files)
         if cached is not None and (
             is_offline() or (is_commit(revision) and _is_whole(repo, kind, cached.commit))
@@ -149,14 +149,14 @@ def fetch(
                 "(HF_HUB_OFFLINE) forbids fetching it"
             )
         try:
-            return patiently(
+            return with_retries(
                 lambda: _download(repo, kind, revision, files, notify),
                 name,
                 notify,
                 give_up=cached is not None,
             )
         except Exception as error:
-            if cached is None or not is_passing(error):
+            if cached is None or not is_transient(error):
                 raise
             notify(
                 f"{name}: the hub cannot be reached ({reason_of(error)}); using commit "

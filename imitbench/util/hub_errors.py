@@ -20,7 +20,7 @@ WAITS_S = (1.0, 2.0, 4.0, 8.0)
 """Pauses before the next attempts, unless the hub requests a longer one."""
 
 _MAX_WAIT_S = 300.0
-_PASSING = (408, 429, 500, 502, 503, 504)
+_TRANSIENT = (408, 429, 500, 502, 503, 504)
 # By name: versions of the client use different HTTP libraries with equally named errors.
 _UNREACHABLE = {"ConnectError", "ConnectTimeout", "ProxyError", "NewConnectionError"}
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -36,7 +36,7 @@ class DamagedDownloadError(OSError):
     """A downloaded file is not what the hub announced."""
 
 
-def patiently(
+def with_retries(
     operation: Callable[[], _Result], name: str, notify: Notify, *, give_up: bool = False
 ) -> _Result:
     """Calls a function and retries after transient errors, with growing pauses.
@@ -51,28 +51,28 @@ def patiently(
         try:
             return operation()
         except Exception as error:
-            if not is_passing(error) or _is_unreachable(error):
+            if not is_transient(error) or _is_unreachable(error):
                 raise
-            pause = min(max(wait, _asked_pause(error)), _MAX_WAIT_S)
+            pause = min(max(wait, _requested_pause(error)), _MAX_WAIT_S)
             notify(f"{name}: {reason_of(error)}; trying again in {pause:g} s")
         time.sleep(pause)
     return operation()
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later."""
     from huggingface_hub.errors import HfHubHTTPError
 
     status = _status(error)
     if status is not None:
-        return status in _PASSING
-    if _is_of_disk(error) or isinstance(error, json.JSONDecodeError):
+        return status in _TRANSIENT
+    if _is_disk_error(error) or isinstance(error, json.JSONDecodeError):
         return False
-    # The base class of the client's error is that of its HTTP library, whichever it uses.
+    # The base class of the client's error is that of its HTTP library.
     return isinstance(error, OSError | HfHubHTTPError.__bases__[0])
 
 
-def _is_of_disk(error: BaseException) -> bool:
+def _is_disk_error(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _DISK
 
 
@@ -103,7 +103,7 @@ def _status(error: BaseException) -> int | None:
     return None if response is None else int(response.status_code)
 
 
-def _asked_pause(error: BaseException) -> float:
+def _requested_pause(error: BaseException) -> float:
     """Returns the seconds in `Retry-After`; 0 without it."""
     response = _response(error)
     text = "" if response is None else response.headers.get("Retry-After", "")
@@ -125,7 +125,7 @@ def at_revision(revision: str | None) -> str:
 
 
 @contextmanager
-def told_as_input_error(name: str, revision: str | None) -> Iterator[None]:
+def as_input_error(name: str, revision: str | None) -> Iterator[None]:
     """Turns errors of the client into one-line messages, and suppresses its warnings."""
     # Imported here because the client loads slowly, and most files are local.
     from huggingface_hub import errors
@@ -161,9 +161,9 @@ def told_as_input_error(name: str, revision: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def told_of_upload(name: str) -> Iterator[None]:
-    """Does what `told_as_input_error` does, with messages for uploads."""
-    with told_as_input_error(name, None):
+def as_upload_error(name: str) -> Iterator[None]:
+    """Does what `as_input_error` does, with messages for uploads."""
+    with as_input_error(name, None):
         from huggingface_hub.errors import HFValidationError
 
         try:
@@ -185,7 +185,7 @@ def _explain_upload(name: str, error: Exception) -> Exception:
         )
     if isinstance(error, json.JSONDecodeError):
         return InputError(f"{name}: the server is not a hub; check HF_ENDPOINT")
-    if is_passing(error):
+    if is_transient(error):
         return UnreachableError(f"{name}: the upload was interrupted ({reason_of(error)})")
     if status is not None or isinstance(error, RuntimeError | ValueError | OSError):
         said = getattr(error, "server_message", None) or str(error)
@@ -199,14 +199,14 @@ def _explain(name: str, revision: str | None, error: Exception) -> Exception:
         return InputError(f"{name}: no access ({status}); set HF_TOKEN to a token that may read it")
     if "Consistency check failed" in str(error):
         return InputError(f"{where}: a download is truncated; check the network, then try again")
-    if _is_of_disk(error):
+    if _is_disk_error(error):
         return InputError(
             f"{where}: the hub's cache cannot be written ({reason_of(error)}); free disk space, or "
             "set HF_HOME to another folder"
         )
     if isinstance(error, json.JSONDecodeError):
         return InputError(f"{name}: the server is not a hub; check HF_ENDPOINT")
-    if is_passing(error):
+    if is_transient(error):
         return UnreachableError(
             f"{where}: the hub cannot be reached ({reason_of(error)}), and it is not in the cache"
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from imitbench.errors import InputError
 from imitbench.util.hub_client import RepoKind, is_offline, label, silent
-from imitbench.util.hub_errors import Notify, UnreachableError, patiently, told_of_upload
+from imitbench.util.hub_errors import Notify, UnreachableError, as_upload_error, with_retries
 
 _ANSWER_S = 15.0
 # Files that the hub creates in any repository.
@@ -64,7 +64,7 @@ def check_repository_name(repo: str) -> None:
         raise InputError(f"{repo}: not owner/name; owner is your name on the hub, or a group's")
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-    with told_of_upload(repo):
+    with as_upload_error(repo):
         validate_repo_id(repo)
 
 
@@ -104,7 +104,7 @@ def upload_files(
     import huggingface_hub
 
     name = label(kind, repo)
-    with told_of_upload(name):
+    with as_upload_error(name):
         if is_offline():
             raise UnreachableError(f"{name}: offline mode (HF_HUB_OFFLINE) forbids uploading")
         if huggingface_hub.get_token() is None:
@@ -112,10 +112,10 @@ def upload_files(
                 f"{name}: no token; set HF_TOKEN to a token that may write, or log in by "
                 "`hf auth login`"
             )
-        before = patiently(lambda: _look_up(repo, kind), name, notify)
+        before = with_retries(lambda: _look_up(repo, kind), name, notify)
         if before is None:
             notify(f"{name}: creating the repository{', private' if private else ''}")
-            patiently(lambda: _create(repo, kind, private), name, notify)
+            with_retries(lambda: _create(repo, kind, private), name, notify)
             found = _Found(None, (), (), private)
         else:
             found = before
@@ -126,7 +126,9 @@ def upload_files(
             if path not in files and any(fnmatchcase(path, pattern) for pattern in owned)
         )
         notify(f"{name}: uploading {len(files)} files")
-        done = patiently(lambda: _commit(repo, kind, files, stale, message, notify), name, notify)
+        done = with_retries(
+            lambda: _commit(repo, kind, files, stale, message, notify), name, notify
+        )
     return UploadResult(
         commit=done.oid,
         url=done.commit_url,

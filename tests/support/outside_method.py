@@ -85,7 +85,7 @@ CARD = """
 schema_version: 1
 name: outside
 title: Outside
-summary: A program of its own.
+summary: An external program.
 implementation: imitbench.bench.learners.command:CommandLearner
 command: {{run: [python, train.py], checkpoints: {checkpoints}{further}}}
 needs: {{demos: true, action_spaces: [discrete, box]}}
