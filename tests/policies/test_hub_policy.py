@@ -98,7 +98,7 @@ def test_statistics_become_part_of_the_policy(hub, files):
     hub.add_model(REPOSITORY, {ZIP: files[ZIP], "vec_normalize.pkl": files["vec_normalize.pkl"]})
     assert isinstance(load(), NormalizedPolicy)
     hub.add_model(REPOSITORY, {ZIP: files[ZIP], "vec_normalize.pkl": b"cos\nsystem\n."})
-    with pytest.raises(InputError, match=r"vec_normalize\.pkl: .*names os\.system"):
+    with pytest.raises(InputError, match=r"vec_normalize\.pkl: .*refers to os\.system"):
         load()
 
 

@@ -75,7 +75,7 @@ def read_tuned_text(text, folder):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (OTHER.replace("algorithm: bc", "algorithm: gail"), "holds values of gail, not of bc"),
+        (OTHER.replace("algorithm: bc", "algorithm: gail"), "contains values of gail, not of bc"),
         (OTHER.replace("batch_size", "batch_sise"), "did you mean 'batch_size'"),
         ("anything: 1", "unknown key"),
     ],
