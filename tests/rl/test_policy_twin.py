@@ -126,7 +126,7 @@ class _Twice(nn.Module):
                 "features_extractor_class": NormalizeFeaturesExtractor,
                 "share_features_extractor": False,
             },
-            "apart",
+            "separately",
         ),
     ],
 )
