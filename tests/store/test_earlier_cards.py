@@ -67,7 +67,7 @@ def findings(spec):
     run = PublishedRun(spec, None, RunFailure.model_construct(references=references), None)
     found = Findings()
     check_against_cards([LocatedRun("here", run)], found)
-    return [e for e in found.problems if e.check in ("budget", "algorithm")], found.told
+    return [e for e in found.problems if e.check in ("budget", "algorithm")], found.notes
 
 
 def test_a_result_keeps_the_budget_that_it_had(spec, changed_suite):
