@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL = @$(PYTHON) scripts/install.py --venv $(VENV)
 
-# Container images often set it; each process would then compile torch's sources anew.
+# Container images often set it; then each process would compile torch's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: quickstart install test test-all test-slurm test-browser test-lowest docs lint \
@@ -14,10 +14,10 @@ quickstart:  ## from a clone to a report
 	$(BIN)/imitbench run --algo bc --suite classic --seeds 3 --jobs 2
 	$(BIN)/imitbench report
 
-install:  ## everything that work on the project needs
+install:  ## everything for development of the project
 	$(INSTALL) dev
 
-test:  ## the default test suite; COVERAGE=1 counts the lines that it reaches
+test:  ## the default test suite; COVERAGE=1 measures line coverage
 	$(INSTALL) test
 	$(BIN)/python -m pytest -n logical --dist loadfile $(if $(COVERAGE),--cov --cov-report=term --cov-report=html)
 
@@ -25,7 +25,7 @@ test-all:  ## with the slow tests
 	$(INSTALL) test
 	$(BIN)/python -m pytest -n logical --dist loadgroup -m 'not slurm and not browser'
 
-test-slurm:  ## on a SLURM cluster of one node, which it starts: Debian, as root
+test-slurm:  ## on a SLURM cluster of one node, which is started: Debian, as root
 	$(INSTALL) test
 	$(BIN)/python -m pytest -m slurm
 
@@ -33,7 +33,7 @@ test-browser:  ## the HTML report in Chromium, which must be installed
 	$(INSTALL) browser
 	IMITBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser
 
-# Torch is that of constraints.txt: its old wheels bring gigabytes of CUDA along.
+# Torch has the version of constraints.txt: its old wheels need gigabytes of CUDA libraries.
 LOWEST ?= .venv-lowest
 LOWEST_EXTRAS := datasets,density,pandas,slurm,tensorboard
 LOWEST_TESTS := $(addprefix tests/,cards data hub policies regularization rewards rl store util)
@@ -48,7 +48,7 @@ test-lowest:  ## with the lowest versions that pyproject.toml accepts; Python 3.
 	$(LOWEST)/bin/imitbench report --out $(LOWEST)/runs
 	$(LOWEST)/bin/python -m pytest -n logical $(LOWEST_TESTS)
 
-docs:  ## the documentation, into site/; broken links are errors
+docs:  ## the documentation in site/; broken links are errors
 	$(INSTALL) docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 

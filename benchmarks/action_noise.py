@@ -1,10 +1,10 @@
-"""How noisy policies act: the expert of each environment beside what learnt from it.
+"""Compares the action noise of experts and of the policies that learned from them.
 
     python benchmarks/action_noise.py runs --suite seals
 
-prints the mean standard deviation of the action (before it is clipped to the action space) over the
-observations of the first bundled demonstration: of the suite's expert, and over all completed runs
-of a results folder, by algorithm. Only policies that act with Gaussian noise are shown.
+prints the mean standard deviation of actions (before clipping to the action space) over the
+observations of the first bundled demonstration: of the suite's expert, and of all completed runs in
+a results folder, by algorithm. Only policies with Gaussian noise are shown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from imitbench.store.scan import run_directories
 
 
 def action_noise(policy: object, observations: np.ndarray) -> float | None:
-    """Mean standard deviation of a policy's actions; `None` if its noise is not Gaussian."""
+    """Returns the mean standard deviation of actions; `None` if the noise is not Gaussian."""
     if not isinstance(policy, ActorCriticPolicy):
         return None
     policy.set_training_mode(False)

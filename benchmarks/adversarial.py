@@ -1,17 +1,17 @@
-"""GAIL and AIRL against the reference library: environment steps per second of training.
+"""Compares GAIL and AIRL with the reference library: environment steps per second of training.
 
     python benchmarks/adversarial.py --install-reference .reference
 
-The same program runs in both interpreters, turn by turn, each with its own library's PPO: eight
+The same program runs alternately in both interpreters, each with the PPO of its library: eight
 environments in one process, rollouts of 256 steps, ten epochs in minibatches of 64, and eight
-discriminator updates with 1,024 samples of each kind, on made-up demonstrations.
+discriminator updates with 1,024 samples of each kind, on synthetic demonstrations.
 """
 
 from __future__ import annotations
 
 import comparison
 
-# Both libraries have the same names, so one program measures both.
+# Both libraries have the same names, so that one program measures both.
 PROGRAM = """
 import importlib, sys, tempfile, time, warnings
 warnings.simplefilter("ignore")
@@ -60,7 +60,7 @@ MEASUREMENTS = tuple(
         program=PROGRAM,
         arguments=(algorithm, environment, "6"),
         target=2.0,
-        limit="PPO's updates and the environments' own steps",
+        limit="PPO's updates and the environments' steps",
     )
     for algorithm in ("GAIL", "AIRL")
     for environment in ("seals/CartPole-v0", "seals/HalfCheetah-v1")

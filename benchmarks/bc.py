@@ -1,8 +1,8 @@
-"""Behavioral cloning against the reference library: batches per second, and a whole cell.
+"""Compares behavioral cloning with the reference library: batches per second, and a whole cell.
 
     python benchmarks/bc.py --install-reference .reference
 
-The same program runs in both interpreters, turn by turn, on the same made-up data.
+The same program runs alternately in both interpreters, on the same synthetic data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import comparison
 BATCHES = 2000
 BATCH_SIZE = 32
 
-# Both libraries have the same names, so one program measures both.
+# Both libraries have the same names, so that one program measures both.
 PROGRAM = """
 import importlib, sys, tempfile, time
 import numpy as np, torch as th
@@ -61,13 +61,13 @@ MEASUREMENTS = (
         program=PROGRAM,
         arguments=(str(BATCHES), str(BATCH_SIZE)),
         target=5.0,
-        limit="what calling torch costs, at some forty calls a batch",
+        limit="the overhead of about forty calls of torch per batch",
     ),
 )
 
 
 def measure_cell(repeats: int) -> list[float]:
-    """Seconds of the whole command, from start to printed table."""
+    """Returns the seconds of the whole command, from its start to the printed table."""
     seconds = []
     for _ in range(repeats + 1):
         with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +78,7 @@ def measure_cell(repeats: int) -> list[float]:
                 capture_output=True,
             )
             seconds.append(time.perf_counter() - start)
-    return seconds[1:]  # the first run reads files that later ones find in memory
+    return seconds[1:]  # the first run reads files that are cached later
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What all comparisons with the reference library share: turns, options and the table."""
+"""Common parts of all comparisons with the reference library: turns, options and the table."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import reference
 
 @dataclass(frozen=True)
 class Measurement:
-    """A speed that both libraries are measured by.
+    """A measurement that is made for both libraries.
 
     Attributes:
-        name: What is measured.
+        name: Name in the table.
         unit: Unit of the numbers that the program prints.
-        program: Gets the library's name as its first argument, and prints a number.
-        arguments: Its further arguments.
-        target: Least ratio that is aimed at.
-        limit: What keeps the ratio from being higher.
-        less_is_better: Whether the numbers are times rather than rates.
+        program: Python program; its first argument is the library, and it prints a number.
+        arguments: Further arguments of the program.
+        target: Minimum ratio to reach.
+        limit: What limits the ratio.
+        less_is_better: Whether the numbers are times instead of rates.
     """
 
     name: str
@@ -36,13 +36,13 @@ class Measurement:
     less_is_better: bool = False
 
     def ratios(self, ours: list[float], theirs: list[float]) -> list[float]:
-        """How many times faster this library is, for each pair of turns."""
+        """Returns how many times faster this library is, for each pair of turns."""
         pairs = zip(ours, theirs, strict=True)
         return [their / our if self.less_is_better else our / their for our, their in pairs]
 
 
 def main(description: str | None, measurements: Iterable[Measurement]) -> tuple[Path, int]:
-    """Reads the command line, measures and prints the table.
+    """Parses the command line, measures and prints the table.
 
     Returns:
         Interpreter of the reference library, and number of repeats.
@@ -55,7 +55,7 @@ def main(description: str | None, measurements: Iterable[Measurement]) -> tuple[
 
 
 def print_comparison(measurement: Measurement, python: Path, repeats: int) -> bool:
-    """Measures and prints three rows, and what limits a ratio that misses its target.
+    """Measures and prints three rows, and the limit of a ratio that misses its target.
 
     Returns:
         Whether the median of the ratios reaches the target.
@@ -73,15 +73,16 @@ def print_comparison(measurement: Measurement, python: Path, repeats: int) -> bo
 
 
 def parse_options(description: str) -> tuple[Path, int]:
-    """Reads the command line.
+    """Parses the command line.
 
     Returns:
-        Interpreter of the reference library, made first if asked for, and number of repeats.
+        Interpreter of the reference library, which is installed if requested, and number of
+        repeats.
     """
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--reference-python", type=Path, help="interpreter with imitation 1.0.1")
-    which.add_argument("--install-reference", type=Path, metavar="DIR", help="make one there")
+    which.add_argument("--install-reference", type=Path, metavar="DIR", help="install one there")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     python = options.reference_python or reference.install(options.install_reference)
@@ -91,16 +92,16 @@ def parse_options(description: str) -> tuple[Path, int]:
 def take_turns(
     python: Path, program: str, *arguments: str, repeats: int
 ) -> tuple[list[float], list[float]]:
-    """Runs a program for both libraries, turn by turn.
+    """Runs a program for both libraries alternately.
 
     Args:
         python: Interpreter of the reference library.
-        program: Gets the library's name as its first argument, and prints a number.
-        *arguments: Its further arguments.
+        program: Python program; its first argument is the library, and it prints a number.
+        *arguments: Further arguments of the program.
         repeats: Number of turns.
 
     Returns:
-        The numbers of this library and of the reference.
+        The numbers of this library and of the reference library.
     """
     ours, theirs = [], []
     for _ in range(repeats):
@@ -111,13 +112,13 @@ def take_turns(
 
 
 def print_heading(repeats: int) -> None:
-    """Prints the conditions and the head of the table."""
+    """Prints the conditions and the header of the table."""
     print(f"Python {platform.python_version()}, {repeats} repeats, one thread\n")
     print("| | median | smallest to largest |\n| --- | ---: | ---: |")
 
 
 def row(what: str, values: list[float], digits: int) -> str:
-    """A line of the table: median with least and greatest."""
+    """Returns a row of the table: median, minimum and maximum."""
     low, middle, high = (
         f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values))
     )

@@ -1,9 +1,9 @@
-"""DAgger against the reference library: seconds of a whole training.
+"""Compares DAgger with the reference library: seconds of a whole training.
 
     python benchmarks/dagger.py --install-reference .reference
 
-The same program runs in both interpreters, turn by turn: `SimpleDAggerTrainer.train(8000)` on
-seals/CartPole-v0 as in the reference's own tutorial, with an expert that is a linear rule.
+The same program runs alternately in both interpreters: `SimpleDAggerTrainer.train(8000)` on
+seals/CartPole-v0 as in the tutorial of the reference library, with a linear rule as expert.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import comparison
 
 TIMESTEPS = 8000
 
-# Both libraries have the same names, so one program measures both.
+# Both libraries have the same names, so that one program measures both.
 PROGRAM = """
 import importlib, sys, tempfile, time, warnings
 import numpy as np, torch as th
@@ -65,7 +65,7 @@ MEASUREMENTS = tuple(
         program=PROGRAM,
         arguments=(str(TIMESTEPS), str(n_envs)),
         target=3.0,
-        limit="the environments' own steps",
+        limit="the environments' steps",
         less_is_better=True,
     )
     for n_envs in (8, 1)

@@ -1,17 +1,17 @@
-"""Density-based reward modelling against the reference library: training steps per second.
+"""Compares density-based rewards with the reference library: training steps per second.
 
     python benchmarks/density.py --install-reference .reference
 
-The same program runs in both interpreters, turn by turn, each with its own library's PPO: eight
-pendulums in one process, rollouts of 256 steps, ten epochs in minibatches of 64, rewarded by the
-density of 56 made-up demonstrations of 200 steps.
+The same program runs alternately in both interpreters, each with the PPO of its library: eight
+pendulums in one process, rollouts of 256 steps, ten epochs in minibatches of 64, with the density
+of 56 synthetic demonstrations of 200 steps as reward.
 """
 
 from __future__ import annotations
 
 import comparison
 
-# Both libraries have the same names, so one program measures both.
+# Both libraries have the same names, so that one program measures both.
 PROGRAM = """
 import importlib, sys, tempfile, time
 import numpy as np, torch as th
@@ -24,7 +24,7 @@ util = importlib.import_module(f"{library}.util.util")
 ppo = importlib.import_module("imitbench.rl.ppo" if library == "imitbench" else "stable_baselines3")
 rng = np.random.default_rng(0)
 
-# Turning pendulums: smooth in time.
+# Rotating pendulums, smooth in time.
 def turn(horizon=200):
     pace = rng.uniform(-0.05, 0.05)
     angle = rng.uniform(-np.pi, np.pi) + pace * np.arange(horizon + 1)
@@ -53,7 +53,7 @@ MEASUREMENTS = (
         program=PROGRAM,
         arguments=("8192",),
         target=10.0,
-        limit="the environments' own steps and PPO's updates",
+        limit="the environments' steps and PPO's updates",
     ),
 )
 

@@ -1,11 +1,11 @@
-"""How often three rules find a difference between a method and itself.
+"""Measures how often three rules find a difference between a method and itself.
 
     python benchmarks/false_alarms.py
 
-draws the scores of both sides from one distribution, three runs on each environment, and counts:
-how often the bootstrap interval of the difference of IQMs leaves out 0; how often Welch's test,
-corrected by Holm, rejects on some environment; and how often `imitbench compare` decides, overall
-or on some environment. The rules promise 5 %.
+draws the scores of both sides from one distribution, three runs on each environment, and counts how
+often the bootstrap interval of the difference of IQMs excludes 0; how often Welch's test, corrected
+by Holm's method, rejects on any environment; and how often `imitbench compare` decides, overall or
+on any environment. The nominal level of the rules is 5 %.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RUNS, REPLICATES = 3, 1_000
 
 
 def draw(shape: str, rng: np.random.Generator) -> np.ndarray:
-    """Scores of one cell."""
+    """Draws the scores of one cell."""
     if shape == "normal":
         return rng.normal(0.8, 0.1, RUNS)
     return rng.choice([0.0, 1.0], RUNS) + rng.normal(0.0, 0.01, RUNS)

@@ -1,8 +1,9 @@
-"""How often the "95 %" percentile interval of the mean holds the truth, by number of runs.
+"""Measures the coverage of the "95 %" percentile interval of the mean, by number of runs.
 
     python benchmarks/interval_coverage.py
 
-draws normal scores with a known mean on one and on five environments, and counts.
+draws normal scores with a known mean on one and on five environments, and counts how often the
+interval contains it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ REPLICATES = 2_000
 
 
 def coverage(runs: int, environments: int, experiments: int) -> float:
-    """Share of experiments whose interval holds the true mean."""
+    """Returns the share of experiments whose interval contains the true mean."""
     rng = np.random.default_rng([runs, environments])
     covered = 0
     for _ in range(experiments):

@@ -1,16 +1,16 @@
-"""Maximum causal entropy IRL against the reference library: iterations per second.
+"""Compares maximum causal entropy IRL with the reference library: iterations per second.
 
     python benchmarks/mce_irl.py --install-reference .reference
 
-The same program runs in both interpreters, turn by turn, on the same environment. Time is
-processor time of the one thread that works, so that busy neighbours distort it less.
+The same program runs alternately in both interpreters, on the same environment. Time is the CPU
+time of the single thread, which depends less on the load of the machine.
 """
 
 from __future__ import annotations
 
 import comparison
 
-# Both libraries have the same names, so one program measures both.
+# Both libraries have the same names, so that one program measures both.
 PROGRAM = """
 import importlib, sys, tempfile, time
 import numpy as np, torch as th
@@ -39,9 +39,7 @@ trainer.train(iterations)
 print(iterations / (time.process_time() - start))
 """
 
-_LIMIT = (
-    "some six calls of NumPy per step of planning, each of which takes about half a microsecond"
-)
+_LIMIT = "about six calls of NumPy per planning step, each of which takes about half a microsecond"
 
 # Name, width, height, horizon, hidden layers, target.
 _CASES = (

@@ -1,10 +1,10 @@
-"""The lean DQN and SAC against Stable-Baselines3's: environment steps per processor second.
+"""Compares the lean DQN and SAC with Stable-Baselines3: environment steps per second of CPU time.
 
     python benchmarks/off_policy.py
 
-Both train in this process, turn by turn, in the same environment, with an update after each step.
-The networks are those of SQIL's card (two layers of 64 units, minibatches of 128) and those that
-Stable-Baselines3 has by default.
+Both train alternately in this process, in the same environment, with an update after each step. The
+networks are those of SQIL's card (two layers of 64 units, minibatches of 128) and the defaults of
+Stable-Baselines3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CASES: tuple[tuple[str, type[DQN] | type[SAC], str, dict[str, Any], int], ...] =
 
 
 def steps_per_second(model: DQN | SAC, steps: int) -> float:
-    """Environment steps per second of processor time."""
+    """Returns environment steps per second of CPU time."""
     start = time.process_time()
     model.learn(steps, reset_num_timesteps=False)
     return steps / (time.process_time() - start)

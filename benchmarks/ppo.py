@@ -1,9 +1,9 @@
-"""The lean PPO against Stable-Baselines3's: frames per second, and time of an update.
+"""Compares the lean PPO with Stable-Baselines3: frames per second, and time of an update.
 
     python benchmarks/ppo.py
 
-Both train in this process, turn by turn, in the configuration of the benchmark's GAIL and AIRL:
-eight environments, rollouts of 256 steps, ten epochs of minibatches of 64.
+Both train alternately in this process, with the settings of GAIL and AIRL in this package: eight
+environments, rollouts of 256 steps, ten epochs of minibatches of 64.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MINIBATCHES = ROLLOUT // BATCH * EPOCHS
 
 
 def make(cls: type[stable_baselines3.PPO], environment: str) -> stable_baselines3.PPO:
-    """A PPO with everything a first iteration sets up behind it."""
+    """Creates a PPO and trains it for one iteration, which initializes everything."""
     vec_env = SerialVecEnv if cls is PPO else DummyVecEnv
     venv = make_vec_env(environment, N_ENVS, seed=0, vec_env_cls=vec_env)
     model = cls(
@@ -40,14 +40,14 @@ def make(cls: type[stable_baselines3.PPO], environment: str) -> stable_baselines
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """Returns the duration of a call in seconds."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
 
 
 def measure(model: stable_baselines3.PPO, iterations: int) -> tuple[float, float]:
-    """Frames per second, and milliseconds per minibatch."""
+    """Returns frames per second, and milliseconds per minibatch."""
     frames = iterations * ROLLOUT
     whole = seconds(lambda: model.learn(frames, reset_num_timesteps=False))
     return frames / whole, 1e3 * seconds(model.train) / MINIBATCHES

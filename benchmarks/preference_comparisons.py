@@ -1,16 +1,16 @@
-"""Preference comparisons against the reference library: reward training, and a whole example.
+"""Compares preference comparisons with the reference library: rewards, and a whole example.
 
     python benchmarks/preference_comparisons.py --install-reference .reference
 
-The same program runs in both interpreters, turn by turn, on the same comparisons. Time is
-processor time of the one thread that works, so that busy neighbours distort it less.
+The same program runs alternately in both interpreters, on the same comparisons. Time is the CPU
+time of the single thread, which depends less on the load of the machine.
 """
 
 from __future__ import annotations
 
 import comparison
 
-# Both libraries have the same names, so one program measures both.
+# Both libraries have the same names, so that one program measures both.
 REWARD_TRAINING = """
 import importlib, sys, tempfile, time
 import gymnasium as gym, numpy as np, torch as th
@@ -25,7 +25,7 @@ th.set_num_threads(1)
 th.manual_seed(0)
 rng = np.random.default_rng(0)
 
-# Turning pendulums: smooth in time, and rewarded for standing still upright.
+# Rotating pendulums, smooth in time; the reward is highest upright.
 def fragment():
     angle = rng.uniform(-np.pi, np.pi) + rng.uniform(-0.05, 0.05) * np.arange(length + 1)
     obs = np.stack([np.cos(angle), np.sin(angle), np.gradient(angle)], axis=1)
@@ -55,7 +55,7 @@ print(trainings * pairs / (time.process_time() - start))
 """
 
 # The tutorial's settings on Pendulum, with 50,000 steps of the agent and 200 comparisons. The
-# reference trains its agent for one round more than asked, so it is asked for that much less.
+# reference trains its agent for one round more than requested, so that one fewer is requested.
 EXAMPLE = """
 import contextlib, importlib, sys, tempfile, time, warnings
 warnings.simplefilter("ignore")
@@ -116,7 +116,7 @@ MEASUREMENTS = (
         program=REWARD_TRAINING,
         arguments=("200", "100"),
         target=10.0,
-        limit="arithmetic of the network's layers on every step of the fragments",
+        limit="matrix products for every step of the fragments",
     ),
     *(
         comparison.Measurement(
@@ -125,7 +125,7 @@ MEASUREMENTS = (
             program=EXAMPLE,
             arguments=(which,),
             target=2.0,
-            limit="the updates of Stable-Baselines3's own PPO",
+            limit="the updates of Stable-Baselines3's PPO",
             less_is_better=True,
         )
         for which, whose in (("own", "this library's"), ("sb3", "Stable-Baselines3's"))

@@ -1,4 +1,4 @@
-"""The reference library in an environment of its own, as the peer of every comparison."""
+"""The reference library in a separate virtual environment, for all comparisons."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ REQUIREMENTS = (
     "imageio",
     "setuptools<80",
 )
-# The MuJoCo that gymnasium 0.29 works with; its own requirements would pull newer parts.
+# The version of MuJoCo that gymnasium 0.29 supports; its requirements would install newer ones.
 MUJOCO = "mujoco==3.1.6"
 TORCH = "torch==2.13.0"
 
 
 def install(directory: Path) -> Path:
-    """Makes a virtual environment with the reference library.
+    """Creates a virtual environment with the reference library.
 
     Args:
-        directory: Where; left alone if it has the library already.
+        directory: Its folder; not changed if it has the library already.
 
     Returns:
-        Its interpreter.
+        Path of its interpreter.
     """
     python = directory / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if not works(python):
-        # Torch first and pinned, so that the others are content with it.
+        # Torch first and pinned, so that other packages do not install another version.
         subprocess.run([*pip, TORCH], check=True)
         subprocess.run([*pip, *REQUIREMENTS], check=True)
         subprocess.run([*pip, "--no-deps", MUJOCO], check=True)
@@ -54,7 +54,7 @@ def run(python: Path, code: str, *arguments: str) -> str:
     """Runs a program in an interpreter on one thread.
 
     Returns:
-        What it printed on standard output.
+        Its standard output.
     """
     done = subprocess.run(
         [str(python), "-c", code, *arguments],

@@ -1,8 +1,8 @@
-"""Collecting rollouts against the reference library: environment steps per second.
+"""Compares the collection of rollouts with the reference library: environment steps per second.
 
     python benchmarks/rollout.py --install-reference .reference
 
-The same program runs in both interpreters, turn by turn: eight environments in one process and an
+The same program runs alternately in both interpreters: eight environments in one process and an
 untrained policy.
 """
 
@@ -13,7 +13,7 @@ import comparison
 STEPS = 40_000
 ENVIRONMENT = "seals/CartPole-v0"
 
-# Both libraries have the same names, so one program measures both.
+# Both libraries have the same names, so that one program measures both.
 PROGRAM = """
 import importlib, sys, time, warnings
 warnings.simplefilter("ignore")
@@ -48,7 +48,7 @@ MEASUREMENTS = (
         program=PROGRAM,
         arguments=(ENVIRONMENT, str(STEPS)),
         target=2.0,
-        limit="the environments' own steps and the policy's matrix products",
+        limit="the environments' steps and the policy's matrix products",
     ),
 )
 

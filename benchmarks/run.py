@@ -1,9 +1,9 @@
-"""Every comparison with the reference library, in one table.
+"""Makes all comparisons with the reference library, in one table.
 
     python benchmarks/run.py --against-reference
 
-makes an environment for the reference library in `.reference` (or takes `--reference-python`) and
-measures each speed turn by turn. A ratio that misses its target says what limits it.
+creates an environment for the reference library in `.reference` (or uses `--reference-python`) and
+measures both libraries alternately. For a ratio that misses its target, it prints the limit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument(
         "--reference-python", type=Path, help="interpreter that has imitation 1.0.1"
     )
-    parser.add_argument("--only", choices=MODULES, action="append", help="just these")
+    parser.add_argument("--only", choices=MODULES, action="append", help="only these")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     python = options.reference_python or reference.install(Path(".reference"))

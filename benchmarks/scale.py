@@ -1,14 +1,13 @@
-"""How the harness bears thousands of runs: overhead, collecting, reporting, memory, two workers.
+"""Measures how the harness scales to thousands of runs: overhead, reports, memory, two workers.
 
     python benchmarks/scale.py
     python benchmarks/scale.py --runs 2000 --only collect
 
-measures in three parts. `overhead` runs sweeps whose worker does nothing but leave an empty result,
-and takes the difference of a long and a short one, so that what happens once does not count.
-`collect` makes run directories of runs that nobody ran, with learning curves and episodes, and
-measures each step in a process of its own, imports included. `workers` runs the same real cells
-with one worker and with two, turn by turn. The targets are those for 10,000 runs; it ends with 1
-if one is missed.
+has three parts. `overhead` runs sweeps whose worker only writes an empty result, and subtracts the
+time of a short one from that of a long one, which excludes the constant part. `collect` writes
+synthetic run directories with learning curves and episodes, and measures each step in a separate
+process, including imports. `workers` alternately runs the same real cells with one worker and with
+two. Targets are for 10,000 runs; the exit code is 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ TESTS = Path(__file__).resolve().parents[1] / "tests"
 METRICS = ("loss", "entropy", "accuracy", "l2_norm", "grad_norm")
 POINTS = 50
 EPISODES = 50
-SHORT, LONG = 100, 1100  # runs of the sweeps that do nothing
+SHORT, LONG = 100, 1100  # runs of the sweeps for `overhead`
 SWEEPS, WRITTEN = 3, 200
 CELLS = ("--algo", "bc", "--env", "Pendulum-v1")
 SEEDS = 8
 PAIRS = 3
 
-# A worker that takes no time: it leaves what counts as a result, and imports nothing to do so.
+# A worker that takes almost no time: it writes empty results and imports only small modules.
 IDLE_WORKER = """
 import json, sys
 from pathlib import Path
@@ -55,13 +54,13 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table.
+    """A row of the table.
 
     Attributes:
-        what: What was measured, with its unit.
-        value: The number.
-        most: Most that it should be; `None` where there is no such target.
-        least: Least that it should be; `None` where there is no such target.
+        what: Name of the measurement, with its unit.
+        value: Result of the measurement.
+        most: Largest value that reaches the target; `None` for no upper limit.
+        least: Smallest value that reaches the target; `None` for no lower limit.
     """
 
     what: str
@@ -85,7 +84,7 @@ class Row:
 
 
 def measure_overhead(_runs: int, folder: Path) -> list[Row]:
-    """What the harness adds to each run: submitting it, and writing it down."""
+    """Measures the overhead of each run: scheduling it, and writing its files."""
     per_run = []
     for turn in range(SWEEPS):
         seconds = {
@@ -98,8 +97,8 @@ def measure_overhead(_runs: int, folder: Path) -> list[Row]:
     written = _in_process("write", str(folder / "written"))
     return [
         Row(
-            "scheduling, ms per run (planning it, its job file, passing it to an idle worker and "
-            "back, noting its outcome)",
+            "scheduling, ms per run (plan, job file, passing it to an idle worker and back, "
+            "handling its outcome)",
             1000 * statistics.median(per_run),
             most=50,
         ),
@@ -112,7 +111,7 @@ def measure_overhead(_runs: int, folder: Path) -> list[Row]:
 
 
 def measure_collect(runs: int, folder: Path) -> list[Row]:
-    """Collects the runs for the first time, again with nothing new, and reports on them."""
+    """Measures collecting the runs, collecting without changes, and reporting."""
     out = folder / "runs"
     _in_process("make", str(out), str(runs))
     first = _in_process("collect", str(out))
@@ -122,21 +121,21 @@ def measure_collect(runs: int, folder: Path) -> list[Row]:
     both = first["seconds"] + report["seconds"]
     return [
         Row(f"collecting {runs:,} runs, seconds", first["seconds"], most=30),
-        Row("processor time of that, seconds", first["processor_seconds"]),
+        Row("CPU time of collecting, seconds", first["processor_seconds"]),
         Row("runs collected per second", runs / first["seconds"]),
-        Row("peak memory of that, MiB", first["peak_mib"], most=1024),
-        Row("collecting again with nothing new, seconds", again["seconds"], most=3),
+        Row("peak memory of collecting, MiB", first["peak_mib"], most=1024),
+        Row("collecting again without changes, seconds", again["seconds"], most=3),
         Row("collecting again with one run replaced, seconds", one["seconds"]),
         Row("`imitbench status`, seconds", report["status_seconds"]),
         Row("building the report, seconds", report["seconds"]),
-        Row("processor time of both, seconds", report["processor_seconds"]),
-        Row("peak memory of that, MiB", report["peak_mib"], most=1024),
+        Row("CPU time of status and report, seconds", report["processor_seconds"]),
+        Row("peak memory of status and report, MiB", report["peak_mib"], most=1024),
         Row("collecting and reporting together, seconds", both, most=30),
     ]
 
 
 def measure_workers(_runs: int, folder: Path) -> list[Row]:
-    """Whole commands with one worker, with two, and two commands at once that share nothing."""
+    """Measures commands with one worker, with two workers, and two independent commands."""
     one, two, apart = [], [], []
     everything, halves = f"0-{SEEDS - 1}", (f"0-{SEEDS // 2 - 1}", f"{SEEDS // 2}-{SEEDS - 1}")
     for turn in range(PAIRS + 1):
@@ -144,7 +143,7 @@ def measure_workers(_runs: int, folder: Path) -> list[Row]:
         one.append(_seconds_of([(everything, 1)], place / "one"))
         two.append(_seconds_of([(everything, 2)], place / "two"))
         apart.append(_seconds_of([(half, 1) for half in halves], place / "apart"))
-    # The first turn reads files that later ones find in memory.
+    # The first turn reads files that are cached later.
     ratios = [alone / both for alone, both in zip(one[1:], two[1:], strict=True)]
     bounds = [alone / both for alone, both in zip(one[1:], apart[1:], strict=True)]
     command = " ".join(CELLS)
@@ -152,8 +151,8 @@ def measure_workers(_runs: int, folder: Path) -> list[Row]:
         Row(f"{SEEDS} runs of `{command}` with one worker, seconds", statistics.median(one[1:])),
         Row("with two workers, seconds", statistics.median(two[1:])),
         Row("ratio of paired turns", statistics.median(ratios), least=1.8),
-        Row("least ratio", min(ratios)),
-        Row("greatest ratio", max(ratios)),
+        Row("smallest ratio", min(ratios)),
+        Row("largest ratio", max(ratios)),
         Row("ratio of two commands that share nothing, half each", statistics.median(bounds)),
     ]
 
@@ -173,8 +172,8 @@ def main() -> int:
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=10_000, help="run directories to collect")
-    parser.add_argument("--only", choices=PARTS, action="append", help="just these")
-    parser.add_argument("--folder", type=Path, help="where to make the runs [a temporary folder]")
+    parser.add_argument("--only", choices=PARTS, action="append", help="only these")
+    parser.add_argument("--folder", type=Path, help="folder for the runs [a temporary folder]")
     options = parser.parse_args()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"Python {platform.python_version()}, {options.runs:,} runs, load {load}\n")
@@ -189,7 +188,7 @@ def main() -> int:
 
 
 def _in_process(*step: str) -> dict[str, float]:
-    """Runs a step in a process of its own, so that its memory is its own."""
+    """Runs a step in a separate process, to measure its memory."""
     done = subprocess.run(
         [sys.executable, __file__, "--step", *step], stdout=subprocess.PIPE, check=True, text=True
     )
@@ -198,7 +197,7 @@ def _in_process(*step: str) -> dict[str, float]:
 
 
 def _seconds_of(commands: list[tuple[str, int]], out: Path) -> float:
-    """Seconds until sweeps, each of some seeds with so many workers, have ended."""
+    """Returns the seconds until all sweeps end, given their seeds and numbers of workers."""
     started = time.perf_counter()
     processes = [
         subprocess.Popen(
@@ -269,7 +268,7 @@ def _write(out: Path) -> dict[str, float]:
 
     specs = plan_runs(WRITTEN + 1)
     sizes = {"metrics": METRICS, "points": POINTS, "episodes": EPISODES}
-    write_finished(out, specs[0], **sizes)  # imports what it needs
+    write_finished(out, specs[0], **sizes)  # imports its modules
     started = time.perf_counter()
     for spec in specs[1:]:
         write_finished(out, spec, **sizes)

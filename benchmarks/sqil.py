@@ -1,16 +1,16 @@
-"""Soft Q imitation learning against the reference library: training steps per second.
+"""Compares soft Q imitation learning with the reference library: training steps per second.
 
     python benchmarks/sqil.py --install-reference .reference
 
-The same program runs in both interpreters, turn by turn, on 20 made-up demonstrations of 200
-steps, with the default arguments of DQN and SAC, save that learning starts after 100 steps.
+The same program runs alternately in both interpreters, on 20 synthetic demonstrations of 200 steps,
+with the default arguments of DQN and SAC, except that learning starts after 100 steps.
 """
 
 from __future__ import annotations
 
 import comparison
 
-# Both libraries have the same names, so one program measures both.
+# Both libraries have the same names, so that one program measures both.
 PROGRAM = """
 import importlib, sys, tempfile, time
 import numpy as np, stable_baselines3, torch as th
@@ -49,7 +49,7 @@ MEASUREMENTS = (
         program=PROGRAM,
         arguments=("DQN", "CartPole-v1", "6000"),
         target=2.0,
-        limit="what Stable-Baselines3 does at each step and the environment's own steps",
+        limit="the overhead of Stable-Baselines3 per step and the environment's steps",
     ),
     comparison.Measurement(
         name="SQIL with SAC on Pendulum-v1",
@@ -57,7 +57,7 @@ MEASUREMENTS = (
         program=PROGRAM,
         arguments=("SAC", "Pendulum-v1", "600"),
         target=1.5,
-        limit="products of matrices",
+        limit="matrix products",
     ),
 )
 

@@ -1,12 +1,12 @@
-"""Bootstrap intervals against rliable: seconds on the same made-up scores.
+"""Compares bootstrap intervals with rliable: seconds on the same synthetic scores.
 
     python benchmarks/stats.py
     python benchmarks/stats.py --rliable-replicates 1000 --repeats 3
 
-Both run in this interpreter, turn by turn, on one thread; seconds are processor time, so that a
-busy machine does not favour either. At 50,000 replicates rliable takes minutes per turn: with
-`--rliable-replicates` it makes fewer, and its seconds are scaled up, as its time grows in
-proportion to them.
+Both run alternately in this interpreter, on one thread; seconds are CPU time, which depends less on
+the load of the machine. With 50,000 replicates, rliable takes minutes per turn: with
+`--rliable-replicates` it computes fewer, and its seconds are scaled, as they are proportional to
+the number of replicates.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def their_profile(replicates: int) -> None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One thing that both can do.
+    """A computation that both support.
 
     Attributes:
-        what: In words.
-        ours: Does it with so many replicates.
-        theirs: Likewise, in rliable.
+        what: Description for the table.
+        ours: Computes it with a number of replicates.
+        theirs: Computes it with rliable, with a number of replicates.
     """
 
     what: str
@@ -125,7 +125,7 @@ def seconds(work: Callable[[int], None], replicates: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--replicates", type=int, default=50_000)
-    parser.add_argument("--rliable-replicates", type=int, help="fewer, and scaled up")
+    parser.add_argument("--rliable-replicates", type=int, help="fewer for rliable, time is scaled")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", choices=COMPARISONS, action="append")
     options = parser.parse_args()

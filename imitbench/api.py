@@ -286,7 +286,7 @@ class Comparison:
     @property
     def verdicts(self) -> list[Verdict]:
         """The verdicts of all comparisons; `decision` is `better`, `worse` or `undecided`."""
-        return [verdict for contest in self.contests for verdict in contest.verdicts]
+        return [verdict for comparison in self.contests for verdict in comparison.verdicts]
 
     def as_document(self) -> dict[str, Any]:
         """Returns the document that `imitbench compare --json` prints."""
@@ -298,9 +298,9 @@ class Comparison:
         from imitbench.report import pairwise_text
 
         lines = []
-        for contest in self.contests:
-            lines.append(pairwise_text.heading(contest))
-            for verdict in contest.verdicts:
+        for comparison in self.contests:
+            lines.append(pairwise_text.heading(comparison))
+            for verdict in comparison.verdicts:
                 lines += pairwise_text.summary(verdict)
         return "\n".join([*lines, pairwise_text.method_text(self.options)])
 

@@ -276,8 +276,8 @@ def expert_of_run(
 
     longest = gym.spec(spec.environment.id).max_episode_steps
     place = ArtifactLocation.of_spec(root, "experts", spec.expert, spec.suite)
-    surroundings = Spaces(observation_space, action_space, longest)
-    return load_expert(place, spec.expert, surroundings, device)
+    env_spaces = Spaces(observation_space, action_space, longest)
+    return load_expert(place, spec.expert, env_spaces, device)
 
 
 def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
@@ -298,14 +298,14 @@ def demos_of_run(spec: RunSpec, root: Path) -> list[TrajectoryWithRew]:
 
 
 def load_expert(
-    place: ArtifactLocation, spec: ArtifactSpec, surroundings: Spaces, device: str
+    place: ArtifactLocation, spec: ArtifactSpec, env_spaces: Spaces, device: str
 ) -> BasePolicy:
     """Loads the expert that `spec` pins, in this library's format or Stable-Baselines3's.
 
     Args:
         place: Location of the expert.
         spec: Digest of the expected content.
-        surroundings: Spaces and time limit of its environment, which the policy must fit.
+        env_spaces: Spaces and time limit of its environment, which the policy must fit.
         device: Device of the policy's weights.
 
     Raises:
@@ -316,7 +316,7 @@ def load_expert(
     _check_digest(place, spec.digest)
     policy = find_policy(place.folder, place.repo)
     assert policy is not None, "its files were hashed just now"
-    return load(policy, surroundings).to(device)
+    return load(policy, env_spaces).to(device)
 
 
 def load_demos(place: ArtifactLocation, spec: DemoSpec) -> Sequence[TrajectoryWithRew]:

@@ -113,17 +113,17 @@ def compare(
         print_json(pairwise_document(found, method))
     else:
         _print(found, method)
-    if any(_is_case(case, contest) for case in fail_if or [] for contest in found):
+    if any(_is_case(case, comparison) for case in fail_if or [] for comparison in found):
         raise typer.Exit(1)
 
 
-def _is_case(case: FailIf, contest: PairwiseComparison) -> bool:
-    decisions = {verdict.decision for verdict in contest.verdicts}
+def _is_case(case: FailIf, comparison: PairwiseComparison) -> bool:
+    decisions = {verdict.decision for verdict in comparison.verdicts}
     if case is FailIf.not_better:
         return decisions != {"better"}
     if case is FailIf.worse_anywhere:
         decisions |= {
-            found.decision for verdict in contest.verdicts for found in verdict.environments
+            found.decision for verdict in comparison.verdicts for found in verdict.environments
         }
     return ("undecided" if case is FailIf.undecided else "worse") in decisions
 
@@ -132,13 +132,13 @@ def _print(found: list[PairwiseComparison], method: Method) -> None:
     from imitbench.cli.output import note, print_table
     from imitbench.report import pairwise_text
 
-    for contest in found:
-        typer.echo(pairwise_text.heading(contest))
-        for verdict in contest.verdicts:
+    for comparison in found:
+        typer.echo(pairwise_text.heading(comparison))
+        for verdict in comparison.verdicts:
             typer.echo()
             for line in pairwise_text.summary(verdict):
                 typer.echo(line)
-            rows = pairwise_text.environment_rows(contest, verdict)
+            rows = pairwise_text.environment_rows(comparison, verdict)
             if rows:
                 typer.echo()
                 print_table(pairwise_text.ENVIRONMENT_HEADER, rows)

@@ -32,7 +32,7 @@ _Force = Annotated[bool, typer.Option("--force", help="Replace different results
 _DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only report the contents; write nothing.")
 ]
-_MAX_TOLD = 20
+_MAX_SHOWN = 20
 
 
 @app.command("sacred")
@@ -149,7 +149,7 @@ def _record(
     if json:
         print_json(_document(results, label, path, written))
     elif not quiet:
-        _tell(results, label, path, written, dry_run)
+        _print_results(results, label, path, written, dry_run)
     if results.counts.get("unusable"):
         raise typer.Exit(1)
 
@@ -204,7 +204,9 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _tell(results: ImportedResults, label: str, path: Path, written: bool, dry_run: bool) -> None:
+def _print_results(
+    results: ImportedResults, label: str, path: Path, written: bool, dry_run: bool
+) -> None:
     from imitbench.cli.output import note, print_table
 
     print_table(
@@ -212,11 +214,11 @@ def _tell(results: ImportedResults, label: str, path: Path, written: bool, dry_r
         [list(cell.values()) for cell in _cells(results)],
     )
     others = [run for run in results.runs if run.status != "completed"]
-    for run in others[:_MAX_TOLD]:
+    for run in others[:_MAX_SHOWN]:
         what = f" ({run.algo} on {run.env}, seed {run.seed})" if run.algo and run.env else ""
         note(f"{run.status}: {run.place}{what}: {run.reason}")
-    if len(others) > _MAX_TOLD:
-        note(f"… and {len(others) - _MAX_TOLD} more; --json names all")
+    if len(others) > _MAX_SHOWN:
+        note(f"… and {len(others) - _MAX_SHOWN} more; --json names all")
     for each in results.notes:
         note(f"note: {each}")
     told = ", ".join(f"{number} {status}" for status, number in results.counts.items())

@@ -183,7 +183,7 @@ def _print_reproductions(submission: Path, found: list[Reproduction], *, wanted:
 Submission = Annotated[
     Path, typer.Argument(metavar="SUBMISSION", help="Folder with published results.")
 ]
-_MAX_TOLD = 20
+_MAX_SHOWN = 20
 
 
 def validate_submission(
@@ -223,7 +223,7 @@ def _validation_document(submission: Path, validation: Validation) -> dict[str, 
             for check in CHECKS
         ],
         "problems": [vars(each) for each in validation.problems],
-        "told": [vars(each) for each in validation.told],
+        "told": [vars(each) for each in validation.notes],
     }
 
 
@@ -241,15 +241,15 @@ def _print_validation(submission: Path, validation: Validation, *, quiet: bool) 
     for check in validation.failed:
         typer.echo("")
         problems = validation.of_check(check)
-        for each in problems[:_MAX_TOLD]:
+        for each in problems[:_MAX_SHOWN]:
             typer.echo(f"{check}: {each}")
-        if len(problems) > _MAX_TOLD:
-            typer.echo(f"{check}: … and {len(problems) - _MAX_TOLD} more; --json names all")
-    told = () if quiet else validation.told
-    for each in told[:_MAX_TOLD]:
+        if len(problems) > _MAX_SHOWN:
+            typer.echo(f"{check}: … and {len(problems) - _MAX_SHOWN} more; --json names all")
+    notes = () if quiet else validation.notes
+    for each in notes[:_MAX_SHOWN]:
         note(f"note: {each}")
-    if len(told) > _MAX_TOLD:
-        note(f"… and {len(told) - _MAX_TOLD} more notes; --json names all")
+    if len(notes) > _MAX_SHOWN:
+        note(f"… and {len(notes) - _MAX_SHOWN} more notes; --json names all")
     runs = count(len(validation.submission.runs), "run")
     if validation.valid:
         typer.echo(f"\n{submission}: valid, {runs}")

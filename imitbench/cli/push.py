@@ -184,7 +184,7 @@ def _push(staged: AbstractContextManager[Publication], request: _PushRequest) ->
                     f"{error}; no local file has changed: the same command continues, and does not "
                     "upload complete files again"
                 ) from error
-        _tell_outcome(publication, uploaded, request)
+        _print_outcome(publication, uploaded, request)
 
 
 def _show(publication: Publication) -> None:
@@ -199,7 +199,7 @@ def _show(publication: Publication) -> None:
     typer.echo("\nThe card says:\n" + publication.card.metadata_text().rstrip())
 
 
-def _tell_outcome(
+def _print_outcome(
     publication: Publication, uploaded: UploadResult | None, request: _PushRequest
 ) -> None:
     from imitbench.cli.output import note, print_json

@@ -53,7 +53,7 @@ def watch_runs(survey: StatusSurvey, every_s: float) -> list[CellStatus]:
 def is_idle(survey: StatusSurvey, cells: Sequence[CellStatus]) -> bool:
     """Whether no run is active, and none will be without a new command."""
     running = total_status(cells).counts["running"]
-    return not running and not survey.is_attended() and queue_line(survey.out) is None
+    return not running and not survey.is_active() and queue_line(survey.out) is None
 
 
 def queue_line(out: Path) -> str | None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.util.logger import HierarchicalLogger
 
-_TOLD = 20  # maximal number of progress lines
-_TELLING = ("/return_mean", "/loss", "/accuracy")  # metrics that these lines show first
+_MAX_LINES = 20  # maximal number of progress lines
+_SHOWN_FIRST = ("/return_mean", "/loss", "/accuracy")  # metrics that these lines show first
 # Command groups of the reference library's scripts, for users who know these.
 _GROUPS = {
     "imitation": ("Learn a policy from an expert's actions", ("bc", "dagger")),
@@ -93,7 +93,7 @@ def train_one(
             folder,
             make_logger=_logger_of(training, formats, wandb_project),
             command=typed_command(),
-            on_point=_teller(training, quiet=quiet or "stdout" in formats),
+            on_point=_progress_printer(training, quiet=quiet or "stdout" in formats),
             checkpoint_s=request.checkpoint_s,
         )
     except RunStoppedError:
@@ -137,8 +137,8 @@ def _logger_of(
     return make
 
 
-def _teller(training: TrainingSetup, *, quiet: bool) -> OnPoint:
-    """Returns a callback that prints progress lines on stderr at most `_TOLD` times."""
+def _progress_printer(training: TrainingSetup, *, quiet: bool) -> OnPoint:
+    """Returns a callback that prints progress lines on stderr at most `_MAX_LINES` times."""
     from imitbench.cli.output import note
 
     amount = training.budget.amount
@@ -146,11 +146,11 @@ def _teller(training: TrainingSetup, *, quiet: bool) -> OnPoint:
 
     def notify(step: int, metrics: Any) -> None:
         nonlocal told
-        part = _TOLD * step // max(amount, 1)
+        part = _MAX_LINES * step // max(amount, 1)
         if quiet or part <= told:
             return
         told = part
-        shown = sorted(metrics, key=lambda name: not name.endswith(_TELLING))[:3]
+        shown = sorted(metrics, key=lambda name: not name.endswith(_SHOWN_FIRST))[:3]
         words = [f"{name.rpartition('/')[2]} {metrics[name]:.4g}" for name in shown]
         note(f"  {step:>{len(f'{amount:,}')},} / {amount:,}  {', '.join(words)}")
 

@@ -71,7 +71,7 @@ class TuneObserver:
         """Reports the end of a run of the held-out comparison."""
         self._say(f"[held out {done}/{total}] {env}")
 
-    def judged(self, env: str, contest: HeldOutComparison) -> None:
+    def judged(self, env: str, comparison: HeldOutComparison) -> None:
         """Reports the result of the held-out comparison."""
 
     def stopping(self) -> None:
@@ -259,11 +259,11 @@ def run_tuning(
     written = _write(request, outcome, target)
     only = [scope.name for scope in request.scopes]
     print_tuning([root], as_json=json, written=written, only=only)
-    print_outcome(request, outcome.contests, file, written, keep_anyway=target.keep_anyway)
+    print_outcome(request, outcome.comparisons, file, written, keep_anyway=target.keep_anyway)
     if outcome.stopped:
         observer.stopped(outcome)
         raise typer.Exit(130)
-    if any(contest.winner is None for contest in outcome.contests.values()):
+    if any(comparison.winner is None for comparison in outcome.comparisons.values()):
         raise typer.Exit(1)
 
 
@@ -272,10 +272,10 @@ def _write(request: TuneRequest, outcome: TuningOutcome, target: TuningTarget) -
     found: dict[str, TunedValues] = {}
     written: dict[str, Path] = {}
     for scope in request.scopes:
-        contest = outcome.contests.get(scope.name)
-        if contest is None or not (contest.decision == "better" or target.keep_anyway):
+        comparison = outcome.comparisons.get(scope.name)
+        if comparison is None or not (comparison.decision == "better" or target.keep_anyway):
             continue
-        values = tuned_values(request, contest)
+        values = tuned_values(request, comparison)
         if values is not None:
             found |= dict.fromkeys(scope.environments, values)
             written[scope.name] = target.file

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from imitbench.tune.study import Trial
 
 
-def describe_verdict(contest: HeldOutComparison) -> str:
+def describe_verdict(comparison: HeldOutComparison) -> str:
     """Returns the outcome of a held-out comparison in one sentence."""
-    if len(contest.standings) == 1:
+    if len(comparison.standings) == 1:
         return "no trial with other values than the default ones was completed"
-    winner, default = contest.winner, contest.default
+    winner, default = comparison.winner, comparison.default
     if winner is None:
         return (
             "every candidate had a run that failed on held-out seeds; see `imitbench tune --show`"
@@ -77,7 +77,7 @@ def print_tuning(
         print_json(
             {
                 "studies": [
-                    _document(study.name, study.settings, study.trials, study.contest)
+                    _document(study.name, study.settings, study.trials, study.comparison)
                     | {"written": str(files[env]) if (env := study.settings.env) in files else None}
                     for study in studies
                 ]
@@ -87,26 +87,29 @@ def print_tuning(
     for place, study in enumerate(studies):
         if place:
             typer.echo("")
-        _print_study(study.name, study.settings, study.trials, study.contest)
+        _print_study(study.name, study.settings, study.trials, study.comparison)
 
 
 def _document(
-    name: str, settings: StudySettings, trials: Sequence[Trial], contest: HeldOutComparison | None
+    name: str,
+    settings: StudySettings,
+    trials: Sequence[Trial],
+    comparison: HeldOutComparison | None,
 ) -> dict[str, Any]:
     from imitbench.tune.objectives import OBJECTIVES
 
     held_out = None
-    if contest is not None:
+    if comparison is not None:
         held_out = {
-            "decision": contest.decision,
-            "winner": contest.winner.candidate.trial if contest.winner else None,
+            "decision": comparison.decision,
+            "winner": comparison.winner.candidate.trial if comparison.winner else None,
             "candidates": [
                 {
                     **each.model_dump(mode="json", exclude={"candidate"}),
                     **each.candidate.model_dump(mode="json"),
                     "mean": each.mean,
                 }
-                for each in contest.standings
+                for each in comparison.standings
             ],
         }
     return {
@@ -124,7 +127,10 @@ def _document(
 
 
 def _print_study(
-    name: str, settings: StudySettings, trials: Sequence[Trial], contest: HeldOutComparison | None
+    name: str,
+    settings: StudySettings,
+    trials: Sequence[Trial],
+    comparison: HeldOutComparison | None,
 ) -> None:
     from imitbench.tune.objectives import OBJECTIVES
 
@@ -142,7 +148,7 @@ def _print_study(
             for each in trials
         ],
     )
-    if contest is None:
+    if comparison is None:
         return
     typer.echo("\nOn held-out seeds:")
     print_table(
@@ -157,7 +163,7 @@ def _print_study(
                 each.decision or "",
                 each.p_value,
             ]
-            for each in contest.standings
+            for each in comparison.standings
         ],
     )
 
@@ -179,17 +185,19 @@ def _changed(values: Mapping[str, Scalar], defaults: Mapping[str, Scalar]) -> st
 
 def print_outcome(
     request: TuneRequest,
-    contests: Mapping[str, HeldOutComparison],
+    comparisons: Mapping[str, HeldOutComparison],
     target: Path,
     written: Mapping[str, Path],
     *,
     keep_anyway: bool,
 ) -> None:
     """Prints whether tuning helped, and which files were written."""
-    for env_id, contest in contests.items():
-        note(f"{env_id}: {describe_verdict(contest)}")
+    for env_id, comparison in comparisons.items():
+        note(f"{env_id}: {describe_verdict(comparison)}")
         if env_id not in written:
-            hint = "" if keep_anyway or contest.winner is None else " (--keep-anyway writes them)"
+            hint = (
+                "" if keep_anyway or comparison.winner is None else " (--keep-anyway writes them)"
+            )
             note(f"{env_id}: nothing written{hint}")
     if written:
         flag = "; chosen by the true return (uses reward)" if request.goal.uses_reward else ""

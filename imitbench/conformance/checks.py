@@ -99,7 +99,7 @@ class MethodChecker:
 
     Args:
         subject: Method to check.
-        arena: Test bed of the checks.
+        bed: Test bed of the checks.
         default_amount: The environment's default budget in the method's unit.
         verify: Runs the check of `imitbench.conformance.resume`.
         notify: Called with messages about progress.
@@ -108,17 +108,17 @@ class MethodChecker:
     def __init__(
         self,
         subject: MethodUnderTest,
-        arena: TestBed,
+        bed: TestBed,
         *,
         default_amount: int,
         verify: Callable[[], ResumeVerdict],
         notify: Callable[[str], None],
     ) -> None:
         self._subject = subject
-        self._arena = arena
+        self._bed = bed
         self._default_amount = default_amount
         self._verify = verify
-        self._tell = notify
+        self._notify = notify
         self._trains = subject.card.budget_unit != "none"
         self._repeats = True
 
@@ -126,10 +126,10 @@ class MethodChecker:
         """Runs every check."""
         card = self._subject.card
         amount = f"{self._subject.amount} {card.budget_unit}" if self._trains else "none"
-        report = ConformanceReport(card.name, self._arena.environment.id, amount)
-        self._tell("training")
+        report = ConformanceReport(card.name, self._bed.environment.id, amount)
+        self._notify("training")
         try:
-            self._base = self._subject.train(self._arena, measure=True)
+            self._base = self._subject.train(self._bed, measure=True)
         except Exception as error:
             report.findings.append(CheckResult("training", "failed", f"raises {_in_words(error)}"))
             return report
@@ -144,7 +144,7 @@ class MethodChecker:
             ("policy", self._check_policy),
             ("speed", self._check_speed),
         ):
-            self._tell(name)
+            self._notify(name)
             try:
                 report.findings.append(check())
             except Exception as error:  # any error of the method is a finding
@@ -161,28 +161,28 @@ class MethodChecker:
         """Checks each kind of action space that the card names."""
         card = self._subject.card
         if card.needs.tabular:
-            wrong = self._misfit(self._base, self._arena)
+            wrong = self._misfit(self._base, self._bed)
             what = "tabular: checked only on this environment"
             return CheckResult("spaces", "failed" if wrong else "passed", wrong or what)
         for kind in card.needs.action_spaces:
-            arena = practice_test_bed(kind)
+            bed = practice_test_bed(kind)
             try:
-                trained = self._subject.train(arena)
+                trained = self._subject.train(bed)
             except Exception as error:
                 return CheckResult(
                     "spaces", "failed", f"{kind}: training raises {_in_words(error)}"
                 )
-            wrong = self._misfit(trained, arena)
+            wrong = self._misfit(trained, bed)
             if wrong:
                 return CheckResult("spaces", "failed", f"{kind}: {wrong}")
         return CheckResult("spaces", "passed", f"acts in {', '.join(card.needs.action_spaces)}")
 
-    def _misfit(self, trained: TrainingTrace, arena: TestBed) -> str:
+    def _misfit(self, trained: TrainingTrace, bed: TestBed) -> str:
         """Describes how a policy does not fit its environment; empty if it fits."""
         policy = trained.learner.policy()
         for name, found, due in (
-            ("observation", policy.observation_space, arena.observation_space),
-            ("action", policy.action_space, arena.action_space),
+            ("observation", policy.observation_space, bed.observation_space),
+            ("action", policy.action_space, bed.action_space),
         ):
             if found.shape != due.shape or found.dtype != due.dtype:
                 return (
@@ -190,19 +190,19 @@ class MethodChecker:
                     f"environment's is {due.dtype}{list(due.shape or ())}"
                 )
         for deterministic in (False, True):
-            actions, _ = policy.predict(arena.observations(), deterministic=deterministic)
+            actions, _ = policy.predict(bed.observations(), deterministic=deterministic)
             for action in actions:
                 value = action.item() if np.ndim(action) == 0 else action
-                if not arena.action_space.contains(value if np.ndim(action) else int(value)):
-                    return f"action {action!r} is not in {arena.action_space}"
+                if not bed.action_space.contains(value if np.ndim(action) else int(value)):
+                    return f"action {action!r} is not in {bed.action_space}"
         return ""
 
     def _check_seeding(self) -> CheckResult:
         """Checks that the same seed gives the same numbers, independent of global generators."""
-        found = self._unlike(self._subject.train(self._arena, others=1))
+        found = self._unlike(self._subject.train(self._bed, others=1))
         if found:
             self._repeats = False
-            again = self._unlike(self._subject.train(self._arena))
+            again = self._unlike(self._subject.train(self._bed))
             if again:
                 what = f"the same seed gives different numbers: {again[0]}; draw only from `rng`"
                 return CheckResult("seeding", "failed", what)
@@ -214,7 +214,7 @@ class MethodChecker:
             return CheckResult("seeding", "failed", what)
         if not self._trains:
             return CheckResult("seeding", "passed", f"{_UNTRAINED}; setup is repeatable")
-        if not self._unlike(self._subject.train(self._arena, seed=1)):
+        if not self._unlike(self._subject.train(self._bed, seed=1)):
             return CheckResult("seeding", "failed", "seed 1 gives the same numbers as seed 0")
         return CheckResult("seeding", "passed", "same seed, same bits; another seed, other numbers")
 
@@ -228,7 +228,7 @@ class MethodChecker:
             return CheckResult("rewards", "skipped", _UNREPEATABLE)
         for poison, words in (("nan", "NaN"), ("other", "other numbers")):
             try:
-                found = self._unlike(self._subject.train(self._arena, poison=poison))  # type: ignore[arg-type]
+                found = self._unlike(self._subject.train(self._bed, poison=poison))  # type: ignore[arg-type]
             except Exception as error:
                 return CheckResult(
                     "rewards", "failed", f"with {words} for true rewards: raises {_in_words(error)}"
@@ -310,7 +310,7 @@ class MethodChecker:
             stored = _load(Path(folder))
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
         policy.set_training_mode(False)
-        observations = self._arena.observations()
+        observations = self._bed.observations()
         for deterministic in (True, False):
             one, other = (
                 _actions(each, observations, deterministic=deterministic)
@@ -337,7 +337,7 @@ class MethodChecker:
     def _speed_of(self, card: AlgorithmCard) -> float:
         amount = max(self._subject.amount, 2048 if card.budget_unit == "env_steps" else 1)
         subject = MethodUnderTest(card, card.resolve({}), amount)
-        return amount / max(subject.train(self._arena).seconds, 1e-9)
+        return amount / max(subject.train(self._bed).seconds, 1e-9)
 
     def _unlike(self, other: TrainingTrace) -> list[Difference]:
         """Returns the differences between the results of a training and of the first one."""
@@ -348,7 +348,7 @@ class MethodChecker:
         policy, reward = training.learner.policy(), training.learner.reward()
         return {
             "policy": dict(policy.state_dict()),
-            "actions": _actions(policy, self._arena.observations(), deterministic=True),
+            "actions": _actions(policy, self._bed.observations(), deterministic=True),
             "reward": {} if reward is None else dict(reward.state_dict()),
             "steps": training.real_steps,
         }

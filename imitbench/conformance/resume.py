@@ -43,7 +43,7 @@ Kind = Literal["stopped", "killed", "damaged"]
 _CHECKPOINTS = 10  # about this many are written in a whole training
 _NEVER_S = 1e9
 _MOST_NAMES = 20
-_LAST_WORDS = 500  # characters
+_STDERR_TAIL = 500  # characters
 
 OFFERS_NONE = (
     "train() never offers a checkpoint, so an interrupted run starts from the beginning: call "
@@ -184,14 +184,14 @@ class _ResumeChecker:
         self._source_root = source_root
         self._references = references
         self._folder = folder.resolve()
-        self._tell = notify
+        self._notify = notify
         self._sources = dict(sources or {})
         self._rng = np.random.default_rng(derive_seed(spec.seed, "interruptions"))
 
     def verify(self, kills: int) -> ResumeVerdict:
         twin = self._job("uninterrupted", checkpoint_s=_NEVER_S)
         wanted = kills + 1
-        self._tell("training without interruption")
+        self._notify("training without interruption")
         seed = int(self._rng.integers(2**32))
         # One more than needed, because after the last offer there is hardly any training.
         self._complete(TrialConfig(job=twin, notes=self._notes(), keep=wanted + 1, seed=seed))
@@ -203,9 +203,9 @@ class _ResumeChecker:
         job = self._job("interrupted", checkpoint_s=0.0)
         every = max(1, report.offers // _CHECKPOINTS)
         for number, (offer, kind) in enumerate(zip(offers, kinds, strict=True), start=1):
-            self._tell(f"{kind} after offer {offer} of {report.offers}")
+            self._notify(f"{kind} after offer {offer} of {report.offers}")
             self._interrupt(job, offer, kind, number, every)
-        self._tell("training to the end")
+        self._notify("training to the end")
         end = len(offers) + 1
         self._complete(TrialConfig(job=job, notes=self._notes(end), every=every))
         states: list[int | Literal["end"]] = [*offers, "end"]
@@ -260,10 +260,10 @@ class _ResumeChecker:
             content = newest.read_bytes()
             newest.write_bytes(content[: len(content) // 2])
 
-    def _complete(self, orders: TrialConfig) -> None:
-        code, words = self._try(orders)
-        [spec] = Job.read(Path(orders.job)).runs
-        directory = RunDirectory.of(Path(Job.read(Path(orders.job)).out), spec)
+    def _complete(self, config: TrialConfig) -> None:
+        code, words = self._try(config)
+        [spec] = Job.read(Path(config.job)).runs
+        directory = RunDirectory.of(Path(Job.read(Path(config.job)).out), spec)
         self._check_failure(directory, words)
         if code or not directory.is_done:
             raise _TrialError(f"the process that trains ended with code {code}{words}")
@@ -275,12 +275,12 @@ class _ResumeChecker:
                 f"the run fails ({failure.phase}): {failure.error_type}: {failure.message}{words}"
             )
 
-    def _try(self, orders: TrialConfig) -> tuple[int, str]:
+    def _try(self, config: TrialConfig) -> tuple[int, str]:
         """Runs a trial in a new process; returns its exit code and the end of its output."""
-        notes = Path(orders.notes)
+        notes = Path(config.notes)
         notes.mkdir(parents=True)
-        path = notes / "orders.json"
-        atomic_write_text(path, orders.model_dump_json())
+        path = notes / "config.json"
+        atomic_write_text(path, config.model_dump_json())
         process = subprocess.Popen(
             [sys.executable, "-m", TRIAL, str(path)],
             stdin=subprocess.DEVNULL,
@@ -294,7 +294,7 @@ class _ResumeChecker:
         finally:
             process.kill()
             process.wait()
-        words = errors.strip()[-_LAST_WORDS:]
+        words = errors.strip()[-_STDERR_TAIL:]
         return process.returncode, f"; end of its output: {words}" if words else ""
 
     def _taken_up(self, number: int) -> tuple[int, list[Difference]]:

@@ -94,16 +94,16 @@ class InterruptibleLearner(LearnerWrapper):
 
     Args:
         learner: Learner to train.
-        orders: Configuration of the trial.
+        config: Configuration of the trial.
     """
 
-    def __init__(self, learner: Learner, orders: TrialConfig) -> None:
+    def __init__(self, learner: Learner, config: TrialConfig) -> None:
         super().__init__(learner)
-        self._orders = orders
-        self._notes = Path(orders.notes)
+        self._config = config
+        self._notes = Path(config.notes)
         self._offers = 0
         self._kept: list[int] = []
-        self._rng = np.random.default_rng(orders.seed)
+        self._rng = np.random.default_rng(config.seed)
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
@@ -132,20 +132,20 @@ class InterruptibleLearner(LearnerWrapper):
     def _offered(self, checkpoint: Checkpoint) -> None:
         self._offers += 1
         self._sample()
-        if self._offers == self._orders.interrupt_at:
+        if self._offers == self._config.interrupt_at:
             self._keep(self._offers)
-            os.kill(os.getpid(), SIGNALS[self._orders.signal])
+            os.kill(os.getpid(), SIGNALS[self._config.signal])
             checkpoint()
-        elif self._orders.every and self._offers % self._orders.every == 0:
+        elif self._config.every and self._offers % self._config.every == 0:
             checkpoint()
 
     def _sample(self) -> None:
         """Saves the state at each offer with equal probability, for any number of offers."""
-        if self._offers <= self._orders.keep:
+        if self._offers <= self._config.keep:
             self._kept.append(self._offers)
         else:
             drawn = int(self._rng.integers(self._offers))
-            if drawn >= self._orders.keep:
+            if drawn >= self._config.keep:
                 return
             state_file(self._notes, self._kept[drawn]).unlink()
             self._kept[drawn] = self._offers
@@ -170,12 +170,12 @@ def main(arguments: list[str] | None = None) -> int:
     leave_compiler_unloaded()
     try:
         [path] = arguments
-        orders = TrialConfig.model_validate_json(Path(path).read_bytes())
+        config = TrialConfig.model_validate_json(Path(path).read_bytes())
         with catch_stop_signals() as stop:
             run_job(
-                Job.read(Path(orders.job)),
+                Job.read(Path(config.job)),
                 stop,
-                lambda spec: InterruptibleLearner(make_learner(spec), orders),
+                lambda spec: InterruptibleLearner(make_learner(spec), config),
             )
     except RunStoppedError:
         return STOPPED

@@ -166,18 +166,18 @@ class MethodUnderTest:
         self.amount = amount if card.budget_unit != "none" else 0
 
     def set_up(
-        self, arena: TestBed, seed: int, *, others: int = 0, poison: Poison = "none"
+        self, bed: TestBed, seed: int, *, others: int = 0, poison: Poison = "none"
     ) -> Learner:
         """Creates a learner and sets it up.
 
         Args:
-            arena: Test bed to use.
+            bed: Test bed to use.
             seed: Seed of the run.
             others: Seed of the generators that a method must not draw from: Python's, and NumPy's
                 global one.
             poison: How rewards in demonstrations are changed, see `InstrumentedEnv`.
         """
-        card, environment = self.card, arena.environment
+        card, environment = self.card, bed.environment
         config = TrainingConfig(environment, environment, self._budget, seed)
         seed_generators(config)
         random.seed(others)
@@ -186,15 +186,15 @@ class MethodUnderTest:
         inputs = TrainingInputs(
             learner=learner_class(card.implementation, card.origin.digest, what)(),
             hyperparameters=self.values,
-            demos=poisoned_demos(arena.demos, poison) if card.needs.demos else [],
-            expert=lambda *_: arena.expert if card.needs.expert else None,
+            demos=poisoned_demos(bed.demos, poison) if card.needs.demos else [],
+            expert=lambda *_: bed.expert if card.needs.expert else None,
             folder=card.origin.folder if card.origin.place else None,
         )
-        return set_up(config, inputs, arena.observation_space, arena.action_space)
+        return set_up(config, inputs, bed.observation_space, bed.action_space)
 
     def train(
         self,
-        arena: TestBed,
+        bed: TestBed,
         seed: int = 0,
         *,
         others: int = 0,
@@ -204,15 +204,15 @@ class MethodUnderTest:
         """Trains a new learner to the end.
 
         Args:
-            arena: Test bed to use.
+            bed: Test bed to use.
             seed: Seed of the run.
             others: See `set_up`.
             poison: How rewards are changed, in the environment and in demonstrations.
             measure: Whether to measure the size of the state at each offer of a checkpoint.
         """
-        make_environment(arena.environment).close()  # so that its id is registered
-        with instrumented_spec(arena.environment.id, poison) as meter:
-            done = TrainingTrace(self.set_up(arena, seed, others=others, poison=poison))
+        make_environment(bed.environment).close()  # so that its id is registered
+        with instrumented_spec(bed.environment.id, poison) as meter:
+            done = TrainingTrace(self.set_up(bed, seed, others=others, poison=poison))
 
             def record(step: int, metrics: Mapping[str, float]) -> None:
                 done.curve.append({"step": step, **metrics})
@@ -230,17 +230,17 @@ class MethodUnderTest:
             done.real_steps = meter.steps - before
         return done
 
-    def train_interrupted(self, arena: TestBed, seed: int = 0) -> Learner:
+    def train_interrupted(self, bed: TestBed, seed: int = 0) -> Learner:
         """Trains to the middle, and continues in a new learner from the state of the first one.
 
         Args:
-            arena: Test bed to use.
+            bed: Test bed to use.
             seed: Seed of the run.
         """
         from imitbench.bench.checkpoint import generator_states, restore_generators
 
-        total = self.train(arena, seed).offers
-        first = self.set_up(arena, seed)
+        total = self.train(bed, seed).offers
+        first = self.set_up(bed, seed)
         seen: list[dict[str, Any]] = []
         count = 0
 
@@ -253,7 +253,7 @@ class MethodUnderTest:
 
         with contextlib.suppress(InterruptedForTestError):
             first.train(self._budget, lambda *_: None, offered)
-        second = self.set_up(arena, seed)
+        second = self.set_up(bed, seed)
         if seen:
             second.load_state_dict(seen[0]["learner"])
             restore_generators(seen[0]["generators"])
@@ -287,10 +287,10 @@ class MethodTester:
             seed: Seed of the run.
             interrupted: Whether a second learner resumes the training in the middle.
         """
-        arena = practice_test_bed(kind)
+        bed = practice_test_bed(kind)
         if interrupted:
-            return self._subject.train_interrupted(arena, seed)
-        return self._subject.train(arena, seed).learner
+            return self._subject.train_interrupted(bed, seed)
+        return self._subject.train(bed, seed).learner
 
     def observations(self, kind: ActionSpace) -> Any:
         """Returns observations of the environment with this kind of actions, shape (n, …)."""

@@ -21,10 +21,10 @@ Array = npt.NDArray[Any]
 
 
 class TrajectoryAccumulator:
-    """Keeps unfinished trajectories apart by key until each is finished.
+    """Accumulates unfinished trajectories by key until they are finished.
 
-    For whole vectorised rollouts `imitbench.data.episode_buffer.EpisodeBuffer` does the same
-    with an array write per step instead of a dictionary per environment and step.
+    For complete vectorized rollouts, `imitbench.data.episode_buffer.EpisodeBuffer` is faster: it
+    writes to an array per step instead of a dictionary per environment and step.
 
     Attributes:
         partial_trajectories: The recorded values of each unfinished trajectory, by key and then
@@ -39,8 +39,8 @@ class TrajectoryAccumulator:
 
         Args:
             step_dict: Values of any of the fields of `TrajectoryWithRew`. The first step of a
-                trajectory has an observation only.
-            key: Identifies the trajectory; a single trajectory needs none.
+                trajectory has only an observation.
+            key: Identifies the trajectory; may be omitted for a single one.
         """
         fields = self.partial_trajectories.setdefault(key, {})
         for name, value in step_dict.items():
@@ -50,7 +50,7 @@ class TrajectoryAccumulator:
         """Removes a trajectory and returns it.
 
         Args:
-            key: As for `add_step`.
+            key: See `add_step`.
             terminal: Whether it includes the end of its episode.
 
         Raises:
@@ -84,11 +84,11 @@ class TrajectoryAccumulator:
         observation that `step` returned starts the next one.
 
         Args:
-            acts: What was passed to `VecEnv.step`, shape `(n_envs, *action_shape)`.
-            obs: Observations it returned, shape `(n_envs, *observation_shape)`.
-            rews: Rewards it returned, shape `(n_envs,)`.
+            acts: Actions passed to `VecEnv.step`, shape `(n_envs, *action_shape)`.
+            obs: Observations returned by it, shape `(n_envs, *observation_shape)`.
+            rews: Rewards returned by it, shape `(n_envs,)`.
             dones: Whether episodes ended, shape `(n_envs,)`, bool.
-            infos: Info dictionaries; those of ended episodes hold `terminal_observation`.
+            infos: Info dictionaries; those of ended episodes have `terminal_observation`.
 
         Returns:
             The finished trajectories, one for each True in `dones`.

@@ -30,7 +30,7 @@ class ArrowSource(TableSource):
         trust: See `TrajectorySource`.
 
     Raises:
-        InputError: A JSON or Arrow file is damaged, or the JSON names files elsewhere.
+        InputError: A JSON or Arrow file is damaged, or the JSON names files outside the folder.
     """
 
     form = "datasets folder"
@@ -61,7 +61,7 @@ def arrow_files(folder: Path) -> list[Path]:
         folder: Written by `datasets.Dataset.save_to_disk`.
 
     Raises:
-        InputError: Its JSON files are damaged, or name files that are elsewhere or missing.
+        InputError: The JSON files are damaged, or name files that are missing or outside.
     """
     if (folder / _INFO_FILE).is_file():
         _read_json(folder / _INFO_FILE)
@@ -81,8 +81,8 @@ def arrow_files(folder: Path) -> list[Path]:
 def validate_folder(folder: Path) -> None:
     """Checks every offset and length in the Arrow files of a folder.
 
-    Arrow trusts these numbers, so a malformed file would be read beyond its end. Call this
-    before any library opens a folder from an untrusted source.
+    Arrow does not check these numbers, so that a malformed file would be read beyond its end.
+    Call this before any library opens a folder from an untrusted source.
 
     Raises:
         InputError: A file is damaged, truncated or not a table of trajectories.
@@ -129,7 +129,7 @@ def _damage_of(file: Path) -> Iterator[None]:
 
 
 def _batches(file: Path) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file, memory-mapped and not validated."""
+    """Yields the record batches of a file, memory-mapped and not validated."""
     with _damage_of(file), pa.memory_map(str(file)) as mapped:
         if mapped.size() >= len(_FILE_MAGIC) and mapped.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
             reader = pa.ipc.open_file(mapped)
@@ -144,7 +144,7 @@ def _batches(file: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _check_end(file: Path) -> None:
-    """Refuses a stream truncated between two batches, which only lacks its end mark."""
+    """Refuses a stream truncated between two batches, where only the end mark is missing."""
     with file.open("rb") as raw:
         raw.seek(-min(8, file.stat().st_size), 2)
         if not raw.read().endswith(_END_OF_STREAM):
@@ -157,7 +157,7 @@ def _validate(batch: pa.RecordBatch, file: Path) -> None:
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.Table]:
-    """Parts of about `CHUNK_BYTES`; a batch of `datasets` may hold the whole data set."""
+    """Yields parts of about `CHUNK_BYTES`; a batch of `datasets` may be the whole data set."""
     if not len(batch):
         return
     step = max(len(batch) * trajectory_source.CHUNK_BYTES // max(batch.nbytes, 1), 1)

@@ -1,6 +1,6 @@
-"""Converts numbers between Arrow and NumPy by sharing memory.
+"""Converts numbers between Arrow and NumPy with shared memory.
 
-Arrow's own conversions import pandas, which takes most of a second and 20 MB.
+Arrow's conversions import pandas, which takes almost a second and 20 MB.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _TYPES = {dtype: kind for kind, dtype in _KINDS.items()}
 
 
 def numpy_view(numbers: pa.Array) -> Array:
-    """A read-only view of an Arrow array.
+    """Returns a read-only view of an Arrow array.
 
     Args:
         numbers: Integers or floats of any width, or booleans, which are copied; no nulls.
 
     Returns:
-        Shape `(len(numbers),)`, the same type and width.
+        Shape `(len(numbers),)`, with the same type and width.
     """
     if pa.types.is_boolean(numbers.type):
         return numpy_view(pc.cast(numbers, pa.uint8())).view(np.bool_)
@@ -45,7 +45,7 @@ def numpy_view(numbers: pa.Array) -> Array:
 
 
 def arrow_view(numbers: Array) -> pa.Array:
-    """An Arrow array that shares NumPy's memory if that is contiguous.
+    """Returns an Arrow array that shares NumPy's memory if that is contiguous.
 
     Args:
         numbers: Shape `(n,)`; integers, floats or booleans, which are copied.

@@ -188,10 +188,10 @@ def table_rows(table: pa.Table, *, where: str, first_row: int = 0) -> list[Table
 
 
 def infos_texts(table: pa.Table, *, where: str, first_row: int = 0) -> pa.Array | None:
-    """The infos of a table as JSON texts, not decoded.
+    """Returns the infos of a table as JSON texts, not decoded.
 
     Args:
-        table: As for `table_to_trajectories`.
+        table: See `table_to_trajectories`.
         where: Name of the table in errors.
         first_row: Number of the table's first row in errors.
 
@@ -266,7 +266,7 @@ def _check_entry_size(kind: pa.DataType, name: str, where: str) -> None:
 
 
 def nested_lists(name: str, arrays: Sequence[Array]) -> pa.Array:
-    """Makes a column with one list per array, nested once per dimension.
+    """Converts arrays to a column of lists, nested once per dimension.
 
     Args:
         name: Column name in errors.
@@ -326,7 +326,7 @@ def _chunk_to_arrays(chunk: pa.Array, name: str, where: str, first_row: int) -> 
     rest: list[int] = []
 
     def row_of(entry: int) -> int:
-        """Row that holds an entry of the current level."""
+        """Returns the row of an entry of the current level."""
         step = entry // max(math.prod(rest), 1)
         return first_row + int(np.searchsorted(ends, step, side="right"))
 
@@ -362,7 +362,7 @@ def _first_null(values: pa.Array | pa.ChunkedArray) -> int:
 
 
 def _first_invalid(texts: pa.Array) -> int:
-    """First row whose texts are damaged; rows are tried one by one only after an error."""
+    """Returns the first row with damaged texts; called only after an error, as it is slow."""
     for row in range(len(texts)):
         try:
             texts.slice(row, 1).to_pylist()
@@ -376,7 +376,7 @@ def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _storage(array: pa.Array) -> pa.Array:
-    """The array inside an extension type, such as the fixed-shape arrays of `datasets`."""
+    """Returns the array inside an extension type, such as fixed-shape arrays of `datasets`."""
     return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
 
 
@@ -391,7 +391,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _one_kind(name: str, arrays: list[Array]) -> list[Array]:
-    """Checks that the arrays differ only in length, and gives them a common data type."""
+    """Checks that arrays differ only in length, and converts them to a common data type."""
     for row, array in enumerate(arrays):
         if array.shape[1:] != arrays[0].shape[1:]:
             raise InputError(
@@ -432,7 +432,7 @@ def _infos_column(trajectories: Sequence[Trajectory]) -> pa.Array:
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """A column type in the form that both old and new versions of `datasets` read."""
+    """Returns a column type in the form that old and new versions of `datasets` read."""
     if _is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "Sequence"}
     names = {pa.float64(): "float64", pa.float32(): "float32", pa.float16(): "float16"}

@@ -15,9 +15,9 @@ from imitbench.util.extras import import_extra
 SCORE_REGIONS: dict[str, list[BoxRegion]] = {
     **SEALS_REGIONS,
     "Asteroids": [BoxRegion(x=(5, 15), y=(0, 96))],
-    "Seaquest": [BoxRegion(x=(7, 19), y=(48, 112))],  # room for scores of more digits
+    "Seaquest": [BoxRegion(x=(7, 19), y=(48, 112))],  # wide enough for more digits
 }
-"""Screen regions that show the score, in pixels, by game: rows `x`, columns `y`."""
+"""Screen regions of the score by game, in pixels: rows `x`, columns `y`."""
 
 
 def register_atari() -> bool:
@@ -34,13 +34,13 @@ def register_atari() -> bool:
 
 
 def score_regions(env_id: str) -> list[BoxRegion]:
-    """Screen regions that show the score of a game.
+    """Returns the screen regions of a game's score.
 
     Args:
         env_id: Gymnasium id, such as `ALE/Breakout-v5` or `BreakoutNoFrameskip-v4`.
 
     Raises:
-        InputError: They are not known for this game.
+        InputError: The regions are not known for this game.
     """
     game = env_id.rpartition("/")[2].partition("-")[0].removesuffix("NoFrameskip")
     if game not in SCORE_REGIONS:
@@ -55,18 +55,18 @@ def score_regions(env_id: str) -> list[BoxRegion]:
 def make_fixed_length_atari(
     env_id: str, num_steps: int, mask_score: bool = True, **kwargs: Any
 ) -> gym.Env[Any, Any]:
-    """Makes an Atari game whose episodes all have the same length.
+    """Creates an Atari game with episodes of fixed length.
 
     `stable_baselines3.common.atari_wrappers.AtariWrapper` preprocesses it: one grey image of 84
-    by 84 pixels per four screens, and rewards reduced to their sign. Losing a life does not end
-    an episode, and a finished game restarts, so the length of an episode tells nothing about
-    the reward.
+    by 84 pixels per four frames, and rewards clipped to their sign. Losing a life does not end
+    an episode, and a finished game restarts, so that the length of an episode contains no
+    information about the reward.
 
     Args:
         env_id: Gymnasium id of a variant without frame skipping, such as
             `BreakoutNoFrameskip-v4`.
         num_steps: Length of an episode, in steps.
-        mask_score: Whether to black out the score, which a reward network could otherwise read.
+        mask_score: Whether to mask the score, which a reward network could otherwise read.
         **kwargs: Passed to `gymnasium.make`.
 
     Raises:
@@ -78,7 +78,7 @@ def make_fixed_length_atari(
     from stable_baselines3.common.atari_wrappers import AtariWrapper
 
     env: gym.Env[Any, Any] = gym.make(env_id, **kwargs)
-    if mask_score:  # on the full screen, before it is scaled down
+    if mask_score:  # before the screen is scaled down
         env = MaskScoreWrapper(env, score_regions(env_id))
     endless: gym.Env[Any, Any] = AutoResetWrapper(AtariWrapper(env))  # type: ignore[no-untyped-call]
     return gym.wrappers.TimeLimit(endless, max_episode_steps=num_steps)

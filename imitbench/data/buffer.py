@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def num_samples(data: Mapping[Any, Array]) -> int:
-    """Common length of all arrays.
+    """Returns the common length of arrays.
 
     Args:
         data: At least one array.
@@ -31,12 +31,12 @@ def num_samples(data: Mapping[Any, Array]) -> int:
 
 
 class Buffer:
-    """A ring buffer of arrays under names; once full, new samples replace the oldest.
+    """A ring buffer of named arrays; when it is full, new samples replace the oldest.
 
     Args:
-        capacity: Samples it can hold.
-        sample_shapes: Shape of one sample under each name.
-        dtypes: Data type under each name.
+        capacity: Maximum number of samples.
+        sample_shapes: Shape of one sample by name.
+        dtypes: Data type by name.
 
     Raises:
         KeyError: The names of shapes and data types differ.
@@ -66,11 +66,11 @@ class Buffer:
     def from_data(
         cls, data: Mapping[str, Array], capacity: int | None = None, truncate_ok: bool = False
     ) -> Buffer:
-        """Makes a buffer that holds `data`.
+        """Creates a buffer that contains `data`.
 
         Args:
             data: Arrays of one length.
-            capacity: Samples it can hold; `None` for the length of `data`.
+            capacity: Maximum number of samples; `None` for the length of `data`.
             truncate_ok: Whether to keep only the last `capacity` samples if there are more,
                 instead of raising an error.
 
@@ -87,7 +87,7 @@ class Buffer:
         return buffer
 
     def store(self, data: Mapping[str, Array], truncate_ok: bool = False) -> None:
-        """Adds samples; in a full buffer they replace the oldest.
+        """Adds samples; in a full buffer, they replace the oldest.
 
         Args:
             data: Arrays of shape (n_samples, *sample_shape) under the buffer's names.
@@ -126,8 +126,8 @@ class Buffer:
         """Draws samples uniformly, with replacement.
 
         Args:
-            n_samples: Number to draw.
-            rng: Generator of the draw; `None` for NumPy's global one.
+            n_samples: Number of samples.
+            rng: Random generator; `None` for NumPy's global one.
 
         Returns:
             Arrays of shape (n_samples, *sample_shape).
@@ -136,7 +136,7 @@ class Buffer:
             ValueError: The buffer is empty.
         """
         if self._stored == 0:
-            raise ValueError("buffer is empty: store something first")
+            raise ValueError("buffer is empty: store samples first")
         if rng is None:
             index = np.random.randint(self._stored, size=n_samples)  # noqa: NPY002
         else:
@@ -144,16 +144,16 @@ class Buffer:
         return {name: array[index] for name, array in self._arrays.items()}
 
     def size(self) -> int:
-        """Number of samples it holds."""
+        """Returns the number of stored samples."""
         return self._stored
 
     def state_dict(self) -> dict[str, Any]:
-        """All state that later samples depend on."""
+        """Returns everything that later samples depend on."""
         arrays = {name: array[: self._stored].copy() for name, array in self._arrays.items()}
         return {"arrays": arrays, "next": self._next}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores the `state_dict` of a buffer with the same capacity and shapes."""
+        """Restores the result of `state_dict` of a buffer with the same capacity and shapes."""
         self._stored = self._next = 0
         if num_samples(state["arrays"]):
             self.store(state["arrays"])
@@ -164,7 +164,7 @@ class ReplayBuffer:
     """A ring buffer of transitions.
 
     Args:
-        capacity: Transitions it can hold.
+        capacity: Maximum number of transitions.
         venv: Environment whose spaces define shapes and data types, unless these are given.
         obs_shape: Shape of an observation.
         act_shape: Shape of an action.
@@ -212,11 +212,11 @@ class ReplayBuffer:
     def from_data(
         cls, transitions: Transitions, capacity: int | None = None, truncate_ok: bool = False
     ) -> ReplayBuffer:
-        """Makes a buffer that holds `transitions`.
+        """Creates a buffer that contains `transitions`.
 
         Args:
             transitions: Transitions with array observations.
-            capacity: Transitions it can hold; `None` for their number.
+            capacity: Maximum number of transitions; `None` for their number.
             truncate_ok: Whether to keep only the last `capacity` if there are more, instead of
                 raising an error.
 
@@ -235,7 +235,7 @@ class ReplayBuffer:
         return buffer
 
     def store(self, transitions: Transitions, truncate_ok: bool = True) -> None:
-        """Adds transitions; in a full buffer they replace the oldest.
+        """Adds transitions; in a full buffer, they replace the oldest.
 
         Args:
             transitions: Transitions with array observations.
@@ -258,8 +258,8 @@ class ReplayBuffer:
         """Draws transitions uniformly, with replacement.
 
         Args:
-            n_samples: Number to draw.
-            rng: Generator of the draw; `None` for NumPy's global one.
+            n_samples: Number of transitions.
+            rng: Random generator; `None` for NumPy's global one.
 
         Raises:
             ValueError: The buffer is empty.
@@ -267,5 +267,5 @@ class ReplayBuffer:
         return Transitions(**self._buffer.sample(n_samples, rng))
 
     def size(self) -> int:
-        """Number of transitions it holds."""
+        """Returns the number of stored transitions."""
         return self._buffer.size()

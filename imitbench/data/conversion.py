@@ -27,9 +27,9 @@ from imitbench.util.files import digest_files, fsync_directory
 
 
 class ShardWriter:
-    """Writes tables sequentially, with a new file whenever one is full.
+    """Writes tables sequentially, and starts a new file when one is full.
 
-    Use it as a context manager. On exit without an error the files get their names,
+    Use it as a context manager. On exit without an error, the files are renamed to
     `train-00000-of-00002.parquet` and so on.
 
     Args:
@@ -73,7 +73,7 @@ class ShardWriter:
             self._writer = None
 
     def _name_files(self) -> None:
-        """Renames the files once their number, which is part of each name, is known."""
+        """Renames the files when their number, which is part of each name, is known."""
         for index in range(self._count):
             part = self._path(None, index)
             with part.open("rb") as stream:
@@ -139,7 +139,7 @@ class ConversionSummary:
             self.returns.append(float(row.rews.sum()))
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as JSON values, with mean and standard deviation of the returns."""
+        """Returns JSON values, with mean and standard deviation of the returns."""
         values = {key: value for key, value in vars(self).items() if key != "returns"}
         returns = np.array(self.returns or [np.nan])
         return values | {
@@ -164,14 +164,14 @@ def convert_demonstrations(
 ) -> ConversionSummary:
     """Writes a data set in the hub layout: `data/train-….parquet` and a card `README.md`.
 
-    The folder appears only once it is complete. The same trajectories give the same bytes.
-    Rows are validated; infos are copied as texts. Integer actions are stored as int64, as on
-    the hub; other data types are kept.
+    The folder is created atomically. The same trajectories give the same bytes. Rows are
+    validated; infos are copied as texts. Integer actions are stored as int64, as on the hub;
+    other data types are kept.
 
     Args:
         source: Data set to read.
         directory: Folder to create.
-        environment: Its spaces are checked; None checks only lengths and finite numbers.
+        environment: Environment that rows must fit; `None` checks only lengths and finite numbers.
         environment_id: Gymnasium id for the card.
         limit: Maximum number of trajectories; None for all.
         float32: Whether to store float64 observations or actions as float32 if that changes no
@@ -263,7 +263,7 @@ def _table(chunk: TrajectoryChunk, where: str) -> pa.Table:
             if texts != len(row.acts):
                 raise InputError(
                     f"{where}, row {number}: there are {texts} infos for {len(row.acts)} actions; "
-                    "remove the row, or leave the infos out"
+                    "remove the row, or omit the infos"
                 )
     return trajectories_to_table(trajectories, infos=chunk.infos)
 
@@ -279,7 +279,7 @@ def _narrowed(row: TableRow, narrow: set[str]) -> TableRow:
 def _narrow_columns(
     source: TrajectorySource, limit: int | None, summary: ConversionSummary
 ) -> set[str]:
-    """Names of the columns that fit into float32."""
+    """Returns the names of columns that fit into float32."""
     narrow = {"obs", "acts"}
     for chunk in source.chunks(with_infos=False, limit=limit):
         for number, row in enumerate(chunk.rows, chunk.first_row):
@@ -301,7 +301,7 @@ def _narrow_columns(
 
 
 def _float32_error(values: Array) -> float | None:
-    """Largest change of a number; None if the values are not float64."""
+    """Returns the largest change of a number; `None` if the values are not float64."""
     if values.dtype != np.float64:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
@@ -332,7 +332,7 @@ def _finish(summary: ConversionSummary, kind: _RowFormat | None, folder: Path) -
 
 
 def _refuse_target(directory: Path, *, replace: bool) -> None:
-    """Refuses to replace anything but a data set folder."""
+    """Refuses to replace anything except a data set folder."""
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -343,18 +343,18 @@ def _refuse_target(directory: Path, *, replace: bool) -> None:
     if entries - _OWN_ENTRIES:
         odd = sorted(entries - _OWN_ENTRIES)[0]
         raise InputError(
-            f"{directory}: holds {odd!r}, so it is not a data set folder: name another folder"
+            f"{directory}: contains {odd!r}, so it is not a data set folder: name another folder"
         )
 
 
 def _put(scratch: Path, directory: Path) -> None:
-    """Renames the new folder, unless another process created it meanwhile."""
+    """Renames the new folder, unless another process has created it."""
     try:
         scratch.rename(directory)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
-        raise InputError(f"{directory}: another process created it meanwhile") from error
+        raise InputError(f"{directory}: another process created it at the same time") from error
     fsync_directory(directory.parent)
 
 

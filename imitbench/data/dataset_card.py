@@ -14,14 +14,14 @@ from imitbench.errors import InputError
 
 
 def dataset_card(summary: dict[str, Any]) -> str:
-    """Writes a card.
+    """Returns the card of a data set.
 
     Args:
-        summary: From `imitbench.data.conversion.ConversionSummary.to_json`.
+        summary: Result of `imitbench.data.conversion.ConversionSummary.to_json`.
 
     Returns:
-        Markdown with the hub's metadata. No licence is stated: only the data set's author
-        knows it.
+        Markdown with the hub's metadata, without a licence, which only the author of the data
+        set knows.
     """
     metadata = {
         "tags": ["imitation-learning", "reinforcement-learning", "imitbench"],
@@ -61,7 +61,7 @@ _NAMES = {"double": "float64", "float": "float32", "halffloat": "float16", "larg
 
 
 def dataset_info(files: Sequence[Path]) -> dict[str, Any]:
-    """Columns, rows and bytes for the section `dataset_info` of a card.
+    """Returns columns, rows and bytes for the section `dataset_info` of a card.
 
     Args:
         files: Parquet files of the split `train`.
@@ -91,7 +91,7 @@ def dataset_info(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def feature(kind: pa.DataType) -> dict[str, Any]:
-    """A column type in the notation that every version of `datasets` reads.
+    """Returns a column type in the notation that every version of `datasets` reads.
 
     Args:
         kind: Arrow type of the column.

@@ -53,12 +53,12 @@ def row_problem(
     observation_space: gym.Space[Any] | None = None,
     action_space: gym.Space[Any] | None = None,
 ) -> str | None:
-    """Finds what is wrong with one row.
+    """Returns the first problem of a row.
 
     Args:
         row: A row or trajectory; its rewards may be None.
-        observation_space: As for `validate_demonstrations`; None allows any shape and type.
-        action_space: The same for actions.
+        observation_space: See `validate_demonstrations`; `None` allows any shape and type.
+        action_space: See `observation_space`.
 
     Returns:
         The first problem and how to fix it; None if there is none.
@@ -72,10 +72,10 @@ def row_problem(
 
 
 def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | None:
-    """Finds values outside the bounds of a box, beyond rounding errors.
+    """Finds values that exceed the bounds of a box by more than rounding errors.
 
-    A single one does not invalidate a demonstration, see `validate_demonstrations`; many
-    suggest another version of the environment, or rescaled actions.
+    A single value does not invalidate a demonstration, see `validate_demonstrations`; many
+    values indicate another version of the environment, or rescaled actions.
 
     Args:
         name: Name of the values in the message.
@@ -83,7 +83,7 @@ def bounds_problem(name: str, values: Array, space: gym.Space[Any]) -> str | Non
         space: Spaces other than boxes are not checked.
 
     Returns:
-        A message about the first value outside; None if there is none.
+        A message about the first such value; `None` if there is none.
     """
     if not isinstance(space, spaces.Box) or values.shape[1:] != space.shape:
         return None

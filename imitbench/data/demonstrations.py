@@ -29,7 +29,7 @@ PARQUET_OPTIONS: dict[str, Any] = {
     "use_dictionary": ["infos.list.element"],
     "write_page_checksum": True,
 }
-"""How Parquet files are written; their bytes depend only on the trajectories."""
+"""Options of Parquet files with which their bytes depend only on the trajectories."""
 
 _NUMBERS = ["obs", "acts", "terminal", "rews"]
 
@@ -42,7 +42,7 @@ def write_demonstrations(
 ) -> Path:
     """Writes a shard that `read_demonstrations` and `datasets.load_dataset` read.
 
-    The file appears only once it is complete. The same trajectories give the same bytes.
+    The file is written atomically. The same trajectories give the same bytes.
 
     Args:
         directory: Folder of the data set; the shard is written to its folder `data`.
@@ -81,7 +81,7 @@ def read_demonstrations(
         One trajectory per row, in the data types of the file, with `infos` None.
 
     Raises:
-        InputError: Files or rows are missing or damaged, or the files hold no demonstrations.
+        InputError: Files or rows are missing or damaged, or the files are not demonstrations.
         ValueError: The row numbers are not increasing from 0.
     """
     if rows is not None:
@@ -97,7 +97,7 @@ def read_trajectories(
     """Reads trajectories from Parquet.
 
     Args:
-        directory_or_file: As for `read_demonstrations`.
+        directory_or_file: See `read_demonstrations`.
         with_infos: Whether to decode the infos; otherwise they are None.
         rewards: Whether rewards are required.
 
@@ -105,7 +105,7 @@ def read_trajectories(
         At least one trajectory, with rewards if the file has them.
 
     Raises:
-        InputError: As for `read_demonstrations`.
+        InputError: See `read_demonstrations`.
     """
     columns = _NUMBERS + ["infos"] * with_infos
     trajectories: list[Trajectory] = []

@@ -19,13 +19,13 @@ _FIRST_ROWS = 64
 class EpisodeBuffer:
     """Records all environments of a `VecEnv` in shared arrays and copies out finished episodes.
 
-    Row `t` of the arrays, shape `(rows, n_envs, ...)`, holds step `t` of all environments.
-    When the arrays are full, rows before the oldest running episode are dropped; if that frees
-    less than half of them, the arrays double. So memory is proportional to the longest episode.
+    Row `t` of the arrays, shape `(rows, n_envs, ...)`, contains step `t` of all environments.
+    When the arrays are full, rows before the oldest current episode are dropped; if that frees
+    less than half of them, the arrays double. Thus, memory is proportional to the longest episode.
 
     Args:
         obs: First observations, as returned by `VecEnv.reset`.
-        acts_like: A batch of actions that gives their shape and data type.
+        acts_like: A batch of actions, for their shape and data type.
     """
 
     def __init__(self, obs: Observation | Mapping[str, Array], acts_like: Array) -> None:
@@ -46,19 +46,19 @@ class EpisodeBuffer:
 
     @property
     def running_steps(self) -> Array:
-        """Steps of the running episodes not yet returned, shape `(n_envs,)`, int64."""
+        """Steps of the current episodes that were not returned yet, shape `(n_envs,)`, int64."""
         return self._row - self._start
 
     @property
     def any_active(self) -> bool:
-        """Whether some environment is still being recorded."""
+        """Whether any environment is still recorded."""
         return bool(self._active.any())
 
     def stop(self, ended: Array) -> None:
-        """Stops recording some environments and drops their running episodes.
+        """Stops recording some environments and drops their current episodes.
 
         Args:
-            ended: True where to stop, shape `(n_envs,)`, bool.
+            ended: Whether to stop, shape `(n_envs,)`, bool.
         """
         self._active &= ~ended
 
@@ -73,16 +73,16 @@ class EpisodeBuffer:
         """Records one step.
 
         Args:
-            acts: What was passed to `VecEnv.step`, shape `(n_envs, *action_shape)`.
-            obs: Observations it returned, shape `(n_envs, *observation_shape)`.
-            rews: Rewards it returned, shape `(n_envs,)`.
+            acts: Actions passed to `VecEnv.step`, shape `(n_envs, *action_shape)`.
+            obs: Observations returned by it, shape `(n_envs, *observation_shape)`.
+            rews: Rewards returned by it, shape `(n_envs,)`.
             dones: Whether episodes ended, shape `(n_envs,)`, bool.
-            infos: Info dictionaries; those of ended episodes hold `terminal_observation`.
+            infos: Info dictionaries; those of ended episodes have `terminal_observation`.
 
         Returns:
-            Episodes that this step ended in environments still being recorded, in order of
-            environment. All observations, the last included, have the vector environment's
-            data types.
+            Episodes that ended with this step in environments that are still recorded, in order
+            of environment. All observations, including the last one, have the vectorized
+            environment's data types.
         """
         if self._rewards_kind is None:
             self._rewards_kind = rews.dtype if rews.dtype.kind == "f" else np.dtype(float)
@@ -104,7 +104,7 @@ class EpisodeBuffer:
         return finished
 
     def cut_running(self, env: int) -> TrajectoryWithRew:
-        """Returns the steps of a running episode so far; the next trajectory continues there.
+        """Returns the steps of the current episode so far; the next trajectory continues there.
 
         Args:
             env: Index of the environment, with at least one step recorded.
@@ -114,16 +114,16 @@ class EpisodeBuffer:
         return part
 
     def _cut(self, env: int) -> TrajectoryWithRew:
-        """Copies out the episode that ends with the latest step of `env`."""
+        """Copies the episode that ends with the latest step of `env`."""
         terminal = _by_key(maybe_unwrap_dictobs(self._infos[-1][env]["terminal_observation"]))
         return self._slice(env, terminal)
 
     def _slice(self, env: int, terminal: Mapping[str, Any] | None) -> TrajectoryWithRew:
-        """Copies out the running steps of `env`.
+        """Copies the current steps of `env`.
 
         Args:
             env: Index of the environment.
-            terminal: Last observation of the episode, by key; its row already holds the first
+            terminal: Last observation of the episode, by key; its row already contains the first
                 one of the next episode. `None` for an unfinished episode.
         """
         start, end = int(self._start[env]), self._row
@@ -143,7 +143,7 @@ class EpisodeBuffer:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The running episodes, without their infos."""
+        """Returns the current episodes, without their infos."""
         oldest = self._oldest()
         rewards_kind = self._rewards_kind
         return {
@@ -158,7 +158,7 @@ class EpisodeBuffer:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EpisodeBuffer:
-        """A buffer that continues from a `state_dict`; earlier infos are empty."""
+        """Creates a buffer that continues from a `state_dict`; earlier infos are empty."""
         obs, acts, rews = state["obs"], state["acts"], state["rews"]
         first = {key: rows[0] for key, rows in obs.items()}
         buffer = cls(first if state["keyed"] else first[""], np.zeros(acts.shape[1:], acts.dtype))
@@ -176,7 +176,7 @@ class EpisodeBuffer:
         return buffer
 
     def _fit_actions(self, acts: Array) -> None:
-        """Converts recorded actions to a data type that also holds the new ones, losslessly."""
+        """Converts recorded actions to a data type that can also represent the new ones exactly."""
         if self._row == 0:
             self._acts = np.empty((len(self._acts), *acts.shape), dtype=acts.dtype)
             return
@@ -184,7 +184,7 @@ class EpisodeBuffer:
         self._acts = self._acts.astype(kind, copy=False)
 
     def _oldest(self) -> int:
-        """First row that is still needed."""
+        """Returns the first row that is still needed."""
         return int(self._start[self._active].min()) if self.any_active else self._row
 
     def _make_room(self) -> None:
@@ -202,7 +202,7 @@ class EpisodeBuffer:
 
 
 def _by_key(obs: Any) -> Mapping[str, Any]:
-    """Observations as a dictionary; an array gets the empty key."""
+    """Returns observations as a dictionary; an array gets the empty key."""
     return obs if isinstance(obs, Mapping) else {"": obs}
 
 

@@ -1,4 +1,4 @@
-"""Trajectories as data sets of Hugging Face `datasets`, which is imported only when needed."""
+"""Converts trajectories to and from Hugging Face `datasets`, imported only when needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TrajectoryDatasetSequence(Sequence[Trajectory]):
-    """Presents a data set as a sequence of trajectories, read on demand.
+    """A data set as a sequence of trajectories, which are read on demand.
 
     An integer index gives a `TrajectoryWithRew` if the data set has rewards, else a
     `Trajectory`; a slice gives a sequence of this class. Infos in JSON are decoded; other text
@@ -91,7 +91,7 @@ def trajectories_to_dict(trajectories: Sequence[Trajectory]) -> dict[str, Sequen
 def trajectories_to_dataset(
     trajectories: Sequence[Trajectory], info: datasets.DatasetInfo | None = None
 ) -> datasets.Dataset:
-    """Makes a data set with one row per trajectory.
+    """Creates a data set with one row per trajectory.
 
     Args:
         trajectories: At least one; all with rewards or all without. The data set of a

@@ -1,4 +1,4 @@
-"""Converts info dictionaries to JSON text and back, without building objects from files."""
+"""Converts info dictionaries to JSON text and back, without creating objects from files."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy.typing as npt
 from imitbench.data.observations import DictObs
 
 OPAQUE = "__opaque__"
-"""Key of text that is not plain JSON and is kept undecoded."""
+"""Key of text that is not plain JSON and is not decoded."""
 
 _EMPTY = "{}"
 _OBJECT_TAG = '"py/'  # marks values that jsonpickle would decode to objects
 
 
 def encode_infos(infos: Sequence[Mapping[str, Any]] | npt.NDArray[Any]) -> list[str]:
-    """Writes info dictionaries as JSON, NumPy scalars and arrays as numbers and lists.
+    """Converts info dictionaries to JSON, with NumPy scalars and arrays as numbers and lists.
 
     Args:
         infos: One dictionary per step. A dictionary `{"__opaque__": text}` from
-            `decode_infos` becomes that text again.
+            `decode_infos` is converted back to the text.
 
     Returns:
         One JSON object per step. NaN and infinities are written as Python's `json` does.
@@ -35,7 +35,7 @@ def encode_infos(infos: Sequence[Mapping[str, Any]] | npt.NDArray[Any]) -> list[
 
 
 def decode_infos(texts: Iterable[str]) -> npt.NDArray[Any]:
-    """Reads what `encode_infos` wrote.
+    """Inverts `encode_infos`.
 
     Args:
         texts: One text per step; the source may be untrusted.

@@ -36,7 +36,7 @@ class Inspection:
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """All fields as JSON values."""
+        """Returns all fields as JSON values."""
         return asdict(self)
 
 
@@ -48,8 +48,8 @@ def inspect_demonstrations(
 ) -> Inspection:
     """Checks every row, without stopping at the first problem.
 
-    Checks lengths, finite numbers, rewards, and that all rows share shapes and data types;
-    with an environment also its spaces, and the ends of episodes against its time limit.
+    Checks lengths, finite numbers, rewards, and that all rows have the same shapes and data
+    types; with an environment, also its spaces and its time limit.
 
     Args:
         source: Data set to inspect.
@@ -57,7 +57,7 @@ def inspect_demonstrations(
         limit: Maximum number of rows; None for all.
 
     Returns:
-        The findings. If damage stops the reading, that is the last problem.
+        The findings. If reading stops at a damaged row, this is the last problem.
     """
     found = Inspection(source.where, source.form)
     first: TableRow | None = None

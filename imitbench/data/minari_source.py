@@ -128,7 +128,7 @@ def find_minari(name: str, *, download: bool = False) -> Path:
 
 
 def copy_minari(name: str, cache: Path | None = None) -> MinariCopy:
-    """Converts a Minari data set into the cache, once for each content.
+    """Converts a Minari data set into the cache, unless its content is there already.
 
     Several processes may do so at the same time. Nothing is downloaded.
 
@@ -155,7 +155,7 @@ def copy_minari(name: str, cache: Path | None = None) -> MinariCopy:
         try:
             convert_demonstrations(source, copy, environment_id=environment_id)
         except (InputError, OSError):
-            if not copy.exists():  # else another process was faster
+            if not copy.exists():  # otherwise, another process was faster
                 raise
     return MinariCopy(copy, environment_id)
 
@@ -208,7 +208,7 @@ def _environment_id(folder: Path) -> str | None:
 
 
 def _digest(folder: Path) -> str:
-    """SHA-256 over the files of a data set, read in pieces because they may be large."""
+    """Returns the SHA-256 over the files of a data set, read in pieces as they may be large."""
     total = hashlib.sha256()
     for path in sorted(path for path in (folder / "data").rglob("*") if path.is_file()):
         total.update(path.relative_to(folder).as_posix().encode() + b"\0")

@@ -30,7 +30,7 @@ from imitbench.util.text_line import one_line
 Array = npt.NDArray[Any]
 
 _NAMES = ("obs", "acts", "rews", "terminal", "indices")
-# Deflate compresses equal bytes about a thousandfold, but real observations hardly twofold.
+# Deflate compresses equal bytes about a thousandfold, but real observations at most twofold.
 _SUSPICIOUS_BYTES = 2**30
 _SUSPICIOUS_PACKING = 200
 
@@ -44,7 +44,7 @@ class NpzSource(TrajectorySource):
             skipped, with a warning.
 
     Raises:
-        InputError: The file is damaged or does not hold trajectories.
+        InputError: The file is damaged or does not contain trajectories.
     """
 
     form = "npz"
@@ -160,7 +160,7 @@ class NpzSource(TrajectorySource):
 
 
 def _refuse_bomb(archive: zipfile.ZipFile) -> None:
-    """Refuses zip bombs by declared size, beyond which a member is never unpacked."""
+    """Refuses zip bombs by the declared size, which limits the unpacking of a member."""
     for info in archive.infolist():
         packing = info.file_size / max(info.compress_size, 1)
         if info.file_size > _SUSPICIOUS_BYTES and packing > _SUSPICIOUS_PACKING:
@@ -198,12 +198,12 @@ class _Member:
             )
 
     def take(self, count: int) -> Array:
-        """The next `count` entries as a writable array."""
+        """Returns the next `count` entries as a writable array."""
         shape = (count, *self.shape[1:])
         return self._read(shape)
 
     def take_all(self) -> Array:
-        """The whole array; none of it may have been read before."""
+        """Returns the whole array, of which nothing may have been read yet."""
         return self._read(self.shape)
 
     def _read(self, shape: tuple[int, ...]) -> Array:

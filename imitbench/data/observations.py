@@ -1,4 +1,4 @@
-"""Dictionary observations that index, stack and compare like one array."""
+"""Dictionary observations that can be indexed, stacked and compared like an array."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Out = TypeVar("Out")
 class DictObs:
     """Observations of a `gymnasium.spaces.Dict` space, one array per key.
 
-    A `DictObs` usually holds a batch or an episode: every array then has the same first
-    dimension, which is the `len` of the whole, and indexing applies to each array.
+    A `DictObs` usually is a batch or an episode: every array then has the same first
+    dimension, which is its `len`, and indexing applies to each array.
 
     Raises:
         ValueError: A value is not an array.
@@ -58,7 +58,7 @@ class DictObs:
             **kwargs: Passed to `np.stack`.
 
         Raises:
-            ValueError: Nothing to stack, or keys that differ.
+            ValueError: There is nothing to stack, or keys differ.
         """
         return cls._join(np.stack, dictobs_list, **kwargs)
 
@@ -71,7 +71,7 @@ class DictObs:
             **kwargs: Passed to `np.concatenate`.
 
         Raises:
-            ValueError: Nothing to concatenate, or keys that differ.
+            ValueError: There is nothing to concatenate, or keys differ.
         """
         return cls._join(np.concatenate, dictobs_list, **kwargs)
 
@@ -91,7 +91,7 @@ class DictObs:
         return cls({key: join([part.get(key) for part in parts], **kwargs) for key in keys})
 
     def __len__(self) -> int:
-        """First dimension shared by all arrays.
+        """Common first dimension of all arrays.
 
         Raises:
             RuntimeError: There are no arrays, an array has no dimension, or lengths differ.
@@ -131,19 +131,19 @@ class DictObs:
         return {key: value.dtype for key, value in self._d.items()}
 
     def keys(self) -> KeysView[str]:
-        """Names of the arrays."""
+        """Returns the names of the arrays."""
         return self._d.keys()
 
     def values(self) -> ValuesView[Array]:
-        """The arrays."""
+        """Returns the arrays."""
         return self._d.values()
 
     def items(self) -> ItemsView[str, Array]:
-        """Names with their arrays."""
+        """Returns names with their arrays."""
         return self._d.items()
 
     def get(self, key: str) -> Array:
-        """The array under `key`.
+        """Returns the array under `key`.
 
         Raises:
             KeyError: The key is missing.
@@ -151,7 +151,7 @@ class DictObs:
         return self._d[key]
 
     def unwrap(self) -> dict[str, Array]:
-        """The dictionary in the form that gymnasium and Stable-Baselines3 use."""
+        """Returns the dictionary in the form that Gymnasium and Stable-Baselines3 use."""
         return dict(self._d)
 
     def map_arrays(self, fn: Callable[[Array], Array]) -> DictObs:
@@ -185,7 +185,7 @@ def maybe_wrap_in_dictobs(obs: Mapping[str, Array] | Observation) -> Observation
 
 
 def map_maybe_dict(fn: Callable[[In], Out], maybe_dict: Mapping[str, In] | In) -> Any:
-    """Applies `fn` to each value of a dictionary, or to anything else directly."""
+    """Applies `fn` to each value of a dictionary, or to any other value directly."""
     if isinstance(maybe_dict, Mapping):
         return {key: fn(value) for key, value in maybe_dict.items()}
     return fn(maybe_dict)
@@ -195,7 +195,7 @@ def stack_maybe_dictobs(arrs: Sequence[ObsVar]) -> ObsVar:
     """Stacks array or dictionary observations along a new first dimension.
 
     Raises:
-        ValueError: Nothing to stack, or a mixture of arrays and `DictObs`.
+        ValueError: There is nothing to stack, or arrays and `DictObs` are mixed.
     """
     return cast(ObsVar, _join_observations(arrs, np.stack, DictObs.stack))
 
@@ -204,7 +204,7 @@ def concatenate_maybe_dictobs(arrs: Sequence[ObsVar]) -> ObsVar:
     """Concatenates array or dictionary observations along the first dimension.
 
     Raises:
-        ValueError: Nothing to concatenate, or a mixture of arrays and `DictObs`.
+        ValueError: There is nothing to concatenate, or arrays and `DictObs` are mixed.
     """
     return cast(ObsVar, _join_observations(arrs, np.concatenate, DictObs.concatenate))
 

@@ -18,8 +18,8 @@ from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
 _SHARD = re.compile(r"-(\d+)-of-(\d+)")
-# Runs of equal numbers compress so well that kilobytes can unpack to terabytes. No real data set
-# exceeds both limits: its observations are random, or it has only some million steps.
+# Equal numbers compress so well that kilobytes can unpack to terabytes. No real data set exceeds
+# both limits: its observations are random, or it has only a few million steps.
 _SUSPICIOUS_COUNT = 2**28
 _SUSPICIOUS_PACKING = 1000
 _BUFFER_BYTES = 2**18
@@ -101,7 +101,7 @@ def parquet_files(place: Path) -> list[Path]:
 
 
 def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table:
-    """Reads a file in one go, on all processors.
+    """Reads a whole file at once, on all processors.
 
     Args:
         file: A Parquet file.
@@ -109,7 +109,7 @@ def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table
         rewards: Whether rewards are required.
 
     Raises:
-        InputError: The file is damaged or does not hold trajectories.
+        InputError: The file is damaged or does not contain trajectories.
     """
     with _opened(file) as parquet:
         _check(parquet, file, rewards=rewards)
@@ -122,7 +122,7 @@ def read_whole(file: Path, columns: Sequence[str], *, rewards: bool) -> pa.Table
 
 @contextmanager
 def _opened(file: Path, *, whole: bool = True) -> Iterator[pq.ParquetFile]:
-    """Opens a file and turns errors from its damage into an `InputError`.
+    """Opens a file, and converts errors of a damaged file to `InputError`.
 
     Args:
         file: A Parquet file.
@@ -193,7 +193,7 @@ def _stream_group(parquet: pq.ParquetFile, group: int, names: list[str]) -> Iter
 
 
 def _take(file: Path, wanted: list[int], columns: Sequence[str]) -> pa.Table:
-    """Selects rows of a file; reads only row groups that hold any, up to the last row."""
+    """Selects rows of a file; reads only row groups that contain any, up to the last row."""
     parts: list[pa.Table] = []
     with _opened(file, whole=False) as parquet:
         names = _present(parquet, columns)

@@ -1,4 +1,4 @@
-"""A common calling convention for everything that chooses actions."""
+"""A common calling convention for all kinds of policies."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ PolicyCallable = Callable[
 ]
 """Maps batches of observations, states and episode starts to actions and new states.
 
-The state is None at first and otherwise what the previous call returned. The starts, shape
-`(n_envs,)`, bool, are True where an episode begins with this observation, so that a recurrent
+The state is `None` at first and then the result of the previous call. The starts, shape
+`(n_envs,)`, bool, are `True` where an episode starts with this observation, so that a recurrent
 policy resets its state.
 """
 
@@ -50,15 +50,15 @@ def policy_to_callable(
     *,
     rng: np.random.Generator | None = None,
 ) -> PolicyCallable:
-    """Makes any kind of policy callable on batches of observations.
+    """Converts any kind of policy to a function of batches of observations.
 
     Args:
         policy: A Stable-Baselines3 policy or algorithm, a function with the signature of the
             result, or None for actions sampled from the action space.
         venv: Environments that the policy will act in.
         deterministic_policy: Whether a Stable-Baselines3 policy takes its most likely action.
-        rng: Seeds the random actions when `policy` is None; by default the generator of
-            `venv.action_space` does.
+        rng: Generator of the seed of random actions if `policy` is `None`; by default that of
+            `venv.action_space`.
 
     Returns:
         The policy as a `PolicyCallable`.
@@ -96,11 +96,11 @@ def policy_to_callable(
 def batch_actor(
     policy: BasePolicy, deterministic: bool
 ) -> Callable[[Array | dict[str, Array]], Array]:
-    """A fast function from a batch of observations to a policy's actions.
+    """Returns a fast function from a batch of observations to a policy's actions.
 
     Args:
         policy: A policy without recurrent state.
-        deterministic: Whether it takes its most likely action.
+        deterministic: Whether to take the most likely action.
 
     Returns:
         A function with the results of `policy.predict`.
@@ -115,12 +115,12 @@ def batch_actor(
 def seeded_sampling(policy: AnyPolicy, rng: np.random.Generator) -> Iterator[None]:
     """Makes sampled actions depend only on `rng`.
 
-    Generators are restored afterwards, so that collecting does not affect training: torch's,
-    and for an algorithm, which may explore with them, NumPy's global one and its action space's.
+    Torch's generator is restored on exit, so that collecting does not affect training; for an
+    algorithm, which may explore with them, also NumPy's global one and its action space's.
 
     Args:
         policy: Policy that samples; a function is assumed to sample on the CPU.
-        rng: Generator that the seed is drawn from.
+        rng: Generator of the seed.
     """
     seed = int(rng.integers(2**63))
     on_cuda = isinstance(policy, BaseAlgorithm | BasePolicy) and policy.device.type == "cuda"
@@ -136,7 +136,7 @@ def seeded_sampling(policy: AnyPolicy, rng: np.random.Generator) -> Iterator[Non
 
 @contextmanager
 def _seeded_exploration(policy: AnyPolicy, seed: int) -> Iterator[None]:
-    """Seeds what algorithms such as DQN draw their random actions from."""
+    """Seeds the generators from which algorithms such as DQN draw random actions."""
     if not isinstance(policy, BaseAlgorithm):
         yield
         return
@@ -144,7 +144,7 @@ def _seeded_exploration(policy: AnyPolicy, seed: int) -> Iterator[None]:
     source = policy.action_space.np_random.bit_generator
     own_state = source.state
     np.random.seed(seed % 2**32)  # noqa: NPY002
-    # In place, since other spaces and environments may share the generator.
+    # In place, because other spaces and environments may share the generator.
     source.state = type(source)(seed).state
     try:
         yield
@@ -185,11 +185,11 @@ def _predicts_plainly(policy: BaseAlgorithm | BasePolicy) -> bool:
 
 
 def _plain_policy(source: BaseAlgorithm | BasePolicy, deterministic: bool) -> PolicyCallable:
-    """`BasePolicy.predict` without the work that is the same in every call.
+    """Returns `BasePolicy.predict` without operations that are the same in every call.
 
-    Each call checks whether the observation is batched or an image, finds the device by
-    iterating over the parameters and switches every module to evaluation mode: about half the
-    time for a small policy.
+    `predict` checks whether the observation is batched or an image, finds the device by
+    iterating over the parameters and sets every module to evaluation mode, which is about half
+    of the time for a small policy.
     """
     policy = source.policy if isinstance(source, BaseAlgorithm) else source
     choose = _chooser(policy, deterministic)
@@ -218,9 +218,9 @@ def _plain_policy(source: BaseAlgorithm | BasePolicy, deterministic: bool) -> Po
 
 
 def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], th.Tensor]:
-    """`policy._predict`, with a short cut for the two usual heads of actor-critic policies.
+    """Returns `policy._predict`, with a faster path for the usual heads of actor-critic policies.
 
-    It gives the same samples from the same random numbers.
+    The samples are the same, with the same random numbers.
     """
     cls: Any = type(policy)
     if not (
@@ -239,7 +239,7 @@ def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], t
         if discrete:
             if deterministic:
                 return head.argmax(dim=1)
-            # The exponential race that torch.multinomial uses for a single draw, with a
+            # The exponential race that torch.multinomial uses for a single sample, with a
             # faster check.
             probs = head.softmax(dim=1)
             if not math.isfinite(probs.sum().item()):
@@ -253,7 +253,7 @@ def _chooser(policy: BasePolicy, deterministic: bool) -> Callable[[th.Tensor], t
 
 
 def _actor(policy: ActorCriticPolicy) -> Callable[[th.Tensor], th.Tensor]:
-    """Maps observations to logits or means, layer by layer where all types are known."""
+    """Returns a function from observations to logits or means, layer by layer if possible."""
     extractor, mlp = policy.pi_features_extractor, policy.mlp_extractor
     if type(extractor) is FlattenExtractor and type(mlp) is MlpExtractor:
         layers = [*mlp.policy_net, policy.action_net]
@@ -276,5 +276,5 @@ def _actor(policy: ActorCriticPolicy) -> Callable[[th.Tensor], th.Tensor]:
 
 
 def _hooked(policy: ActorCriticPolicy) -> bool:
-    """Whether layers have hooks, which calls of `forward` would bypass."""
+    """Whether layers have hooks, which direct calls of `forward` would skip."""
     return any(each._forward_hooks or each._forward_pre_hooks for each in policy.modules())

@@ -1,4 +1,4 @@
-"""Stores rendered frames with the steps of an environment, so that people can see them later."""
+"""Stores rendered frames with the steps of an environment, to show them to people later."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ RENDERED_KEY = "rendered_img"
 
 
 class RenderImageInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Adds to the info of each step, as `rendered_img`, a picture of its outcome.
+    """Adds the rendered frame after each step to its info, as `rendered_img`.
 
-    Record trajectories with their infos; fragments cut from them then carry their frames, and
-    `imitbench.algorithms.preference_comparisons.human_gatherer` shows them.
+    If trajectories are recorded with infos, fragments of them contain the frames, which
+    `imitbench.algorithms.preference_comparisons.human_gatherer` shows.
 
     Args:
         env: Environment with `render_mode="rgb_array"`.
-        scale_factor: Sides of the stored frame relative to the rendered one, in (0, 1].
-        directory: Folder for PNG files; the info then holds the absolute path, which saves
+        scale_factor: Height and width of the stored frame relative to the rendered one, in
+            (0, 1].
+        directory: Folder for PNG files; the info then contains the absolute path, which saves
             memory. Environments, processes and runs may share it: each creates a subfolder.
             The files are never deleted; keep them until all comparisons are made. `None`
-            stores the frame itself in the info, shape `(height, width, 3)`, uint8: some
-            hundred kilobytes per step.
+            stores the frame in the info, shape `(height, width, 3)`, uint8: a few hundred
+            kilobytes per step.
 
     Raises:
         ValueError: The environment does not render arrays, or `scale_factor` is out of range.
@@ -67,7 +68,7 @@ class RenderImageInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
         """Steps the environment.
 
         Returns:
-            What the environment returned, with `info["rendered_img"]` added.
+            Result of the environment, with `info["rendered_img"]` added.
 
         Raises:
             ValueError: The info already has such an entry, or the frame is not an RGB image.
@@ -84,7 +85,7 @@ class RenderImageInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
 
     def _keep(self, frame: Frame) -> Frame | str:
         if self.scale_factor == 1 and self.directory is None:
-            return frame.copy()  # the environment may draw its next frame into the same memory
+            return frame.copy()  # the environment may reuse the memory for its next frame
         image = _import_pillow().fromarray(frame)
         if self.scale_factor != 1:
             size = [max(1, round(side * self.scale_factor)) for side in image.size]
@@ -93,8 +94,8 @@ class RenderImageInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
             return np.array(image)
         path = self.directory / f"{self._count:08d}.png"
         self._count += 1
-        # Rendered frames are mostly uniform: the lowest level compresses nearly as well as the
-        # highest in a fraction of the time.
+        # Rendered frames are mostly uniform: the lowest level compresses almost as well as the
+        # highest, in a fraction of the time.
         image.save(path, compress_level=1)
         return str(path)
 
@@ -118,8 +119,8 @@ def load_frame(entry: Any) -> Frame:
                 return np.array(image.convert("RGB"))
         except (OSError, SyntaxError, ValueError) as error:
             raise InputError(
-                f"{entry}: the frame stored there cannot be read; it must stay until all "
-                "comparisons with it are made"
+                f"{entry}: the stored frame cannot be read; keep it until all comparisons with it "
+                "are made"
             ) from error
     return _as_frame(entry, f"'{RENDERED_KEY}' is")
 
@@ -134,5 +135,5 @@ def _as_frame(value: Any, what: str) -> Frame:
 
 
 def _import_pillow() -> Any:
-    # Imported late: it loads slowly, and only stored frames need it.
+    # Imported on use because it loads slowly, and only stored frames need it.
     return import_extra("PIL.Image", "video", "storing frames")

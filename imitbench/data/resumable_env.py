@@ -1,4 +1,4 @@
-"""Saves and restores the running episode of an environment with any simulator."""
+"""Saves and restores the current episode of an environment with any simulator."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ State = dict[str, Any]
 
 
 class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """Records how the running episode began and its actions.
+    """Records the start and the actions of the current episode.
 
-    The episode is restored by replay: the generator's state at the reset, then the same actions.
+    The episode is restored by a replay: the generator's state at the reset, then the same actions.
     This works for any environment that draws its randomness from `np_random`, without access to
-    the simulator's state, and costs at most one episode of steps.
+    the simulator's state, and takes at most the steps of one episode.
 
     Args:
-        env: Environment to wrap; put this wrapper outermost, so that the others are replayed.
+        env: Environment to wrap; must be the outermost wrapper, so that others are replayed.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -33,7 +33,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode and forgets the previous one."""
+        """Starts an episode and discards the previous one."""
         generator = self.unwrapped.np_random.bit_generator.state if seed is None else None
         self._start = {"seed": seed, "generator": generator, "options": copy.deepcopy(options)}
         self._actions = []
@@ -48,7 +48,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def episode_state(self) -> State:
-        """State from which `restore_episode` replays the running episode.
+        """Returns the state from which `restore_episode` replays the current episode.
 
         Returns:
             Numbers, arrays and dictionaries of them; `start` is `None` before the first reset.
@@ -63,8 +63,8 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         """Replays an episode up to `episode_state`, in this environment or an equal one.
 
         Raises:
-            ValueError: The replay ended in another observation: the environment draws
-                randomness from elsewhere than `np_random`.
+            ValueError: The replay ended in another observation, because the environment draws
+                randomness from other sources than `np_random`.
         """
         if state["start"] is None:
             return
@@ -83,20 +83,20 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def episode_states(venv: VecEnv) -> list[State]:
-    """`ResumableEnv.episode_state` of each environment.
+    """Returns `ResumableEnv.episode_state` of each environment.
 
     Args:
-        venv: Vector environment whose members are each wrapped in `ResumableEnv`.
+        venv: Vectorized environment whose environments are wrapped in `ResumableEnv`.
     """
     return venv.env_method("episode_state")
 
 
 def restore_episodes(venv: VecEnv, states: Sequence[Mapping[str, Any]]) -> None:
-    """Restores the running episode of each environment.
+    """Restores the current episode of each environment.
 
     Args:
-        venv: As many environments, created the same way.
-        states: From `episode_states`, one per environment.
+        venv: The same number of environments, created in the same way.
+        states: Result of `episode_states`.
 
     Raises:
         ValueError: Their number differs, or an environment cannot be resumed.

@@ -1,4 +1,4 @@
-"""Collects trajectories, flattens them into transitions and summarises them."""
+"""Collects trajectories, flattens them into transitions and summarizes them."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class _AtLeast:
-    """Minimum numbers of steps and episodes; zero for none.
+    """Minimum numbers of steps and episodes; 0 for no minimum.
 
-    `generate_trajectories` keeps running totals for this class, because summing over all
-    trajectories after each episode takes quadratic time.
+    For this class, `generate_trajectories` keeps running totals, because sums over all
+    trajectories after each episode take quadratic time.
     """
 
     timesteps: int = 0
@@ -121,16 +121,17 @@ def generate_trajectories(
 ) -> Sequence[TrajectoryWithRew]:
     """Collects whole episodes.
 
-    Once there are enough, every environment finishes its current episode, which is included:
-    dropping it would favour short episodes, which are more likely to have finished.
+    When there are enough, every environment finishes its current episode, which is included:
+    without it, short episodes would be over-represented, as they are more likely to have
+    finished.
 
     Args:
         policy: See `policy_to_callable`.
-        venv: Environments; they are reset first, but not seeded.
+        venv: Environments, which are reset first but not seeded.
         sample_until: Whether the trajectories so far are enough; called whenever an episode
             ends, and must depend only on them.
         rng: Shuffles the trajectories, because short ones finish first; also seeds random
-            actions and torch's sampling.
+            actions and sampling by torch.
         deterministic_policy: Whether a Stable-Baselines3 policy takes its most likely action.
 
     Returns:
@@ -182,7 +183,7 @@ def generate_transitions(
 
     Args:
         policy: See `policy_to_callable`.
-        venv: Environments; they are reset first.
+        venv: Environments, which are reset first.
         n_timesteps: Minimum number of transitions.
         rng: See `generate_trajectories`.
         truncate: Whether to drop transitions beyond `n_timesteps`, instead of keeping whole
@@ -214,7 +215,7 @@ def rollout(
 
     Args:
         policy: See `policy_to_callable`.
-        venv: Environments; they are reset first.
+        venv: Environments, which are reset first.
         sample_until: See `generate_trajectories`.
         rng: See `generate_trajectories`.
         unwrap: Whether to restore the observations and rewards that `RolloutInfoWrapper`
@@ -240,10 +241,10 @@ def rollout(
 
 
 def unwrap_traj(traj: TrajectoryWithRew) -> TrajectoryWithRew:
-    """Restores the observations and rewards from before outer wrappers changed them.
+    """Restores observations and rewards before outer wrappers changed them.
 
     Args:
-        traj: A whole episode of an environment with a `RolloutInfoWrapper`, with its infos.
+        traj: A whole episode of an environment with a `RolloutInfoWrapper`, with infos.
 
     Returns:
         A copy with `obs` and `rews` replaced.
@@ -270,7 +271,7 @@ def unwrap_traj(traj: TrajectoryWithRew) -> TrajectoryWithRew:
 
 
 def rollout_stats(trajectories: Sequence[TrajectoryWithRew]) -> Mapping[str, float]:
-    """Summarises returns and lengths.
+    """Summarizes returns and lengths.
 
     Args:
         trajectories: At least one.
@@ -278,14 +279,14 @@ def rollout_stats(trajectories: Sequence[TrajectoryWithRew]) -> Mapping[str, flo
     Returns:
         `n_traj`; `return_{min,mean,std,max}` of the undiscounted returns;
         `len_{min,mean,std,max}` in steps; and, if a `Monitor` wrapped the environments and the
-        infos were kept, `monitor_return_len`, the number of returns it reported, with
+        infos were kept, `monitor_return_len`, the number of returns that it reported, with
         `monitor_return_{min,mean,std,max}`. Standard deviations are those of the population.
 
     Raises:
         ValueError: There are no trajectories.
     """
     if not trajectories:
-        raise ValueError("there are no trajectories to summarise")
+        raise ValueError("there are no trajectories to summarize")
     returns = [float(np.sum(t.rews, dtype=np.float64)) for t in trajectories]
     stats: dict[str, float] = {"n_traj": len(trajectories)}
     stats |= _spread("return", returns)

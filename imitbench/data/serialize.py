@@ -37,9 +37,9 @@ def load(path: AnyPath, *, trust: bool = False) -> Sequence[Trajectory]:
     """Loads trajectories.
 
     Args:
-        path: A folder that `save` wrote, or anything else that
-            `imitbench.data.sources.open_trajectories` opens, such as a folder in the hub
-            layout, or an `.npz` file of older versions of the reference library.
+        path: A folder written by `save`, or any other format of
+            `imitbench.data.sources.open_trajectories`, such as a folder in the hub layout, or an
+            `.npz` file of older versions of the reference library.
         trust: Whether to open pickles, and infos that are pickled or written by jsonpickle,
             which can execute any code.
 
@@ -63,7 +63,7 @@ def load_with_rewards(path: AnyPath, *, trust: bool = False) -> Sequence[Traject
     """Loads trajectories like `load`, but requires rewards.
 
     Raises:
-        InputError: As for `load`, or there are no rewards.
+        InputError: See `load`; or there are no rewards.
     """
     trajectories = load(path, trust=trust)
     if not isinstance(trajectories[0], TrajectoryWithRew):

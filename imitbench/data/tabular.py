@@ -33,7 +33,7 @@ class TabularModel:
         rewards: Rewards, shape (states, actions, states) or a prefix of it, float64; zero in
             terminal states.
         initial: Distribution of the first state, shape (states,), float64.
-        horizon: Steps of every episode that reaches no terminal state.
+        horizon: Length of every episode that does not reach a terminal state.
         observations: Observation of each state, shape (states, size); `None` if the
             observation is the number of the state.
         terminal: Whether an episode ends in a state, shape (states,), bool.
@@ -117,7 +117,7 @@ class TabularModel:
             raise ValueError(f"{argument}: not all rewards are finite")
 
     def check_policy(self, pi: Array, argument: str = "pi") -> None:
-        """Raises a `ValueError` unless `pi` holds a policy for each step of an episode."""
+        """Raises a `ValueError` unless `pi` is a policy for each step of an episode."""
         expected = (self.horizon, self.states, self.actions)
         if pi.shape != expected:
             raise ValueError(
@@ -126,13 +126,13 @@ class TabularModel:
         _check_distributions(pi, argument)
 
     def rewards_by_action(self, rewards: Array) -> Floats:
-        """Expected reward of each action in each state.
+        """Returns the expected reward of each action in each state.
 
         Args:
             rewards: Shape (states, actions, states) or a prefix of it.
 
         Returns:
-            Shape (states, actions), float64; a read-only view where nothing is averaged.
+            Shape (states, actions), float64; a read-only view if nothing is averaged.
         """
         if rewards.ndim == 3:
             expected: Floats = np.einsum("sat,sat->sa", self.transitions, rewards, dtype=np.float64)
@@ -156,7 +156,7 @@ class ObservationDecoder:
         self._table = None if observations is None else np.asarray(observations, np.float64) + 0.0
         if self._table is None:
             return
-        # A random projection separates all observations; matches are then compared in full.
+        # A random projection separates all observations; matches are then compared completely.
         size = self._table.shape[1]
         self._direction = np.random.default_rng(0).normal(size=size)
         keys = self._table @ self._direction
@@ -175,7 +175,7 @@ class ObservationDecoder:
             State numbers, shape (n,), int64.
 
         Raises:
-            ValueError: They have another form, or match no state or several.
+            ValueError: They have another form, or do not match exactly one state.
         """
         array = np.asarray(observations)
         if array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1 and self._width != 1):
@@ -207,7 +207,7 @@ class ObservationDecoder:
         return array.astype(np.int64)
 
     def _look_up(self, array: Floats, argument: str) -> Ints:
-        assert self._table is not None, "there is a width, so there is a table"
+        assert self._table is not None, "a width requires a table"
         self._check_distinct(argument)
         keys = array @ self._direction
         right = np.searchsorted(self._keys, keys).clip(0, self.n_states - 1)
@@ -223,7 +223,7 @@ class ObservationDecoder:
         return found
 
     def _check_distinct(self, argument: str) -> None:
-        assert self._table is not None, "only called where there is a table"
+        assert self._table is not None, "called only with a table"
         same = (np.diff(self._table[self._order], axis=0) == 0).all(axis=1)
         if same.any():
             place = int(same.argmax())
@@ -235,13 +235,13 @@ class ObservationDecoder:
 
 
 def state_space_of(env: Any) -> spaces.Discrete:
-    """State space of a tabular environment, ignoring wrappers."""
+    """Returns the state space of a tabular environment, ignoring wrappers."""
     space: spaces.Discrete = getattr(env, "unwrapped", env).state_space
     return space
 
 
 def _terminal_states(inner: Any, count: int) -> npt.NDArray[np.bool_]:
-    """States that end an episode at any step, shape (count,), bool."""
+    """Returns which states end an episode at any step, shape (count,), bool."""
     ends = getattr(inner, "terminal", None)
     if not callable(ends):
         return np.zeros(count, dtype=bool)
@@ -249,7 +249,7 @@ def _terminal_states(inner: Any, count: int) -> npt.NDArray[np.bool_]:
 
 
 def _check_start(inner: Any, initial: Floats, argument: str) -> None:
-    """Checks that a drawn first state has positive probability; restores the generator."""
+    """Checks that a sampled first state has positive probability; restores the generator."""
     draw, rng = getattr(inner, "initial_state", None), getattr(inner, "np_random", None)
     if not callable(draw) or not isinstance(rng, np.random.Generator):
         return
@@ -265,9 +265,7 @@ def _check_start(inner: Any, initial: Floats, argument: str) -> None:
 def _check_distributions(array: Array, argument: str) -> None:
     sums = array.sum(axis=-1, dtype=np.float64)
     if not ((array >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-5)):
-        raise ValueError(
-            f"{argument}: must be probabilities, which add up to 1 along the last axis"
-        )
+        raise ValueError(f"{argument}: must be probabilities, which sum to 1 along the last axis")
 
 
 def _is_one_hot(array: Array, chosen: npt.NDArray[np.intp]) -> bool:

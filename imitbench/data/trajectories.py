@@ -34,14 +34,14 @@ def dataclass_quick_asdict(obj: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trajectory:
-    """A whole episode or a fragment of one.
+    """An episode or a fragment of one.
 
     Attributes:
         obs: Observations, shape `(T + 1, *observation_shape)`.
         acts: Actions, shape `(T, *action_shape)`, `T >= 1`.
         infos: Info dictionaries, shape `(T,)`, or None if they were not kept.
         terminal: Whether the last observation is the last of an episode, by termination or
-            time limit. True for every whole episode, and for a fragment with its episode's end.
+            time limit. True for whole episodes, and for fragments at the end of an episode.
 
     Raises:
         ValueError: Lengths do not match, or there is no action.
@@ -78,13 +78,13 @@ class Trajectory:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrajectoryWithRew(Trajectory):
-    """A `Trajectory` with the rewards it received.
+    """A `Trajectory` with rewards.
 
     Attributes:
         rews: Rewards, shape `(T,)`, a floating-point data type.
 
     Raises:
-        ValueError: Rewards of another shape or data type.
+        ValueError: Rewards have another shape or data type.
     """
 
     rews: Array
@@ -95,7 +95,7 @@ class TrajectoryWithRew(Trajectory):
 
 
 def trajectory_state(trajectory: TrajectoryWithRew) -> dict[str, Any]:
-    """A trajectory as arrays for a checkpoint, without infos, which may hold any object."""
+    """Returns a trajectory as arrays for a checkpoint, without infos, which may be any object."""
     return {
         "obs": maybe_unwrap_dictobs(trajectory.obs),
         "acts": trajectory.acts,
@@ -105,7 +105,7 @@ def trajectory_state(trajectory: TrajectoryWithRew) -> dict[str, Any]:
 
 
 def trajectory_from_state(state: Mapping[str, Any]) -> TrajectoryWithRew:
-    """Restores what `trajectory_state` returned, with `infos` None."""
+    """Restores the result of `trajectory_state`, with `infos` None."""
     return TrajectoryWithRew(
         obs=maybe_wrap_in_dictobs(state["obs"]),
         acts=state["acts"],

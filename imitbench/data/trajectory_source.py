@@ -39,9 +39,9 @@ class TrajectoryChunk(NamedTuple):
 
 
 class TrajectorySource(ABC):
-    """A data set of trajectories that is read piece by piece.
+    """A data set of trajectories that is read in pieces.
 
-    Iterating gives the trajectories with their infos, decoded as by
+    Iteration yields the trajectories with their infos, decoded as by
     `imitbench.data.serialize.load`.
 
     Attributes:
@@ -67,7 +67,7 @@ class TrajectorySource(ABC):
             limit: Maximum number of rows; None for all.
 
         Raises:
-            InputError: The data set is damaged, or does not hold trajectories.
+            InputError: The data set is damaged, or does not contain trajectories.
         """
 
     def read(self, *, with_infos: bool = False, limit: int | None = None) -> list[Trajectory]:
@@ -78,7 +78,7 @@ class TrajectorySource(ABC):
             limit: Maximum number of rows; None for all.
 
         Raises:
-            InputError: As for `chunks`, or a row is not a valid trajectory.
+            InputError: See `chunks`; or a row is not a valid trajectory.
         """
         return list(self._trajectories(with_infos, limit))
 
@@ -104,7 +104,7 @@ class TableSource(TrajectorySource):
 
         Args:
             columns: Columns to read, where they exist.
-            limit: Number of rows that suffices; None for all.
+            limit: Number of rows that are needed; `None` for all.
         """
 
     def chunks(self, *, with_infos: bool, limit: int | None = None) -> Iterator[TrajectoryChunk]:
@@ -188,7 +188,7 @@ def _texts(trajectory: Trajectory, where: str) -> list[str]:
     try:
         return encode_infos(trajectory.infos)
     except ValueError as error:
-        raise InputError(f"{where}: {error}, or leave the infos out") from error
+        raise InputError(f"{where}: {error}, or omit the infos") from error
 
 
 def _infos(texts: list[list[str]]) -> pa.Array | None:

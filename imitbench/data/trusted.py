@@ -1,6 +1,6 @@
 """Decodes pickle and jsonpickle data from files whose source the user trusts.
 
-Only this module builds objects named by a file. Nothing calls it unless the user passes
+Objects named by a file are built only in this module. It is called only if the user passes
 `trust=True`.
 """
 
@@ -59,11 +59,11 @@ def unpickle_infos(path: Path) -> npt.NDArray[Any]:
 
 
 class _ObjectStandIn:
-    """Stand-in for an object of the reference library: keeps its fields, runs none of its code."""
+    """Stand-in for an object of the reference library: has its fields, but executes no code."""
 
 
 class _OpaqueStandIn:
-    """Stand-in for an object of any other class; accepts and ignores all its state."""
+    """Stand-in for an object of any other class; ignores its state."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         del args, kwargs
@@ -86,7 +86,7 @@ _HELD = {
     ("imitation.data.types", "TrajectoryWithRew"),
     ("imitation.data.types", "DictObs"),
 }
-# NumPy's functions that rebuild arrays, under their names before and since NumPy 2.
+# NumPy's functions that rebuild arrays, with their names before and since NumPy 2.
 _ARRAY_MAKERS: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
@@ -103,10 +103,10 @@ _ARRAY_MAKERS: dict[tuple[str, str], Any] = {
 
 
 class _ComparisonsUnpickler(pickle.Unpickler):
-    """Builds arrays, and stand-ins for everything else, so that no function is called."""
+    """Builds arrays, and stand-ins for all other objects, so that no function is called."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Stand-in for the class or function of that name."""
+        """Returns a stand-in for the class or function."""
         if (module, name) in _HELD:
             return type(name, (_ObjectStandIn,), {})
         return _ARRAY_MAKERS.get((module, name), _OpaqueStandIn)
@@ -130,7 +130,7 @@ def unpickle_comparisons(
         second = [_fragment(held) for held in content.fragments2]
         preferences = np.asarray(content.preferences, dtype=np.float32)
         max_size = None if content.max_size is None else int(content.max_size)
-    except Exception as error:  # a pickle can make its reader raise anything
+    except Exception as error:  # a pickle can make its reader raise any exception
         raise InputError(
             f"{path}: not a pickled PreferenceDataset of the reference library ({one_line(error)})"
         ) from error
@@ -150,7 +150,7 @@ class _TrajectoriesUnpickler(_ComparisonsUnpickler):
     """Also accepts trajectories under their former module names."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Stand-in for the class or function of that name."""
+        """Returns a stand-in for the class or function."""
         if module.split(".")[0] == "imitation" and name in _TRAJECTORY_NAMES:
             return type(name, (_ObjectStandIn,), {})
         if (module, name) == ("_codecs", "encode"):  # bytes, in protocol 2 and before
@@ -180,7 +180,7 @@ def unpickle_trajectories(path: Path) -> list[Trajectory]:
             content = _TrajectoriesUnpickler(stream).load()
         if not isinstance(content, list | tuple):
             raise TypeError(f"it holds a {type(content).__name__}, not a list of trajectories")
-    except Exception as error:  # a pickle can make its reader raise anything
+    except Exception as error:  # a pickle can make its reader raise any exception
         raise InputError(
             f"{path}: not pickled trajectories of the reference library ({one_line(error)})"
         ) from error
@@ -190,7 +190,7 @@ def unpickle_trajectories(path: Path) -> list[Trajectory]:
     for row, held in enumerate(content):
         try:
             trajectories.append(_trajectory(held))
-        except Exception as error:  # fields may hold anything
+        except Exception as error:  # fields may have any value
             raise InputError(
                 f"{path}, row {row}: not a trajectory ({one_line(error)}); remove the row"
             ) from error
@@ -206,7 +206,7 @@ def _trajectory(held: Any) -> Trajectory:
         obs = DictObs(vars(obs)["_d"])
     infos = fields.get("infos")
     infos = None if infos is None else _plain_infos(infos)
-    # Files from before `terminal` was recorded hold only whole episodes.
+    # Files from before `terminal` was recorded contain only whole episodes.
     terminal = bool(fields.get("terminal", True))
     acts = np.asarray(fields["acts"])
     if fields.get("rews") is None:
@@ -216,7 +216,7 @@ def _trajectory(held: Any) -> Trajectory:
 
 
 def _plain_infos(infos: Any) -> npt.NDArray[Any]:
-    """Infos without objects that only code named by the file could build."""
+    """Removes objects from infos that only code named by the file could build."""
     kept = np.empty(len(infos), dtype=object)
     kept[:] = [
         {

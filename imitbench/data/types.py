@@ -73,7 +73,7 @@ TrajectoryWithRewPair: TypeAlias = tuple[TrajectoryWithRew, TrajectoryWithRew]
 
 
 class TransitionMappingNoNextObs(TypedDict):
-    """Fields every batch of transitions has."""
+    """Fields of every batch of transitions."""
 
     obs: Observation | th.Tensor
     acts: AnyTensor
@@ -97,8 +97,8 @@ class TransitionsMinimal(Dataset[Mapping[str, Any]], Sequence[Mapping[str, Any]]
     gives a batch of the same class.
 
     Attributes:
-        obs: Observations before the actions, shape `(N, *observation_shape)`. Entry `i + 1`
-            need not follow entry `i`.
+        obs: Observations before the actions, shape `(N, *observation_shape)`. Entries need not
+            be consecutive.
         acts: Actions, shape `(N, *action_shape)`.
         infos: Info dictionaries, shape `(N,)`.
 
@@ -146,7 +146,7 @@ class TransitionsMinimal(Dataset[Mapping[str, Any]], Sequence[Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Transitions(TransitionsMinimal):
-    """A batch of transitions: observation, action, next observation, end of episode.
+    """A batch of transitions: observation, action, next observation, done.
 
     Attributes:
         next_obs: Observations after the actions, same shape and data type as `obs`.
@@ -179,13 +179,13 @@ class Transitions(TransitionsMinimal):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TransitionsWithRew(Transitions):
-    """`Transitions` with the rewards that the actions received.
+    """`Transitions` with rewards.
 
     Attributes:
         rews: Rewards, shape `(N,)`, a floating-point data type.
 
     Raises:
-        ValueError: Rewards of another shape or data type.
+        ValueError: Rewards have another shape or data type.
     """
 
     rews: Array
@@ -205,9 +205,9 @@ def transitions_collate_fn(batch: Sequence[Mapping[str, Any]]) -> Mapping[str, A
         batch: Entries of transitions, each from an integer index.
 
     Returns:
-        Tensors with the batch in their first dimension, except that `infos` becomes a list of
-        the dictionaries (torch's default would merge them) and dictionary observations become
-        one `DictObs`.
+        Tensors with the batch in their first dimension, except that `infos` is a list of the
+        dictionaries (torch's default would merge them) and dictionary observations are one
+        `DictObs`.
     """
     return {name: _collate(name, [entry[name] for entry in batch]) for name in batch[0]}
 
@@ -221,7 +221,7 @@ def _collate(name: str, values: list[Any]) -> Any:
 
 
 def _read_only(value: Any) -> Any:
-    """A read-only view; the caller's array stays writable."""
+    """Returns a read-only view; the caller's array remains writable."""
     if isinstance(value, DictObs):
         return value.map_arrays(_read_only)
     if isinstance(value, np.ndarray) and value.flags.writeable:

@@ -1,4 +1,4 @@
-"""Environment wrappers that record what passes through them."""
+"""Environment wrappers that record trajectories."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from imitbench.data.types import TransitionsWithRew
 
 
 class RolloutInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
-    """Reports the whole episode, as this wrapper saw it, in the info of its last step.
+    """Adds the whole episode, as seen by this wrapper, to the info of its last step.
 
     When an episode ends, `info["rollout"]` is a dictionary with the keys `obs`, shape
     `(T + 1, *observation_shape)`, and `rews`, shape `(T,)`, float64. Outer wrappers may change
     observations and rewards; `imitbench.data.rollout.unwrap_traj` restores the originals.
 
     Args:
-        env: Environment to wrap; put this wrapper innermost.
+        env: Environment to wrap; must be the innermost wrapper.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -40,7 +40,7 @@ class RolloutInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode and forgets the previous one."""
+        """Starts an episode and discards the previous one."""
         obs, info = self.env.reset(seed=seed, options=options)
         self._obs = [_keep(obs)]
         self._rews = []
@@ -50,7 +50,7 @@ class RolloutInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
         """Steps the environment.
 
         Returns:
-            What the environment returned, with `info["rollout"]` added at an episode's end.
+            Result of the environment, with `info["rollout"]` added at the end of an episode.
 
         Raises:
             ValueError: The environment's info already has a `rollout` entry.
@@ -69,11 +69,11 @@ class RolloutInfoWrapper(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class BufferingWrapper(VecEnvWrapper):
-    """Records every step of a vector environment until it is popped.
+    """Records every step of a vectorized environment until it is popped.
 
     Args:
-        venv: Vector environment to record.
-        error_on_premature_reset: Whether to refuse a reset before recorded steps are popped.
+        venv: Vectorized environment to record.
+        error_on_premature_reset: Whether to raise an error at a reset before steps are popped.
 
     Attributes:
         n_transitions: Steps recorded since the last pop or reset; `None` before the first reset.
@@ -96,7 +96,7 @@ class BufferingWrapper(VecEnvWrapper):
         """Resets all environments and drops all recorded steps.
 
         Raises:
-            RuntimeError: Steps not yet popped would be lost.
+            RuntimeError: Recorded steps would be lost.
         """
         if self.error_on_premature_reset and self.n_transitions:
             raise RuntimeError(
@@ -112,7 +112,7 @@ class BufferingWrapper(VecEnvWrapper):
         return obs
 
     def step_async(self, actions: np.ndarray[Any, Any]) -> None:
-        """Starts a step; remembers the actions.
+        """Starts a step, and keeps the actions.
 
         Raises:
             RuntimeError: The environment was not reset.
@@ -125,7 +125,7 @@ class BufferingWrapper(VecEnvWrapper):
     def step_wait(self) -> VecEnvStepReturn:
         """Finishes the step and records it."""
         obs, rews, dones, infos = self.venv.step_wait()
-        assert self._running is not None, "step_async made sure of it"
+        assert self._running is not None, "checked by step_async"
         finished = self._running.add(self._actions, obs, rews, dones, infos)  # type: ignore[arg-type]
         self._time += 1
         if finished:
@@ -136,11 +136,11 @@ class BufferingWrapper(VecEnvWrapper):
         return obs, rews, dones, infos
 
     def pop_finished_trajectories(self) -> tuple[Sequence[TrajectoryWithRew], Sequence[int]]:
-        """Pops the steps of ended episodes; recording of running ones continues.
+        """Pops the steps of ended episodes; recording of current ones continues.
 
         Returns:
-            Trajectories, without steps that an earlier pop returned, and the lengths of the
-            whole episodes; both in the order in which they ended.
+            Trajectories, without steps returned by an earlier pop, and the lengths of the whole
+            episodes; both in the order in which they ended.
         """
         trajectories, lengths = self._finished, self._lengths
         self._finished, self._lengths = [], []
@@ -149,11 +149,11 @@ class BufferingWrapper(VecEnvWrapper):
         return trajectories, lengths
 
     def pop_trajectories(self) -> tuple[Sequence[TrajectoryWithRew], Sequence[int]]:
-        """Pops all recorded steps, those of running episodes included.
+        """Pops all recorded steps, including those of current episodes.
 
         Returns:
-            Trajectories, without steps that an earlier pop returned, and with `terminal` false
-            for running episodes; and the lengths of the episodes that have ended.
+            Trajectories, without steps returned by an earlier pop, and with `terminal` false for
+            current episodes; and the lengths of the episodes that have ended.
         """
         partial = []
         if self._running is not None:
@@ -166,7 +166,7 @@ class BufferingWrapper(VecEnvWrapper):
         """Pops all recorded steps as transitions.
 
         Raises:
-            RuntimeError: There are none.
+            RuntimeError: No transitions were recorded.
         """
         trajectories, _ = self.pop_trajectories()
         if not trajectories:
@@ -174,10 +174,10 @@ class BufferingWrapper(VecEnvWrapper):
         return flatten_trajectories_with_rew(trajectories)
 
     def state_dict(self) -> dict[str, Any]:
-        """The recorded steps that were not popped, and the state of the running episodes.
+        """Returns the recorded steps that were not popped, and the state of the current episodes.
 
-        Infos are not included, because they may hold any object. After `load_state_dict` they
-        are `None` in finished trajectories, and empty for earlier steps of running ones.
+        Infos are not included, because they may be any object. After `load_state_dict`, they are
+        `None` in finished trajectories, and empty for earlier steps of current ones.
         """
         return {
             "running": None if self._running is None else self._running.state_dict(),
@@ -188,7 +188,7 @@ class BufferingWrapper(VecEnvWrapper):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a `state_dict`; the caller restores the environments themselves."""
+        """Restores the result of `state_dict`, without the environments."""
         self._forget()
         running = state["running"]
         self._running = None if running is None else EpisodeBuffer.from_state(running)
@@ -199,7 +199,7 @@ class BufferingWrapper(VecEnvWrapper):
 
 
 def _keep(obs: Any) -> Observation:
-    """A copy, because an environment may write its next observation into the same memory."""
+    """Copies an observation, because environments may reuse its memory."""
     if isinstance(obs, dict):
         return maybe_wrap_in_dictobs({key: np.array(value) for key, value in obs.items()})
     return np.array(obs)

@@ -21,9 +21,9 @@ from imitbench.executors import descendants
 from imitbench.executors.base import RESTART, STOPPED, JobEvent, Worker
 from imitbench.util.quantities import show_size
 
-# A worker that was stopped before it handled signals has lost nothing either.
+# A worker that was stopped before it handled signals can be resumed, too.
 _STOPPED = (STOPPED, -signal.SIGTERM, -signal.SIGUSR1, -signal.SIGUSR2)
-_LAST_WORDS = 4000  # bytes to keep of a crashed worker's stderr
+_STDERR_TAIL = 4000  # bytes to keep of a crashed worker's stderr
 _TICK_S, _MEMORY_TICK_S = 1.0, 0.2
 _ONE_THREAD = dict.fromkeys(
     (
@@ -37,7 +37,7 @@ _ONE_THREAD = dict.fromkeys(
 )
 _MEANINGS = {
     signal.SIGKILL: ", as when memory runs out",
-    signal.SIGALRM: ", which ends what does not answer in time",
+    signal.SIGALRM: ", which ends processes that do not answer in time",
 }
 
 
@@ -163,7 +163,7 @@ class WorkerProcess:
         code = process.wait()
         descendants.kill_descendants(self._mark)
         how = _how_it_ended(code) if excess is None else excess
-        detail = f"worker {how}\n{self._last_words()}".rstrip()
+        detail = f"worker {how}\n{self._stderr_tail()}".rstrip()
         self.close()
         return _WorkerDeath(code, detail)
 
@@ -217,13 +217,13 @@ class WorkerProcess:
             "give it more, or run fewer --jobs"
         )
 
-    def _last_words(self) -> str:
+    def _stderr_tail(self) -> str:
         """Returns the end of what the worker wrote to stderr during this job."""
         assert self._errors is not None
         # Uses `pread`, because the worker and its children share the position in the file.
         number = self._errors.fileno()
         size = os.fstat(number).st_size
-        start = max(self._errors_before, size - _LAST_WORDS)
+        start = max(self._errors_before, size - _STDERR_TAIL)
         return os.pread(number, size - start, start).decode(errors="replace").strip()
 
 

@@ -83,8 +83,8 @@ def convert_expert(
     published = read_reported_return(found.folder)
     if environment is not None:
         environment = with_own_arguments(environment, found)
-    surroundings = spaces_of(environment) if environment else None
-    policy = load_expert_policy(found, surroundings, trust=trust)
+    env_spaces = spaces_of(environment) if environment else None
+    policy = load_expert_policy(found, env_spaces, trust=trust)
     folded, inner = [], policy
     while isinstance(inner, NormalizedPolicy | TimeFeaturePolicy):
         folded.append(_FOLDED[type(inner)])

@@ -48,7 +48,7 @@ _COUNTERS = (
     "_n_calls",
     "exploration_rate",
 )
-# The algorithms choose one of these when given `None`.
+# The algorithms choose one of these by default.
 _DEFAULT_BUFFERS: dict[str, type[buffers.BaseBuffer]] = {
     cls.__name__: cls
     for cls in (
@@ -91,7 +91,7 @@ class AlgorithmState:
 
 
 def hyperparameter_attributes(cls: type[BaseAlgorithm]) -> dict[str, str]:
-    """The hyper-parameters of an algorithm, each with its attribute."""
+    """Returns the hyper-parameters of an algorithm, each with the name of its attribute."""
     names = [n for n in inspect.signature(cls.__init__).parameters if n not in _OTHER_ARGUMENTS]
     return {name: "_" * (name == "stats_window_size") + name for name in names}
 
@@ -121,13 +121,13 @@ def encode_value(value: Any) -> Any:
 
 
 def read_counters(attributes: Mapping[str, Any]) -> dict[str, int | float]:
-    """The counters among an algorithm's attributes."""
+    """Returns the counters among an algorithm's attributes."""
     found = {name: attributes.get(name) for name in _COUNTERS}
     return {k: v for k, v in found.items() if type(v) in (int, float) and v is not None}
 
 
 def describe_optimizer(policy: BasePolicy) -> dict[str, Any]:
-    """Class and arguments of a policy's optimizer as JSON.
+    """Returns class and arguments of a policy's optimizer as JSON.
 
     Raises:
         ValueError: The class is not supported.
@@ -195,12 +195,12 @@ def build_algorithm(
         device: Device to train on.
 
     Raises:
-        InputError: The state is another algorithm's, a hyper-parameter is missing or unknown, or
-            the optimizers' state does not fit the policy.
+        InputError: The state belongs to another algorithm, a hyper-parameter is missing or unknown,
+            or the optimizers' state does not fit the policy.
     """
     if state.algorithm not in (None, cls.__name__):
         raise InputError(
-            f"{state.where}: holds the algorithm {state.algorithm}, not {cls.__name__}; "
+            f"{state.where}: contains the algorithm {state.algorithm}, not {cls.__name__}; "
             f"load it as {state.algorithm}"
         )
     accepted = hyperparameter_attributes(cls)
@@ -219,7 +219,7 @@ def build_algorithm(
     values = {name: _decode_value(value) for name, value in state.hyperparameters.items()}
     values |= overrides
     if values.get("replay_buffer_class") is None and values.get("replay_buffer_kwargs"):
-        # The algorithm adds these itself to the buffer that it chooses.
+        # The algorithm adds these to the buffer that it chooses.
         kept = values["replay_buffer_kwargs"].items()
         values["replay_buffer_kwargs"] = {k: v for k, v in kept if k not in ("n_steps", "gamma")}
     optimizer = OPTIMIZERS[state.optimizer["class"]]
@@ -232,7 +232,7 @@ def build_algorithm(
 
 
 def policy_arguments(policy: BasePolicy) -> dict[str, Any]:
-    """Arguments of a policy's constructor that its algorithm does not pass itself."""
+    """Returns arguments of a policy's constructor that its algorithm does not set."""
     given = {
         "observation_space",
         "action_space",
@@ -244,7 +244,7 @@ def policy_arguments(policy: BasePolicy) -> dict[str, Any]:
     arguments = policy._get_constructor_parameters()
     if hasattr(policy, "share_features_extractor"):
         arguments["share_features_extractor"] = policy.share_features_extractor
-    # Those of gSDE are listed as `None` by policies that do not use it.
+    # Policies without gSDE list its arguments as `None`.
     return {k: v for k, v in arguments.items() if k not in given and v is not None}
 
 
@@ -292,7 +292,7 @@ def _optimizer_from_zip(archive: Sb3Zip) -> dict[str, Any]:
 
 
 def _from_text(name: str, value: UnreadObject) -> Any:
-    """A hyper-parameter from its printed attributes, in the form of `encode_value`."""
+    """Derives a hyper-parameter from its printed attributes, in the form of `encode_value`."""
     kind, at_home = class_in_text(value.type_name)
     shown = value.shown
     if at_home and kind == "FloatSchedule":
@@ -321,7 +321,7 @@ def _from_text(name: str, value: UnreadObject) -> Any:
 def _decode_value(value: Any) -> Any:
     if isinstance(value, Mapping) and value.get("schedule") == _LINEAR:
         return LinearSchedule(value["start"], value["end"], value["end_fraction"])
-    # Only the frequency of training is a sequence, and it must be a tuple.
+    # The only sequence is the training frequency, and it must be a tuple.
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -388,7 +388,7 @@ def save_algorithm_state(model: BaseAlgorithm, directory: Path) -> None:
 
 
 def read_algorithm_state(directory: Path) -> AlgorithmState:
-    """Reads what `save_algorithm_state` wrote.
+    """Reads a state written by `save_algorithm_state`.
 
     Raises:
         InputError: A file is missing, altered, or does not belong to the policy.
@@ -396,7 +396,7 @@ def read_algorithm_state(directory: Path) -> AlgorithmState:
     path = directory / ALGORITHM_FILE
     if not path.is_file():
         raise InputError(
-            f"{path}: no such file: {directory} holds a policy without its training state; "
+            f"{path}: no such file: {directory} contains a policy without training state; "
             "load_policy reads it"
         )
     description = read_description(path, _Description, "algorithm")
@@ -423,7 +423,7 @@ def read_algorithm_state(directory: Path) -> AlgorithmState:
 
 
 def holds_policy(directory: Path) -> bool:
-    """Whether a folder holds a policy in this library's format."""
+    """Whether a folder contains a policy in this library's format."""
     return (directory / DESCRIPTION_FILE).is_file()
 
 

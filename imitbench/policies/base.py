@@ -1,4 +1,4 @@
-"""Policy classes for the algorithms, and policies without training."""
+"""Policy classes for the algorithms, and policies that are not trained."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class NonTrainablePolicy(policies.BasePolicy, ABC):
 
 
 HardCodedPolicy = NonTrainablePolicy
-"""The name that older versions of the reference API use."""
+"""Name in older versions of the reference API."""
 
 
 class RandomPolicy(NonTrainablePolicy):
-    """Actions uniformly at random; seeded through `policy.action_space.seed(…)`."""
+    """Samples actions uniformly; seeded with `policy.action_space.seed(…)`."""
 
     def _choose_action(self, obs: Any) -> npt.NDArray[Any] | int:
         action: npt.NDArray[Any] | int = self.action_space.sample()
@@ -63,7 +63,7 @@ class RandomPolicy(NonTrainablePolicy):
 
 
 class ZeroPolicy(NonTrainablePolicy):
-    """The action zero, or the first one of a discrete space.
+    """Always chooses the action zero, or the first one of a discrete space.
 
     Raises:
         ValueError: Zero is not in the action space.
@@ -83,7 +83,7 @@ class ZeroPolicy(NonTrainablePolicy):
 
 
 class FeedForward32Policy(policies.ActorCriticPolicy):
-    """Two shared hidden layers of 32 units, as in the paper on AIRL.
+    """A policy with two shared hidden layers of 32 units, as in the paper on AIRL.
 
     Args:
         *args: Passed to `ActorCriticPolicy`.
@@ -98,7 +98,7 @@ class FeedForward32Policy(policies.ActorCriticPolicy):
 
 
 class SAC1024Policy(sac_policies.SACPolicy):
-    """Actor and critics of two hidden layers of 1024 units.
+    """A SAC policy whose actor and critics have two hidden layers of 1024 units.
 
     Args:
         *args: Passed to `SACPolicy`.
@@ -129,13 +129,13 @@ class NormalizeFeaturesExtractor(torch_layers.FlattenExtractor):
         self.normalize = normalize_class(self.features_dim)
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
-        """Normalized features, shape (batch, features)."""
+        """Returns normalized features, shape (batch, features)."""
         features: th.Tensor = self.normalize(super().forward(observations))
         return features
 
 
 def _unbatch(obs: th.Tensor | dict[str, th.Tensor]) -> list[Any]:
-    """One entry per observation of a batch."""
+    """Splits a batch into single observations."""
     if isinstance(obs, dict):
         arrays = {key: value.cpu().numpy() for key, value in obs.items()}
         count = len(next(iter(arrays.values())))

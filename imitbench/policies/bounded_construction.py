@@ -1,4 +1,4 @@
-"""Limits the memory for networks that are built from a file's description."""
+"""Limits the memory for networks that are built from the description in a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch as th
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Numbers that building may always allocate: enough for the activations of a large image.
+# Construction may always allocate this many numbers, enough for activations of large images.
 _ALWAYS_FINE = 2**25
 _EXPANSION = 16
 
@@ -23,10 +23,10 @@ class TooLargeError(ValueError):
 def allocations_limited_by(weights: Mapping[str, th.Tensor]) -> Iterator[None]:
     """Stops the construction of networks that are far larger than the weights.
 
-    Torch's generator is restored afterwards.
+    Torch's generator is restored on exit.
 
     Args:
-        weights: Weights that the networks will hold.
+        weights: Weights of the networks.
 
     Raises:
         TooLargeError: Allocations exceed 16 times the weights and 2**25 numbers.

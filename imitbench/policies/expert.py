@@ -1,4 +1,4 @@
-"""Loads experts in any supported format, as policies of the unwrapped environment.
+"""Loads experts in any supported format, as policies for the unwrapped environment.
 
 Statistics of `VecNormalize` and a time feature become part of the policy, so that it acts on the
 environment's original observations.
@@ -57,15 +57,15 @@ class Spaces:
 
 
 def load_expert_policy(
-    source: Path | ExpertFolder, surroundings: Spaces | None = None, *, trust: bool = False
+    source: Path | ExpertFolder, env_spaces: Spaces | None = None, *, trust: bool = False
 ) -> BasePolicy:
     """Loads an expert.
 
     Args:
         source: Path for `open_expert_folder`, or its result.
-        surroundings: Spaces that the policy must fit; `None` for those stated in the file.
-        trust: Whether files may be unpickled, which can execute any code. This is done only
-            where nothing else works.
+        env_spaces: Spaces that the policy must fit; `None` for those stated in the file.
+        trust: Whether files may be unpickled, which can execute any code. Used only for parts
+            that cannot be read otherwise.
 
     Returns:
         The policy on the CPU, in evaluation mode.
@@ -79,12 +79,12 @@ def load_expert_policy(
         policy = storage.load_policy(found.policy)
     else:
         archive = read_sb3_zip(found.policy)
-        policy = _policy_of_zip(archive, found, surroundings, trust)
-    if surroundings is not None:
+        policy = _policy_of_zip(archive, found, env_spaces, trust)
+    if env_spaces is not None:
         check_policy_fits(
             policy,
-            surroundings.observation_space,
-            surroundings.action_space,
+            env_spaces.observation_space,
+            env_spaces.action_space,
             where=str(found.policy),
         )
     policy.set_training_mode(False)
@@ -93,18 +93,16 @@ def load_expert_policy(
 
 
 def algorithm_name(archive: Sb3Zip) -> str | None:
-    """Name of the algorithm that saved a zip, such as `ppo`; `None` if unknown."""
+    """Returns the name of the algorithm that saved a zip, such as `ppo`; `None` if unknown."""
     algorithm = _algorithm(archive)
     return algorithm[1] if algorithm else None
 
 
 def _policy_of_zip(
-    archive: Sb3Zip, found: ExpertFolder, surroundings: Spaces | None, trust: bool
+    archive: Sb3Zip, found: ExpertFolder, env_spaces: Spaces | None, trust: bool
 ) -> BasePolicy:
-    timed, observation_space = _observation_space(archive, found, surroundings)
-    action_space = (
-        surroundings.action_space if surroundings else stored_space(archive, "action_space")
-    )
+    timed, observation_space = _observation_space(archive, found, env_spaces)
+    action_space = env_spaces.action_space if env_spaces else stored_space(archive, "action_space")
     try:
         for name, space in (
             ("observation_space", observation_space),
@@ -125,7 +123,7 @@ def _policy_of_zip(
         if statistics is not None:
             policy = statistics.applied_to(policy, str(found.statistics))
     if timed:
-        limit = surroundings.max_episode_steps if surroundings else None
+        limit = env_spaces.max_episode_steps if env_spaces else None
         stated = (found.time_feature or {}).get("max_steps")
         steps = limit or (stated if isinstance(stated, int) and stated > 0 else DEFAULT_STEPS)
         policy = TimeFeaturePolicy(policy, steps)
@@ -133,14 +131,14 @@ def _policy_of_zip(
 
 
 def _observation_space(
-    archive: Sb3Zip, found: ExpertFolder, surroundings: Spaces | None
+    archive: Sb3Zip, found: ExpertFolder, env_spaces: Spaces | None
 ) -> tuple[bool, gym.Space[Any] | None]:
-    """Whether observations had a time feature, and the space that the policy observes."""
+    """Returns whether observations have a time feature, and the policy's observation space."""
     stored = stored_space(archive, "observation_space")
     stated = found.time_feature is not None
-    if surroundings is None:
+    if env_spaces is None:
         return stated, stored
-    own = surroundings.observation_space
+    own = env_spaces.observation_space
     if isinstance(own, spaces.Box) and len(own.shape) == 1:
         longer = isinstance(stored, spaces.Box) and stored.shape == (own.shape[0] + 1,)
         if (stated and (longer or stored is None)) or (longer and _ends_with_time(stored)):
@@ -149,7 +147,7 @@ def _observation_space(
 
 
 def _ends_with_time(space: gym.Space[Any] | None) -> bool:
-    """Whether the last entry has bounds 0 and 1, like the wrapper's feature."""
+    """Whether the last entry has bounds 0 and 1, as the wrapper's feature has."""
     return isinstance(space, spaces.Box) and bool(space.low[-1] == 0 and space.high[-1] == 1)
 
 

@@ -110,7 +110,7 @@ def _find_policy(path: Path) -> Path:
         return next(iter(zips.values()))
     if zips:
         raise InputError(f"{path}: several policies: {', '.join(zips)}; name one of them")
-    raise InputError(f"{path}: no policy there: needs {_DESCRIPTION} or a zip")
+    raise InputError(f"{path}: no policy found: needs {_DESCRIPTION} or a zip")
 
 
 def _find_statistics(policy: Path) -> Path | None:
@@ -125,7 +125,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Reads what has a tag for an object of another program as the plain value that is there."""
+    """Reads values with tags for Python objects as the plain values without the tag."""
 
     def plain(self, _suffix: str, node: yaml.Node) -> Any:
         if isinstance(node, yaml.MappingNode):
@@ -141,28 +141,28 @@ _PlainLoader.add_multi_constructor("", _PlainLoader.plain)
 def read_tagless_mapping(path: Path) -> dict[str, Any]:
     """Reads a file with a mapping, such as `args.yml` and `config.yml` of RL Zoo.
 
-    Tags are ignored, so nothing is built; a tagged `OrderedDict`, which is a list of a list of
-    pairs, is read as the mapping that it stands for.
+    Tags are ignored, so that no objects are built. A tagged `OrderedDict`, which is stored as a
+    list with a list of pairs, is read as a mapping.
 
     Args:
-        path: The file.
+        path: YAML file.
 
     Returns:
-        The mapping; an empty one where the file is empty.
+        The mapping; empty if the file is empty.
 
     Raises:
-        InputError: It cannot be read, or is not YAML, or not a mapping.
+        InputError: The file cannot be read, is not YAML, or does not contain a mapping.
     """
     try:
         if path.stat().st_size > _MAX_SETTINGS_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size:,} bytes are no settings")
+            raise InputError(f"{path}: {path.stat().st_size:,} bytes are too many for settings")
         loader = _PlainLoader(path.read_text(encoding="utf-8"))
         document = loader.get_single_data()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except UNREADABLE_YAML as error:
         problem = " ".join(str(error).split())[:200]
-        raise InputError(f"{path}: no readable YAML ({problem})") from error
+        raise InputError(f"{path}: not readable YAML ({problem})") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -173,7 +173,7 @@ def read_tagless_mapping(path: Path) -> dict[str, Any]:
 
 
 def _from_pairs(document: Any) -> dict[Any, Any] | None:
-    """The mapping that the arguments of `OrderedDict` stand for; `None` where they are not."""
+    """Converts the arguments of an `OrderedDict` to a mapping; `None` for other values."""
     pairs = document[0] if isinstance(document, list) and len(document) == 1 else None
     if not isinstance(pairs, list):
         return None

@@ -1,4 +1,4 @@
-"""Makes a policy explore by switching to random actions at times."""
+"""Makes a policy explore by occasionally switching to random actions."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ States = tuple[Array, ...] | None
 class ExplorationWrapper:
     """A policy that alternates between a given policy and a random one.
 
-    After each action the acting policy is kept with probability `1 - switch_prob`; otherwise the
+    After each action, the current policy is kept with probability `1 - switch_prob`; otherwise the
     next one is drawn: the random policy with probability `random_prob`, else the given one. All
-    environments switch together.
+    environments switch at the same time.
 
     Args:
         policy: Policy that should explore.
         venv: Environments that it acts in.
         random_prob: Probability of the random policy at each draw, in [0, 1].
         switch_prob: Probability of a draw after each action, in [0, 1].
-        rng: Generator of all draws, the random actions included.
+        rng: Generator of all draws, including random actions.
         deterministic_policy: Whether the given policy takes its most likely action; must be
-            false for functions.
+            `False` for functions.
 
     Raises:
         ValueError: A probability is out of range.
@@ -66,7 +66,7 @@ class ExplorationWrapper:
         Args:
             obs: Observations, shape (n_envs, *observation_shape).
             state: Recurrent state of the wrapped policy.
-            starts: Whether an episode begins, shape (n_envs,), bool.
+            starts: Whether an episode starts, shape (n_envs,), bool.
 
         Returns:
             Actions, and the state of the wrapped policy.
@@ -80,14 +80,14 @@ class ExplorationWrapper:
         return actions, following
 
     def state_dict(self) -> dict[str, Any]:
-        """Which policy acts, and the generator of random actions; the caller saves `rng`."""
+        """Returns the current policy and the random actions' generator; the caller saves `rng`."""
         return {
             "acts_randomly": self._acts_randomly,
             "random_actions": self._random_actions.np_random.bit_generator.state,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores a `state_dict`."""
+        """Restores the result of `state_dict`."""
         self._acts_randomly = state["acts_randomly"]
         self._random_actions.np_random.bit_generator.state = state["random_actions"]
 

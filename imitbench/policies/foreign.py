@@ -1,8 +1,8 @@
 """Policies of other programs: TorchScript, ONNX, or linear layers as safetensors.
 
-A folder with `policy.json` (`ForeignDescription`) and the file that it names. No third-party
-Python code is run: TorchScript and ONNX have their own interpreters, and layers are numbers. Even
-so, programs are run only on request, not because a folder happens to contain one.
+Such a policy is a folder with `policy.json` (`ForeignDescription`) and the file that it names. No
+third-party Python code is executed: TorchScript and ONNX have their own interpreters, and layers
+are numbers. Even so, programs are executed only on request, not whenever a folder contains one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ForeignDescription(BaseModel):
 
 
 class ForeignPolicy(BasePolicy):
-    """A policy that another program wrote.
+    """A policy written by another program.
 
     Args:
         description: Parsed `policy.json`.
@@ -76,7 +76,7 @@ class ForeignPolicy(BasePolicy):
         action_space: That of the environment.
 
     Raises:
-        InputError: The file is not what the description says.
+        InputError: The file does not match the description.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class ForeignPolicy(BasePolicy):
         except (RuntimeError, ValueError, SafetensorError) as error:
             problem = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(
-                f"{description.file}: not {description.kind} that can be read ({problem})"
+                f"{description.file}: not readable as {description.kind} ({problem})"
             ) from error
 
     def _predict(
         self, observation: th.Tensor | dict[str, th.Tensor], deterministic: bool = False
     ) -> th.Tensor:
         if isinstance(observation, dict):
-            raise ValueError("policies of other programs take observations that are arrays")
+            raise ValueError("policies of other programs require array observations")
         if self.description.input == "flat":
             observation = observation.reshape(len(observation), -1).float()
         with th.no_grad():
@@ -110,8 +110,8 @@ class ForeignPolicy(BasePolicy):
         rows = output.shape[0] if output.ndim else 0
         if rows != len(observation):
             raise ValueError(
-                f"{self.description.file}: gives {list(output.shape)} for {len(observation)} "
-                "observations; the first dimension must be any number of them"
+                f"{self.description.file}: returns {list(output.shape)} for {len(observation)} "
+                "observations; the first dimension must be the batch, of any size"
             )
         return self._choose(output, deterministic)
 
@@ -145,10 +145,10 @@ class ForeignPolicy(BasePolicy):
         raise NotImplementedError("a policy of another program cannot be trained; use predict()")
 
     def save_to(self, directory: Path) -> None:
-        """Writes the unchanged policy, with its spaces.
+        """Writes the unchanged policy with its spaces.
 
         Args:
-            directory: Folder to write to; created if missing.
+            directory: Target folder; created if missing.
         """
         document = self.description.model_copy(
             update={
@@ -163,7 +163,7 @@ class ForeignPolicy(BasePolicy):
 
 
 def is_foreign(directory: Path) -> bool:
-    """Whether a folder holds the policy of another program."""
+    """Whether a folder contains the policy of another program."""
     try:
         document = json.loads((directory / DESCRIPTION_FILE).read_bytes())
     except (OSError, ValueError, RecursionError):  # reported by the reader of the other format
@@ -184,10 +184,11 @@ def load_foreign_policy(
         directory: Folder with `policy.json`.
         observation_space: That of the environment; by default as stored.
         action_space: That of the environment; by default as stored.
-        programs: Whether TorchScript and ONNX may be run, or only layers.
+        programs: Whether TorchScript and ONNX are allowed, or only layers.
 
     Raises:
-        InputError: A file is missing or invalid, or holds a program that may not be run.
+        InputError: A file is missing or invalid, or contains a program although these are not
+            allowed.
     """
     path = directory / DESCRIPTION_FILE
     try:
@@ -201,8 +202,8 @@ def load_foreign_policy(
         raise InputError(f"{path}: {where}: {first['msg']}") from error
     if description.kind != "layers" and not programs:
         raise InputError(
-            f"{directory / description.file}: is a program ({description.kind}), which is not run "
-            "here; only the run that trained it evaluates it"
+            f"{directory / description.file}: is a program ({description.kind}), which is not "
+            "executed here; only the run that trained it evaluates it"
         )
     observation_space = observation_space or _space(path, description.observation_space)
     action_space = action_space or _space(path, description.action_space)
@@ -214,7 +215,7 @@ def load_foreign_policy(
 
 def _space(path: Path, document: dict[str, Any] | None) -> gym.Space[Any]:
     if document is None:
-        raise InputError(f"{path}: states no spaces to act in")
+        raise InputError(f"{path}: does not state observation and action space")
     return space_from_json(document)
 
 
@@ -227,7 +228,7 @@ def _check_output(description: ForeignDescription, space: gym.Space[Any]) -> Non
 def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tensor], th.Tensor]:
     if description.kind == "torchscript":
         with warnings.catch_warnings():
-            # Torch's advice for new programs does not apply to existing ones.
+            # Torch's deprecation warning is for new programs, not for existing ones.
             warnings.filterwarnings("ignore", message=".*torch.jit", category=DeprecationWarning)
             module: nn.Module = th.jit.load(  # type: ignore[no-untyped-call]
                 io.BytesIO(program), map_location="cpu"
@@ -240,7 +241,7 @@ def _open(description: ForeignDescription, program: bytes) -> Callable[[th.Tenso
 
 
 class _OnnxProgram:
-    """ONNX, on one thread of the CPU."""
+    """An ONNX program, executed on one CPU thread."""
 
     def __init__(self, program: bytes) -> None:
         onnxruntime = import_extra("onnxruntime", "onnx", "an ONNX program")
@@ -250,7 +251,7 @@ class _OnnxProgram:
             self._session = onnxruntime.InferenceSession(
                 program, options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # its exceptions have no other common base
+        except Exception as error:  # its exceptions have no other common base class
             raise ValueError(str(error)) from error
         self._input = self._session.get_inputs()[0].name
 
@@ -263,7 +264,7 @@ def _layers(weights: dict[str, th.Tensor], activation: type[nn.Module]) -> nn.Mo
     count = len(weights) // 2
     expected = {f"{index}.{part}" for index in range(count) for part in ("weight", "bias")}
     if not count or set(weights) != expected:
-        raise ValueError(f"holds {', '.join(sorted(weights)) or 'nothing'}; needs 0.weight, …")
+        raise ValueError(f"contains {', '.join(sorted(weights)) or 'nothing'}; needs 0.weight, …")
     modules: list[nn.Module] = []
     for index in range(count):
         weight, bias = weights[f"{index}.weight"], weights[f"{index}.bias"]

@@ -13,7 +13,7 @@ _OWN_FOLDERS = ("", "policy/")
 
 
 def repository_name(organization: str, algo: str, env_name: str) -> str:
-    """Name of the repository that holds an agent.
+    """Returns the name of an agent's repository.
 
     Args:
         organization: Owner on the hub.
@@ -24,12 +24,12 @@ def repository_name(organization: str, algo: str, env_name: str) -> str:
 
 
 def agent_name(algo: str, env_name: str) -> str:
-    """`<algo>-<environment>`, with dashes for slashes."""
+    """Returns `<algo>-<environment>`, with dashes instead of slashes."""
     return f"{algo}-{env_name.rpartition(':')[2].replace('/', '-')}"
 
 
 def policy_file_names(repo: str) -> list[str]:
-    """Possible names of a policy's files in a repository.
+    """Lists possible names of a policy's files in a repository.
 
     Args:
         repo: Name of the repository, with or without its owner.
@@ -39,7 +39,7 @@ def policy_file_names(repo: str) -> list[str]:
 
 
 def archive_name(repo: str) -> str:
-    """Name of the Stable-Baselines3 zip in a repository."""
+    """Returns the name of the Stable-Baselines3 zip in a repository."""
     return f"{repo.rpartition('/')[2]}.zip"
 
 
@@ -52,7 +52,7 @@ def find_policy(folder: Path, repo: str) -> Path | None:
 
     Returns:
         Folder with a policy in this library's format, or else path of a zip of
-        Stable-Baselines3; `None` if there is neither.
+        Stable-Baselines3; `None` if neither exists.
     """
     for own in (folder / name for name in _OWN_FOLDERS):
         if (own / _OWN_FILES[0]).is_file():
@@ -62,13 +62,13 @@ def find_policy(folder: Path, repo: str) -> Path | None:
 
 
 def fetch_policy(organization: str, algo: str, env_name: str, revision: str | None) -> Path:
-    """Fetches a policy into the hub's cache, except for files that are already there.
+    """Downloads a policy to the hub's cache, except for files that are cached already.
 
     Args:
         organization: Owner on the hub.
         algo: Name of the algorithm, such as `ppo`.
         env_name: Gymnasium id; a module before a colon is dropped.
-        revision: Branch, tag or commit; the latest commit when `None`.
+        revision: Branch, tag or commit; `None` for the latest commit.
 
     Returns:
         Folder or zip, as from `find_policy`.

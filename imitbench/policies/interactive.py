@@ -1,4 +1,4 @@
-"""Policies that query a person at the terminal, for demonstrations and for DAgger."""
+"""Policies that ask a person at the terminal, for demonstrations and for DAgger."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ATARI_ACTION_NAMES_TO_KEYS = {
     "DOWNRIGHTFIRE": "n",
     "DOWNLEFTFIRE": "v",
 }
-"""Keys arranged on a keyboard like the directions."""
+"""Keys in the same arrangement on a keyboard as the directions."""
 
 
 class DiscreteInteractivePolicy(NonTrainablePolicy, abc.ABC):
@@ -53,14 +53,14 @@ class DiscreteInteractivePolicy(NonTrainablePolicy, abc.ABC):
     Args:
         observation_space: That of the environment.
         action_space: Must be Discrete.
-        action_keys_names: Maps keys to names of actions, in the order of the actions.
+        action_keys_names: Names of actions by key, in the order of the actions.
         clear_screen_on_query: Whether to clear the terminal before each question.
         input_stream: Source of answers, one per line; standard input by default.
         output_stream: Destination of questions; standard output by default.
 
     Raises:
-        ValueError: The actions are not discrete, or keys and names are not distinct and one per
-            action.
+        ValueError: The actions are not discrete, or there is not exactly one distinct key and name
+            per action.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class DiscreteInteractivePolicy(NonTrainablePolicy, abc.ABC):
         """Shows an observation.
 
         Returns:
-            What `_clean_up` needs to remove it.
+            Argument of `_clean_up`.
         """
 
     def _clean_up(self, context: object | None) -> None:
-        """Removes what `_render` showed, once the action has been chosen."""
+        """Removes the observation shown by `_render`, after the action is chosen."""
         del context
 
 
@@ -163,7 +163,7 @@ class ImageObsDiscreteInteractivePolicy(DiscreteInteractivePolicy):
             obs: Shape (height, width), or with channels first or last, as in the space.
 
         Returns:
-            Shape (height, width) or (height, width, 3). Of stacked frames, the latest one.
+            Shape (height, width) or (height, width, 3); the latest of stacked frames.
         """
         space = self.observation_space
         if obs.ndim != 3:
@@ -171,12 +171,12 @@ class ImageObsDiscreteInteractivePolicy(DiscreteInteractivePolicy):
         image = obs
         if isinstance(space, spaces.Box) and is_image_space_channels_first(space):
             image = np.moveaxis(obs, 0, -1)
-        # Colours come in threes; any other number of channels is grey frames.
+        # Three channels are colours; any other number are grey frames.
         return image[..., -3:] if image.shape[-1] % 3 == 0 else image[..., -1]
 
 
 class AtariInteractivePolicy(ImageObsDiscreteInteractivePolicy):
-    """Queries actions of an Atari game, with the keys of `ATARI_ACTION_NAMES_TO_KEYS`.
+    """Asks for actions of an Atari game, with the keys of `ATARI_ACTION_NAMES_TO_KEYS`.
 
     Args:
         env: The game, single or vectorized.

@@ -1,4 +1,4 @@
-"""A policy that normalizes observations with fixed statistics before it acts."""
+"""A policy that normalizes observations with fixed statistics."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stable_baselines3.common.policies import BasePolicy
 class NormalizedPolicy(BasePolicy):
     """Acts on `clip((obs - mean) / sqrt(var + epsilon), -clip_obs, clip_obs)`.
 
-    This is what `VecNormalize` of Stable-Baselines3 passes to a policy. Here the statistics are
-    fixed and part of the policy, so it acts in the unwrapped environment.
+    This is the input that `VecNormalize` of Stable-Baselines3 passes to a policy. Here, the
+    statistics are fixed and part of the policy, so that it acts in the unwrapped environment.
 
     Args:
         policy: Policy that acts on normalized observations.
@@ -24,7 +24,7 @@ class NormalizedPolicy(BasePolicy):
         clip_obs: Largest absolute value of a normalized observation.
 
     Raises:
-        ValueError: The statistics have another shape than the observations.
+        ValueError: Statistics and observations have different shapes.
     """
 
     mean: th.Tensor
@@ -50,7 +50,7 @@ class NormalizedPolicy(BasePolicy):
                 )
         self.policy = policy
         self.epsilon, self.clip_obs = epsilon, clip_obs
-        # `VecNormalize` computes in double precision.
+        # As in `VecNormalize`, in double precision.
         self.register_buffer("mean", th.as_tensor(mean, dtype=th.float64))
         self.register_buffer("var", th.as_tensor(var, dtype=th.float64))
         self.to(policy.device)

@@ -68,7 +68,7 @@ class ObservationStatistics:
 
 
 def read_observation_statistics(path: Path) -> ObservationStatistics | None:
-    """Reads a file of `VecNormalize.save` of Stable-Baselines3. Nothing in it is executed.
+    """Reads a file of Stable-Baselines3's `VecNormalize.save`, without executing code from it.
 
     Args:
         path: A `vec_normalize.pkl`.
@@ -77,8 +77,8 @@ def read_observation_statistics(path: Path) -> ObservationStatistics | None:
         The statistics; `None` if only rewards were normalized.
 
     Raises:
-        InputError: The file cannot be read, is of another type, holds objects that such a file
-            does not need, or is not supported.
+        InputError: The file cannot be read, has another type, contains objects that such files do
+            not need, or is not supported.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -102,19 +102,19 @@ def _admitted(name: PickledName) -> bool:
 def _statistics(found: Any) -> ObservationStatistics | None:
     if not (isinstance(found, PickledObject) and found.kind == _WRAPPER):
         what = found.kind if isinstance(found, PickledObject) else type(found).__name__
-        raise RefusedPickleError(f"it holds {what}")
+        raise RefusedPickleError(f"it contains {what}")
     attributes = found.attributes
     if attributes.get("norm_obs", True) is False:
         return None
     of_observations = attributes.get("obs_rms")
     if isinstance(of_observations, dict):
-        raise RefusedPickleError("statistics of dictionaries of observations are not supported")
+        raise RefusedPickleError("statistics of dictionary observations are not supported")
     if not (isinstance(of_observations, PickledObject) and of_observations.kind == _STATISTICS):
         raise RefusedPickleError("it has no statistics of observations")
     parts = of_observations.attributes
     mean, var = (_finite(name, parts.get(name)) for name in ("mean", "var"))
     if mean.shape != var.shape or (var < 0).any():
-        raise RefusedPickleError("mean and variance contradict each other")
+        raise RefusedPickleError("mean and variance are inconsistent")
     epsilon, clip = (_number(name, attributes.get(name)) for name in ("epsilon", "clip_obs"))
     return ObservationStatistics(mean, var, epsilon, clip)
 
@@ -128,7 +128,7 @@ def _finite(name: str, value: Any) -> npt.NDArray[np.float64]:
 
 def _number(name: str, value: Any) -> float:
     array = array_of(value)
-    # An infinite bound means no clipping, so only NaN is refused.
+    # An infinite bound means no clipping, so that only NaN is refused.
     if array.ndim or math.isnan(array) or array < 0:
         raise RefusedPickleError(f"{name} is not a positive number")
     return float(array)

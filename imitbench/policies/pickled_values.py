@@ -48,13 +48,13 @@ ADMITTED = names_in(
 
 
 def array_of(value: Any) -> npt.NDArray[Any]:
-    """The array that a record describes; numbers become arrays of shape `()`.
+    """Builds the array that a record describes; numbers become arrays of shape `()`.
 
     Args:
         value: A record, or a number.
 
     Raises:
-        RefusedPickleError: It describes something else, or is inconsistent.
+        RefusedPickleError: It does not describe an array, or is inconsistent.
     """
     if isinstance(value, bool | int | float):
         return np.array(value)
@@ -68,11 +68,11 @@ def array_of(value: Any) -> npt.NDArray[Any]:
         if value.kind in _SCALAR and len(value.arguments) == 2:
             dtype, data = value.arguments
             return _array(data, dtype, (), "C")
-    raise RefusedPickleError(f"{_shown(value)} where an array of numbers belongs")
+    raise RefusedPickleError(f"{_shown(value)} instead of a numeric array")
 
 
 def dtype_of(value: Any) -> np.dtype[Any]:
-    """The data type that a record describes.
+    """Returns the data type that a record describes.
 
     Raises:
         RefusedPickleError: It does not describe a numeric data type.
@@ -85,11 +85,11 @@ def dtype_of(value: Any) -> np.dtype[Any]:
                 return np.dtype(_ORDERS[order] + code)
     elif isinstance(value, PickledName) and value.module == "numpy" and value.name in _PLAIN_TYPES:
         return np.dtype(value.name)
-    raise RefusedPickleError(f"{_shown(value)} where a type of numbers belongs")
+    raise RefusedPickleError(f"{_shown(value)} instead of a numeric data type")
 
 
 def space_of(value: Any) -> gym.Space[Any]:
-    """The space that a record of any version of Gym or Gymnasium describes.
+    """Builds the space that a record of any version of Gym or Gymnasium describes.
 
     Raises:
         RefusedPickleError: It does not describe a supported space.
@@ -97,7 +97,7 @@ def space_of(value: Any) -> gym.Space[Any]:
     match = _SPACE.fullmatch(value.kind) if isinstance(value, PickledObject) else None
     build = _SPACES.get(match[1]) if match else None
     if build is None:
-        raise RefusedPickleError(f"{_shown(value)} where a space belongs")
+        raise RefusedPickleError(f"{_shown(value)} instead of a space")
     try:
         space: gym.Space[Any] = build(value.attributes)
         return space
@@ -105,7 +105,7 @@ def space_of(value: Any) -> gym.Space[Any]:
         if isinstance(error, RefusedPickleError):
             raise
         problem = " ".join(str(error).split())[:120]
-        raise RefusedPickleError(f"a space that contradicts itself ({problem})") from error
+        raise RefusedPickleError(f"an inconsistent space ({problem})") from error
 
 
 def _box(attributes: dict[str, Any]) -> spaces.Box:
@@ -119,7 +119,7 @@ def _dict(attributes: dict[str, Any]) -> spaces.Dict:
     if isinstance(parts, PickledObject):
         pairs = parts.items or (parts.arguments[0] if parts.arguments else [])
         parts = dict(tuple(pair) for pair in pairs)
-    # Policies do not support nested dictionaries, which might also contain themselves.
+    # Policies do not support nested dictionaries, which could also contain themselves.
     if any(
         isinstance(part, PickledObject) and part.kind.endswith(".Dict") for part in parts.values()
     ):
@@ -165,14 +165,14 @@ def _array(data: Any, dtype: Any, shape: Any, order: Any) -> npt.NDArray[Any]:
 
 
 def _bytes(data: Any) -> bytes:
-    # Protocols 0 to 2 have no bytes: they are stored as Latin 1 text, or as `bytes()`.
+    # Protocols 0 to 2 have no bytes; they store them as Latin 1 text, or as `bytes()`.
     if isinstance(data, PickledObject) and data.kind in _BYTES:
         data = data.arguments[0] if data.arguments else b""
     if isinstance(data, bytes | bytearray):
         return bytes(data)
     if isinstance(data, str):
         return data.encode("latin-1")
-    raise RefusedPickleError(f"{_shown(data)} where bytes belong")
+    raise RefusedPickleError(f"{_shown(data)} instead of bytes")
 
 
 def _shown(value: Any) -> str:

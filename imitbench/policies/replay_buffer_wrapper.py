@@ -24,13 +24,13 @@ RewardFn = Callable[[Any, Any, Any, Any], Array]
 class ReplayBufferRewardWrapper(ReplayBuffer):
     """A replay buffer that relabels the rewards of samples.
 
-    Stored rewards are kept in the buffer but never sampled. The reward function gets the
-    environment's observations, even if samples are normalized; actions as executed, although
-    off-policy algorithms store those of a box scaled to [-1, 1]; both in the shape of their
-    spaces; and `dones` that are true where an episode ended other than by a time limit.
+    Stored rewards are kept in the buffer but never sampled. The reward function gets unnormalized
+    observations, even if samples are normalized; actions as executed, although off-policy
+    algorithms store those of a box scaled to [-1, 1]; both in the shape of their spaces; and
+    `dones` that are `False` at time limits.
 
     Args:
-        buffer_size: Number of transitions to hold, over all environments.
+        buffer_size: Capacity in transitions, over all environments.
         observation_space: That of the environment.
         action_space: That of the environment.
         replay_buffer_class: Class of the buffer that holds the transitions.
@@ -62,7 +62,7 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
             buffer_size, observation_space, action_space, **kwargs
         )
         self.reward_fn = reward_fn
-        # Not ReplayBuffer's constructor, which would allocate all arrays a second time.
+        # Skips ReplayBuffer's constructor, which would allocate all arrays a second time.
         BaseBuffer.__init__(
             self,
             self.replay_buffer.buffer_size,
@@ -92,8 +92,8 @@ class ReplayBufferRewardWrapper(ReplayBuffer):
         self.replay_buffer.full = value
 
     def __getattr__(self, name: str) -> Any:
-        # Called for attributes not set here: arrays, and methods that only some buffers have.
-        if name == "replay_buffer":  # not yet set while a copy is made
+        # Called for attributes that are not set here: arrays, and methods of some buffer classes.
+        if name == "replay_buffer":  # not set yet during copying
             raise AttributeError(name)
         return getattr(self.replay_buffer, name)
 
@@ -147,7 +147,7 @@ class ReplayBufferView:
     """A read-only view of the current content of a replay buffer, without copying.
 
     Args:
-        buffer: Buffer to view; later additions become visible.
+        buffer: Buffer to view; transitions added later are visible.
     """
 
     def __init__(self, buffer: ReplayBuffer) -> None:
@@ -165,7 +165,7 @@ class ReplayBufferView:
 
     @property
     def next_observations(self) -> Observations:
-        """As `observations`; not available if the buffer optimizes its memory."""
+        """Same shape as `observations`; not available if the buffer optimizes memory usage."""
         observations: Observations = self._filled("next_observations")
         return observations
 
@@ -212,7 +212,7 @@ def _reward_inputs(
 
 
 def _in_space(value: Any, space: gym.Space[Any]) -> Any:
-    """As NumPy, with entries in the shape of the space: buffers store numbers as rows."""
+    """Converts to NumPy in the shape of the space; buffers store numbers as rows."""
     array = _to_numpy(value)
     if isinstance(array, dict):
         return array

@@ -1,8 +1,8 @@
 """Rebuilds the policy in a zip of Stable-Baselines3 from its weights and printed attributes.
 
-Layer sizes and types of heads and feature extractors follow from the names and shapes of the
-weights. Settings that leave no trace in them (the activation function, squashing) are read from
-the printed attributes in the zip; by default they are those of Stable-Baselines3.
+Layer sizes and types of heads and feature extractors are derived from the names and shapes of the
+weights. Settings that they do not determine (the activation function, squashing) are read from the
+printed attributes in the zip; the defaults are those of Stable-Baselines3.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def find_extractor(
             raise undetermined(archive, "policy_kwargs.features_extractor_class", name)
     stated = _stated_kwargs(archive, settings.get("features_extractor_kwargs"))
     for name, value in stated.items():
-        # It only declares the range of inputs, so it leaves no trace in the weights.
+        # It only declares the range of inputs, so that weights do not depend on it.
         if name == "normalized_image" and isinstance(value, bool):
             kwargs[name] = value
         elif kwargs.get(name) != value:
@@ -115,7 +115,7 @@ def _stated_kwargs(archive: Sb3Zip, stored: Any) -> dict[str, Any]:
 
 Weights = dict[str, th.Tensor]
 
-# Settings that the weights determine, that concern only training, or that have no effect.
+# Settings that follow from the weights, that concern only training, or that have no effect.
 _READ_ELSEWHERE = {
     "net_arch",
     "use_sde",
@@ -180,8 +180,8 @@ def plan_policy(
         action_space: That of the environment.
 
     Raises:
-        InputError: A part cannot be determined without unpickling (it is named), or the policy
-            was made for other spaces.
+        InputError: A part, named in the message, cannot be determined without unpickling, or the
+            policy was created for other spaces.
     """
     settings = _settings(archive)
     policy_class = _policy_class(archive)
@@ -213,7 +213,7 @@ def build_policy(
         The policy on the CPU, in evaluation mode, and its plan.
 
     Raises:
-        InputError: As for `plan_policy`, or the weights do not fit together.
+        InputError: See `plan_policy`; or the weights are inconsistent.
     """
     plan = plan_policy(archive, observation_space, action_space)
     try:
@@ -234,7 +234,7 @@ def build_policy(
 
 
 def _settings(archive: Sb3Zip) -> dict[str, Any]:
-    """`policy_kwargs`, with text in place of non-JSON values; unknown settings are refused."""
+    """Returns `policy_kwargs`, with text for non-JSON values; unknown settings are refused."""
     stored = archive.data.get("policy_kwargs", {})
     stored = stored.shown if isinstance(stored, UnreadObject) else stored or {}
     if not isinstance(stored, dict):
@@ -284,7 +284,7 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
         _widths(archive, f"mlp_extractor.{part}")
         for part in ("shared_net", "policy_net", "value_net")
     )
-    # Versions before 1.8 could share layers, which two copies of them replace.
+    # Versions before 1.8 could share layers; they are replaced by two copies.
     for part, own in (("policy_net", pi), ("value_net", vf)) if shared else ():
         _prepend(weights, "mlp_extractor.shared_net", f"mlp_extractor.{part}", len(own))
     weights = {k: v for k, v in weights.items() if not k.startswith("mlp_extractor.shared_net.")}
@@ -295,7 +295,7 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
     log_std = archive.weights.get("log_std")
     if log_std is not None and log_std.ndim == 2:
         kwargs["use_sde"] = True
-        # With one action both forms have this shape and are equivalent.
+        # With one action, both forms have this shape and are equivalent.
         kwargs["full_std"] = log_std.shape[1] == head.shape[0]
     extractors = ["pi_features_extractor.", "vf_features_extractor."]
     return _WeightShapes(
@@ -306,7 +306,7 @@ def _actor_critic(archive: Sb3Zip, settings: dict[str, Any]) -> _WeightShapes:
         outputs=head.shape[0],
         continuous=log_std is not None,
         faithful=not shared,
-        # Versions before 1.7 stored the shared extractor once.
+        # Versions before 1.7 stored a shared extractor only once.
         aliases={"features_extractor.": extractors}
         if settings.get("share_features_extractor", True)
         else {},
@@ -375,7 +375,7 @@ def _critics(archive: Sb3Zip, pi: list[int]) -> dict[str, Any]:
 
 
 def _widths(archive: Sb3Zip, prefix: str) -> list[int]:
-    """Widths of a sequence of linear layers with only activations in between."""
+    """Returns the sizes of linear layers with only activations in between."""
     keys = [key for key in archive.weights if key.startswith(f"{prefix}.")]
     number = len(keys) // 2
     expected = {f"{prefix}.{2 * i}.{what}" for i in range(number) for what in ("weight", "bias")}
@@ -388,7 +388,7 @@ def _widths(archive: Sb3Zip, prefix: str) -> list[int]:
 def _matrix(archive: Sb3Zip, key: str) -> th.Tensor:
     tensor = archive.weights.get(key)
     if tensor is None or tensor.ndim != 2:
-        raise InputError(f"{archive.path}: weights: no matrix '{key}', which this policy has")
+        raise InputError(f"{archive.path}: weights: no matrix '{key}', which this policy needs")
     return tensor
 
 
@@ -420,7 +420,7 @@ def _extractor(
     settings: dict[str, Any],
     observation_space: gym.Space[Any],
 ) -> dict[str, Any]:
-    """The features extractor, after checking that it fits the environment's observations."""
+    """Returns the features extractor, after checking that it fits the observations."""
     found = {
         key.removeprefix(shape.extractor): value
         for key, value in shape.weights.items()
@@ -478,5 +478,5 @@ def _number_of_outputs(space: gym.Space[Any]) -> int | None:
 
 
 def _zero(_progress: float) -> float:
-    """Learning rate of the unused optimizer that Stable-Baselines3 always builds."""
+    """Returns the learning rate of the unused optimizer that Stable-Baselines3 always builds."""
     return 0.0

@@ -1,8 +1,8 @@
 """Writes policies as zips of Stable-Baselines3, for `PPO.load` and similar methods.
 
-Like every zip of `model.save`, they contain pickles of Stable-Baselines3's objects. They do not
-refer to this library: its policies and extractors are written as equivalent ones of
-Stable-Baselines3, so that people without this library can load them.
+Like all zips of `model.save`, they contain pickles of Stable-Baselines3's objects. Policies and
+extractors of this library are written as equivalent ones of Stable-Baselines3, so that this
+library is not needed for loading.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _AS_WRITTEN: dict[type[BasePolicy], type[BasePolicy]] = {
         )
     },
 }
-# Loading a zip allocates its whole replay buffer, even if the model is only evaluated.
+# Loading a zip allocates the whole replay buffer, even if the model is only evaluated.
 _BUFFER_SIZE = 10_000
-# Rebuilt from the hyper-parameters on loading; their classes differ between versions.
+# Loading rebuilds these from the hyper-parameters; their classes differ between versions.
 _SCHEDULES = ("lr_schedule", "exploration_schedule")
 _NORM_WEIGHTS = "features_extractor.normalize."
 _ACTING = ("", "pi_", "actor.", "q_net.")
@@ -74,7 +74,7 @@ class Sb3ExportResult:
 
     Attributes:
         files: The zip, and a `vec_normalize.pkl` if observations are normalized.
-        missing: What the zip does not restore, one sentence each.
+        missing: Parts that the zip does not restore, one line each.
     """
 
     files: list[Path]
@@ -91,19 +91,19 @@ def export_sb3_zip(
     """Writes a policy like Stable-Baselines3's `model.save`.
 
     Normalization of observations, by a `NormalizedPolicy` or a features extractor, is written as
-    a `vec_normalize.pkl` next to the zip, for `VecNormalize.load`. A time feature is left to
+    a `vec_normalize.pkl` next to the zip, for `VecNormalize.load`. A time feature requires
     `TimeFeatureWrapper` of sb3-contrib.
 
     Args:
-        policy: A policy that `storage.save_policy` can store, other than a tabular, random or
-            zero one.
+        policy: A policy that `storage.save_policy` can store, except for tabular, random and
+            zero policies.
         path: Zip to write.
-        algorithm: Such as `ppo`; `None` for the first that has this class of policy.
-        hyperparameters: Arguments of the algorithm, plain values; the others are
-            Stable-Baselines3's defaults, except for a small replay buffer.
+        algorithm: Name such as `ppo`; `None` for the first that has this class of policy.
+        hyperparameters: Arguments of the algorithm, plain values; others have the defaults of
+            Stable-Baselines3, except for a small replay buffer.
 
     Returns:
-        The files written, and what they do not restore.
+        The written files, and what they do not restore.
 
     Raises:
         ValueError: No algorithm of Stable-Baselines3 has such a policy, or observations are
@@ -189,10 +189,10 @@ def _model(
     with th.random.fork_rng(devices=[]):
         model = cls(policy_class, venv, policy_kwargs=policy_kwargs, device="cpu", **settings)
     if cls is DQN:
-        # Versions before 2.4 require an optimizer of both networks, which later ones accept.
+        # Versions before 2.4 require an optimizer of both networks, and later ones accept it.
         parameters = list(model.policy.parameters())
         model.policy.optimizer = th.optim.Adam(parameters, lr=model.lr_schedule(1.0))
-    # As numbers, which any version reads and converts to its schedules.
+    # As numbers, which all versions convert to schedules.
     for name in ("clip_range", "clip_range_vf"):
         schedule = getattr(model, name, None)
         if callable(schedule):
@@ -236,9 +236,9 @@ def _write_statistics(statistics: ObservationStatistics, policy: BasePolicy, pat
 
 
 class _PortableArray(np.ndarray[Any, Any]):
-    """Is pickled as an ordinary array, in a form that NumPy 1.26 can also read.
+    """An array whose pickle NumPy 1.26 can also read, as an ordinary array.
 
-    By default NumPy 2 pickles arrays through a function that NumPy 1 does not have.
+    By default, NumPy 2 pickles arrays with a function that NumPy 1 does not have.
     """
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -246,7 +246,7 @@ class _PortableArray(np.ndarray[Any, Any]):
 
 
 def _portable(space: gym.Space[Any]) -> gym.Space[Any]:
-    """A copy without random generator, and with arrays that any NumPy reads."""
+    """Copies a space without its random generator, and with arrays that any NumPy reads."""
     copied = space_from_json(space_to_json(space))
     for part in (copied, *(copied.spaces.values() if isinstance(copied, gym.spaces.Dict) else ())):
         for name, value in vars(part).items():

@@ -69,8 +69,8 @@ def class_in_text(text: Any) -> tuple[str, bool]:
         text: Such as `<class 'torch.nn.modules.activation.ReLU'>`.
 
     Returns:
-        Its name, and whether it is from a supported package. The name is the text itself if that
-        is not a printed class.
+        Its name, and whether it is from a supported package. For text that is not a printed class,
+        the name is the text.
     """
     match = _CLASS_TEXT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -82,8 +82,8 @@ def class_of_object(value: UnreadObject) -> tuple[str, bool]:
     """Identifies a pickled class object from its printed attributes.
 
     Returns:
-        As `class_in_text`. The attributes of a class without a constructor do not contain its
-        name; the name is then derived from its module.
+        See `class_in_text`. The attributes of a class without a constructor do not contain its
+        name; it is then derived from the module.
     """
     module = str(value.shown.get("__module__", "an unknown module"))
     match = _INIT_TEXT.fullmatch(str(value.shown.get("__init__", "")))
@@ -99,8 +99,8 @@ def policy_class_of_object(value: UnreadObject) -> tuple[type[sb3_policies.BaseP
         The class, or `None` if it is not supported; and its name in the file.
     """
     name, at_home = class_of_object(value)
-    # Variants of off-policy policies have the same name in all algorithms, and differ only in the
-    # extractor, which is derived from the weights.
+    # Off-policy policies have the same name in all algorithms, and their variants differ only in
+    # the extractor, which is derived from the weights.
     if at_home and name in ("CnnPolicy", "MultiInputPolicy"):
         algorithm = "".join(str(value.shown["__module__"]).split(".")[1:2]).upper()
         return POLICIES.get(f"{algorithm}Policy"), name

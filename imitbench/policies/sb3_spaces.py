@@ -22,9 +22,9 @@ _KINDS = {"gym", "gymnasium"}
 
 
 def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
-    """The space of observations or actions that the policy was trained with.
+    """Returns the space of observations or actions that the policy was trained with.
 
-    Its pickle is read as data, see `safe_unpickler`; if that fails, its printed attributes are.
+    Its pickle is read as data, see `safe_unpickler`, or else its printed attributes are used.
 
     Args:
         archive: Content of the zip.
@@ -43,7 +43,7 @@ def stored_space(archive: Sb3Zip, name: SpaceName) -> gym.Space[Any] | None:
 
 
 def printed_array(text: Any) -> np.ndarray[Any, Any] | None:
-    """Numbers of a printed array, flat; `None` for other or abbreviated text."""
+    """Parses a printed array, as a flat one; `None` for other or abbreviated text."""
     try:
         return np.array(str(text).replace("[", " ").replace("]", " ").split(), dtype=float)
     except ValueError:
@@ -69,7 +69,7 @@ def _printed_space(stored: UnreadObject) -> gym.Space[Any] | None:
     if min(shape) < 0 or low.size != high.size or low.size != np.prod(shape):
         return None
     dtype = np.dtype(str(shown["dtype"]))
-    # The largest number of a type is printed rounded, possibly beyond its range.
+    # The largest number of a type may be printed rounded to a value outside its range.
     bounds = (np.clip(b, np.finfo(dtype).min, np.finfo(dtype).max) if dtype.kind == "f" and
               np.isfinite(b).all() else b for b in (low, high))  # fmt: skip
     low, high = (bound.astype(dtype).reshape(shape) for bound in bounds)

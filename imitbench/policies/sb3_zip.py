@@ -1,8 +1,8 @@
-"""Reads zips of Stable-Baselines3's `save` as data: nothing in the file is ever executed.
+"""Reads zips of Stable-Baselines3's `save` as data, without executing code from them.
 
-Such a zip holds `data`, a JSON document, and tensors. `data` contains Python objects as pickles in
-Base64 (under `:serialized:`), together with their type and first-level attributes as text. The
-pickles are never opened here; the text is kept.
+Such a zip contains `data`, a JSON document, and tensors. `data` contains Python objects as pickles
+in Base64 (under `:serialized:`), together with their type and first-level attributes as text. Only
+the text is used here.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ TRUST_HINT = (
 )
 
 _DATA, _WEIGHTS, _SUFFIX = "data", "policy.pth", ".pth"
-# Tensors that belong to the algorithm; the second name is that of files before version 1.0.
+# Tensors of the algorithm; the second name was used before version 1.0.
 _VARIABLES = ("pytorch_variables.pth", "tensors.pth")
 _REFUSED = re.compile(r"GLOBAL ([\w.]+)")
 _PICKLE, _TYPE = ":serialized:", ":type:"
-# A zip may declare any size; real ones have kilobytes of data and hardly compress.
+# A zip may declare any size; those of models have kilobytes of data and compress little.
 _MAX_DATA_BYTES = 64 * 2**20
 _ALWAYS_FINE_BYTES = 64 * 2**20
 _MAX_EXPANSION = 10
@@ -42,7 +42,7 @@ _MAX_EXPANSION = 10
 
 @dataclass(frozen=True)
 class UnreadObject:
-    """A Python object that only unpickling could restore.
+    """A Python object that only unpickling can restore.
 
     Attributes:
         type_name: Type as printed by Stable-Baselines3, such as `<class 'function'>`.
@@ -64,7 +64,7 @@ class Sb3Zip:
 
     Attributes:
         path: Path of the zip.
-        data: Attributes of the algorithm: plain JSON values, and `UnreadObject` ones.
+        data: Attributes of the algorithm: plain JSON values, or `UnreadObject`.
         weights: State dictionary of the policy.
         optimizers: State dictionaries of the optimizers by name, such as `policy.optimizer`.
         variables: The algorithm's other tensors by name, such as `log_ent_coef`.
@@ -111,7 +111,7 @@ def read_sb3_zip(path: Path) -> Sb3Zip:
 
 
 def undetermined(archive: Sb3Zip, what: str, found: Any) -> InputError:
-    """The error for a part that only the pickles of the zip determine.
+    """Returns the error for a part that only the pickles in the zip determine.
 
     Args:
         archive: Content of the zip.
@@ -124,7 +124,7 @@ def undetermined(archive: Sb3Zip, what: str, found: Any) -> InputError:
 
 
 def _check_entries(path: Path, entries: list[zipfile.ZipInfo]) -> set[str]:
-    """Names of the files in the zip, after checking that it can be that of a model."""
+    """Returns the names of the files in the zip, after checking that it can be a model."""
     names: set[str] = set()
     for entry in entries:
         name = PurePosixPath(entry.filename)
@@ -182,8 +182,8 @@ def _read_tensors(path: Path, name: str, content: bytes) -> dict[str, Any]:
         problem = _problem_of(error)
         raise InputError(f"{path}: '{name}' is not plain tensors ({problem})") from error
     if not isinstance(state, dict):
-        raise InputError(f"{path}: '{name}' must hold named tensors")
-    # A tensor may repeat a few numbers endlessly; copying it would fill the memory.
+        raise InputError(f"{path}: '{name}' must contain named tensors")
+    # A tensor may repeat a few numbers many times; a copy of it would exhaust the memory.
     claimed = sum(t.numel() * t.element_size() for t in state.values() if th.is_tensor(t))
     if claimed > _MAX_EXPANSION * len(content):
         raise InputError(
@@ -193,12 +193,12 @@ def _read_tensors(path: Path, name: str, content: bytes) -> dict[str, Any]:
 
 
 def _problem_of(error: Exception) -> str:
-    """The reason why torch's reader failed, without its advice to allow execution."""
+    """Returns why torch's reader failed, without its advice to allow execution."""
     text = str(error).strip()
     if match := _REFUSED.search(text):
         return f"it names {match[1]}"
     first = (text or type(error).__name__).splitlines()[0]
-    return "it holds more than tensors" if first.startswith("Weights only") else first[:200]
+    return "it contains more than tensors" if first.startswith("Weights only") else first[:200]
 
 
 def _check_inner_sizes(path: Path, name: str, content: bytes) -> None:

@@ -41,10 +41,10 @@ from imitbench.util.registry import Registry, build_loader_fn_require_space
 
 Algorithm = TypeVar("Algorithm", bound=BaseAlgorithm)
 PolicyLoaderFn = Callable[..., BasePolicy]
-"""Takes a vector environment and further arguments, and returns a policy."""
+"""A function that returns a policy, given a vectorized environment and further arguments."""
 
 policy_registry: Registry[PolicyLoaderFn] = Registry()
-"""Policy loaders by name; others can be registered here."""
+"""Policy loaders by name, to which others can be added."""
 
 _ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
     "ppo": PPO,
@@ -55,8 +55,8 @@ _ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
 }
 _DEFAULT_FILE = "model.zip"
 _POLICY_BASES = {cls: cls.policy_aliases["MlpPolicy"] for cls in _ALGORITHMS.values()}
-# Arguments of Stable-Baselines3's `load` other than hyper-parameters, which are ignored here:
-# environments are always reset, and spaces and schedules follow from other state.
+# Arguments of Stable-Baselines3's `load` that are not hyper-parameters. They are ignored here:
+# environments are always reset, and spaces and schedules are derived from other state.
 _WITHOUT_EFFECT = (
     "custom_objects",
     "force_reset",
@@ -81,15 +81,15 @@ def load_policy(policy_type: str, venv: VecEnv, **kwargs: Any) -> BasePolicy:
     Arguments by type:
 
     - `zero` and `random` take none.
-    - `ppo`, `sac`, `a2c`, `td3` and `dqn` take `path`: a folder that `save_stable_model` or the
-      harness wrote, a zip of Stable-Baselines3, or a folder with a `model.zip`.
+    - `ppo`, `sac`, `a2c`, `td3` and `dqn` take `path`: a folder written by `save_stable_model` or
+      the harness, a zip of Stable-Baselines3, or a folder with a `model.zip`.
     - the same names with `-huggingface` take `env_name`, and optionally `organization` and
       `revision`.
 
     A `vec_normalize.pkl` next to a zip becomes part of the policy, unless `venv` normalizes.
 
-    All but the first two also take `device`, and `trust`: whether parts that cannot be read
-    otherwise may be unpickled, which can execute any code.
+    All except `zero` and `random` also take `device`, and `trust`: whether parts that cannot be
+    read otherwise may be unpickled, which can execute any code.
 
     Args:
         policy_type: A name in `policy_registry`.
@@ -123,7 +123,7 @@ def load_stable_baselines_model(
 
     Args:
         cls: Class of the algorithm, such as `PPO`.
-        path: A folder that `save_stable_model` wrote, a zip of Stable-Baselines3, or a folder
+        path: A folder written by `save_stable_model`, a zip of Stable-Baselines3, or a folder
             with a `model.zip`.
         venv: Environment to train on.
         trust: Whether a zip may be unpickled, which can execute any code; then `kwargs` are those
@@ -234,8 +234,8 @@ def _load_from_path(
     found = open_expert_folder(_find_model(Path(path)))
     if unwrap_vec_normalize(venv) is not None:
         found = dataclasses.replace(found, statistics=None)
-    surroundings = Spaces(venv.observation_space, venv.action_space)
-    policy = load_expert_policy(found, surroundings, trust=trust)
+    env_spaces = Spaces(venv.observation_space, venv.action_space)
+    policy = load_expert_policy(found, env_spaces, trust=trust)
     _check_kind(cls, policy, found.policy)
     return policy.to(get_device(device))
 
@@ -263,18 +263,18 @@ def _find_model(path: Path) -> Path:
     if path.suffix and holds_policy(_folder_of(path)):
         return _folder_of(path)
     raise MissingModelError(
-        f"{path}: no model there; it must be a zip of Stable-Baselines3, or a folder with "
+        f"{path}: no model found; it must be a zip of Stable-Baselines3, or a folder with "
         f"policy.json or {_DEFAULT_FILE}"
     )
 
 
 def _folder_of(path: Path) -> Path:
-    """Folder for a file name given to `save_stable_model`."""
+    """Returns the folder for a file name given to `save_stable_model`."""
     return path.parent if path.name == _DEFAULT_FILE else path.with_suffix("")
 
 
 def _statistics_missing(source: Path, venv: VecEnv) -> bool:
-    """Whether a zip comes with statistics that the environment does not apply."""
+    """Whether a zip has statistics that the environment does not apply."""
     present = source.is_file() and (source.parent / STATISTICS_FILE).is_file()
     return present and unwrap_vec_normalize(venv) is None
 
@@ -287,7 +287,7 @@ def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> N
     if not isinstance(inner, wanted):
         fitting = [name for name, a in _ALGORITHMS.items() if isinstance(inner, _POLICY_BASES[a])]
         raise InputError(
-            f"{source}: holds a {type(inner).__name__}, which {cls.__name__} does not train; "
+            f"{source}: contains a {type(inner).__name__}, which {cls.__name__} does not train; "
             f"it is one of {' or '.join(fitting) or 'no known algorithm'}"
         )
 

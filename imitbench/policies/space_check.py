@@ -46,7 +46,7 @@ def check_policy_fits(
 
 
 def channels_first(space: gym.Space[Any]) -> gym.Space[Any]:
-    """The space that networks observe: images with channels first, others unchanged."""
+    """Returns the space that networks observe: images with channels first, others unchanged."""
     if isinstance(space, gym.spaces.Dict):
         return gym.spaces.Dict({key: channels_first(part) for key, part in space.spaces.items()})
     if (

@@ -1,7 +1,7 @@
 """Stores policies without pickle: architecture as JSON, weights as safetensors.
 
-A stored policy is a folder with `policy.json` and `policy.safetensors`. Reading builds only
-classes named in this module; no code from the file is executed.
+A stored policy is a folder with `policy.json` and `policy.safetensors`. Reading only builds
+classes named in this module and executes no code from files.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
 _OF_SB3_CONTRIB = {"TQCPolicy": "tqc", "QRDQNPolicy": "qrdqn"}
 # The architecture of these classes is fixed, and they do not accept it as an argument.
 _FIXED_ARCHITECTURE = ("FeedForward32Policy", "SAC1024Policy")
-# Stored separately, or not needed to act: training state belongs to checkpoints.
+# Stored separately, or not needed for acting; training state belongs to checkpoints.
 _NOT_STORED = (
     "observation_space",
     "action_space",
@@ -115,8 +115,8 @@ class _TimeFeature(BaseModel):
 class _Description(BaseModel):
     """`policy.json`.
 
-    Spaces are those of the networks. Wrappers between them and the environment are stored in the
-    optional last fields.
+    Spaces are those of the networks. The optional last fields describe wrappers between networks
+    and environment.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -170,9 +170,9 @@ def save_policy(policy: sb3_policies.BasePolicy, directory: Path) -> None:
     if name in _FIXED_ARCHITECTURE:
         kwargs.pop("net_arch", None)
     shared = getattr(policy, "share_features_extractor", None)
-    if shared is not None:  # Stable-Baselines3 leaves it out of most policies' parameters
+    if shared is not None:  # Stable-Baselines3 omits it from most policies' parameters
         kwargs["share_features_extractor"] = shared
-    # Policies without weights (random, zero) take only their spaces.
+    # Policies without weights (random, zero) take only spaces.
     if not policy.state_dict():
         kwargs = {}
     weights = weights_to_bytes(whole)
@@ -229,7 +229,7 @@ def load_policy(directory: Path, *, device: th.device | str = "cpu") -> sb3_poli
 
 
 def _class_of(name: str) -> type[sb3_policies.BasePolicy] | None:
-    """The class of this name; `None` if it is unknown, or its package is missing."""
+    """Returns the class of a name; `None` if it is unknown, or its package is missing."""
     if name not in _OF_SB3_CONTRIB:
         return _POLICIES.get(name)
     try:
@@ -269,7 +269,7 @@ def _build(
 
 
 def draw_exploration(policy: sb3_policies.BasePolicy) -> None:
-    """Samples the exploration noise of gSDE, which is otherwise that of the untrained policy.
+    """Samples the exploration noise of gSDE, which would otherwise be that of the untrained policy.
 
     Torch's generator is not changed.
     """
@@ -282,5 +282,5 @@ def draw_exploration(policy: sb3_policies.BasePolicy) -> None:
 
 
 def _no_schedule(_progress: float) -> float:
-    """Learning rate of the unused optimizer that Stable-Baselines3 always builds."""
+    """Returns the learning rate of the unused optimizer that Stable-Baselines3 always builds."""
     return 0.0

@@ -72,7 +72,7 @@ class TabularPolicy(BasePolicy):
         cumulative = table.cumsum(axis=2)
         totals = cumulative[:, :, -1:]
         if not ((table >= 0).all() and np.allclose(totals, 1, rtol=0, atol=1e-5)):
-            raise ValueError("pi: must hold probabilities, which add up to 1 over actions")
+            raise ValueError("pi: must contain probabilities, which sum to 1 over actions")
         self.pi = table
         # Normalized, so that rounding never selects an action of probability zero.
         self._cumulative = cumulative / totals
@@ -101,16 +101,16 @@ class TabularPolicy(BasePolicy):
 
         Args:
             observation: Numbers of states, shape (n,).
-            state: Step of each episode, a tuple of one array of shape (n,), as the last call
-                returned it; `None` if all episodes begin.
-            episode_start: Whether episodes begin with this observation, shape (n,), bool.
-            deterministic: Whether to take the most likely action; the first in case of ties.
+            state: Step of each episode, a tuple of one array of shape (n,), as returned by the last
+                call; `None` if all episodes start.
+            episode_start: Whether episodes start with this observation, shape (n,), bool.
+            deterministic: Whether to take the most likely action; the first of equally likely ones.
 
         Returns:
             Actions, shape (n,), int64, and the new state.
 
         Raises:
-            ValueError: The observation is a dictionary or holds values that are not states,
+            ValueError: The observation is a dictionary or contains values that are not states,
                 lengths differ, or an episode is longer than the table.
         """
         if isinstance(observation, Mapping):
@@ -120,7 +120,7 @@ class TabularPolicy(BasePolicy):
         if len(steps) and steps.max() >= len(self.pi):
             raise ValueError(
                 f"state: an episode is at step {steps.max()}, but the table has {len(self.pi)} "
-                "steps; pass episode_start where a new one begins"
+                "steps; pass episode_start at the start of an episode"
             )
         if deterministic:
             actions = self.pi[steps, states].argmax(axis=1)
@@ -131,17 +131,17 @@ class TabularPolicy(BasePolicy):
         return actions + int(getattr(self.action_space, "start", 0)), (steps + 1,)
 
     def probabilities(self, observation: Array, steps: npt.NDArray[np.int64]) -> Floats:
-        """Probabilities of actions.
+        """Returns the probabilities of actions.
 
         Args:
             observation: n states, or n observations of states.
-            steps: Step within its episode of each, shape (n,).
+            steps: Step of each in its episode, shape (n,).
 
         Returns:
             Shape (n, actions).
 
         Raises:
-            ValueError: The observation holds values that are not states, or a step exceeds the
+            ValueError: The observation contains values that are not states, or a step exceeds the
                 table.
         """
         if len(steps) and steps.max() >= len(self.pi):
@@ -153,11 +153,11 @@ class TabularPolicy(BasePolicy):
         start = int(getattr(self.observation_space, "start", 0))
         states = observation.reshape(-1).astype(np.int64) - start
         if len(states) and not 0 <= states.min() <= states.max() < self._n_states:
-            raise ValueError(f"observation: holds values that are not states: {observation}")
+            raise ValueError(f"observation: contains values that are not states: {observation}")
         return states
 
     def _uniform(self, count: int) -> Floats:
-        """Uniform numbers from [0, 1), shape (count,), float64."""
+        """Samples uniformly from [0, 1), shape (count,), float64."""
         if self.rng is not None:
             return self.rng.random(count)
         draws: Floats = th.rand(count, dtype=th.float64).numpy()
@@ -167,7 +167,7 @@ class TabularPolicy(BasePolicy):
 class ObservationTabularPolicy(TabularPolicy):
     """A tabular policy that observes the environment's observations and can be stored.
 
-    Until `load_state_dict`, the table is uniform and no observation is known; `of` makes a
+    Until `load_state_dict`, the table is uniform and no observation is known; `of` creates a
     complete policy for an environment.
 
     Args:
@@ -208,10 +208,10 @@ class ObservationTabularPolicy(TabularPolicy):
     def of(
         cls, env: Any, pi: Array, rng: np.random.Generator | None = None
     ) -> ObservationTabularPolicy:
-        """Makes the policy of a tabular environment.
+        """Creates the policy of a tabular environment.
 
         Args:
-            env: As for `TabularModel.of`.
+            env: See `TabularModel.of`.
             pi: Shape (horizon, states, actions).
             rng: Samples actions; `None` for torch's global generator.
 
@@ -232,7 +232,7 @@ class ObservationTabularPolicy(TabularPolicy):
         return policy
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Loads both tables, like any module."""
+        """Loads both tables."""
         result = super().load_state_dict(*args, **kwargs)
         self._refresh()
         return result

@@ -1,4 +1,4 @@
-"""A policy that also observes how much of the episode is left."""
+"""A policy that also observes the remaining fraction of the episode."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DEFAULT_STEPS = 1000
 class TimeFeaturePolicy(BasePolicy):
     """Appends `1 - t / max_steps` to observations at step `t` of an episode, then acts.
 
-    This is the feature of `TimeFeatureWrapper` of sb3-contrib. Here it is part of the policy,
-    which so acts in the unwrapped environment. It counts steps in the state that `predict` takes
-    and returns; without that state every step counts as the first.
+    This is the feature of `TimeFeatureWrapper` of sb3-contrib. Here, it is part of the policy,
+    which acts in the unwrapped environment. Steps are counted in the state that `predict` takes
+    and returns; without that state, every step counts as the first.
 
     Args:
         policy: Policy that acts on vectors with the feature.
@@ -53,8 +53,8 @@ class TimeFeaturePolicy(BasePolicy):
 
         Args:
             observation: One observation, shape (size,), or a batch, shape (batch, size).
-            state: As the previous call returned it; `None` at the first step.
-            episode_start: Whether episodes begin with this observation, shape (batch,), bool.
+            state: State returned by the previous call; `None` at the first step.
+            episode_start: Whether episodes start with this observation, shape (batch,), bool.
             deterministic: Whether to take the most likely actions.
 
         Returns:
@@ -86,7 +86,7 @@ class TimeFeaturePolicy(BasePolicy):
 
 
 def with_time(space: gym.Space[Any]) -> spaces.Box:
-    """The space of observations with the feature.
+    """Returns the observation space with the feature.
 
     Raises:
         ValueError: Observations are not vectors.
@@ -100,7 +100,7 @@ def with_time(space: gym.Space[Any]) -> spaces.Box:
 
 
 def without_time(space: gym.Space[Any]) -> spaces.Box:
-    """The space of observations without the feature.
+    """Returns the observation space without the feature.
 
     Raises:
         ValueError: Observations are not vectors.
@@ -111,5 +111,5 @@ def without_time(space: gym.Space[Any]) -> spaces.Box:
 
 def _vectors(space: gym.Space[Any]) -> spaces.Box:
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
-        raise ValueError(f"a time feature needs observations that are vectors, not {space}")
+        raise ValueError(f"a time feature requires vector observations, not {space}")
     return space

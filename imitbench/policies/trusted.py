@@ -1,7 +1,7 @@
-"""Stable-Baselines3's loaders, which unpickle.
+"""Calls Stable-Baselines3's loaders, which unpickle.
 
-Only this module of the package lets a policy file execute code. Nothing calls it unless the user
-passes `trust=True` (`--trust` on the command line).
+Policy files can execute code only through this module. It is called only if the user passes
+`trust=True` (`--trust` on the command line).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def unpickle_statistics(path: Path, venv: VecEnv) -> ObservationStatistics | Non
         The statistics; `None` if only rewards were normalized.
 
     Raises:
-        InputError: It needs a package that is not installed, or holds statistics of dictionaries.
+        InputError: It needs a package that is not installed, or has statistics of dictionaries.
     """
     with _unpickling(path):
         normalizer = VecNormalize.load(str(path), venv)

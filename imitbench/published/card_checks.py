@@ -69,7 +69,7 @@ def _check_suite(spec: RunSpec, where: str, findings: Findings) -> None:
         )
     suite = bundled_suite(spec.suite)
     if suite is None:
-        findings.tell(
+        findings.note(
             "suite", one_line(spec.suite, 60), "is not a suite of this package: unchecked"
         )
         return
@@ -93,7 +93,7 @@ def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
     due = card.amount(budget.name, budget.unit)
     if card.was_amount(budget.name, budget.unit, budget.amount):
         what = f"budget {budget.name} was {budget.amount} {budget.unit} then; now it is {due}"
-        findings.tell("budget", f"{spec.suite}, {spec.environment.id}", what)
+        findings.note("budget", f"{spec.suite}, {spec.environment.id}", what)
     elif budget.amount != due:
         findings.fail(
             "budget",
@@ -107,7 +107,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     card = bundled_algorithm(spec.algo)
     if card is None:
         name = one_line(spec.algo, 60)
-        findings.tell("algorithm", name, "is not an algorithm of this package: its settings and "
+        findings.note("algorithm", name, "is not an algorithm of this package: its settings and "
                       "its behaviour are unchecked")  # fmt: skip
         return
 
@@ -205,13 +205,13 @@ def _check_content(each: LocatedRun, findings: Findings) -> None:
         if suite is None or not _is_earlier(base, suite.version):
             findings.fail("algorithm", each.where, what, _RERUN)
         else:
-            findings.tell("algorithm", f"{spec.suite}, {spec.environment.id}", what)
+            findings.note("algorithm", f"{spec.suite}, {spec.environment.id}", what)
 
 
 def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
     """Checks references by environment and version against the card; notes other versions."""
     seen: dict[tuple[str, str, str], ReferenceScores] = {}
-    learnt = {
+    learned = {
         version
         for each in runs
         if each.run.spec.source is not None
@@ -224,7 +224,7 @@ def _check_references(runs: Sequence[LocatedRun], findings: Findings) -> None:
             what = f"random {found.random:g} and expert {found.expert:g} define no scores"
             findings.fail("references", each.where, what)
             continue
-        if not _knows_its_expert(spec, found.version, learnt):
+        if not _knows_its_expert(spec, found.version, learned):
             what = f"version {one_line(found.version, 60)}: no run here learned from that source"
             findings.fail("references", each.where, what, _RERUN)
             continue
@@ -242,17 +242,17 @@ def _references_of(each: LocatedRun) -> ReferenceScores:
     return outcome.references
 
 
-def _knows_its_expert(spec: RunSpec, version: str, learnt: Collection[str]) -> bool:
+def _knows_its_expert(spec: RunSpec, version: str, learned: Collection[str]) -> bool:
     """Whether the expert in a version of references belongs to the source of the run.
 
     Args:
         spec: Specification of the run.
         version: Version of its references, as `imitbench.bench.spec.reference_scores` writes it.
-        learnt: Versions of runs with a source; runs without a source may have one of these.
+        learned: Versions of runs with a source; runs without a source may have one of these.
     """
     _, foreign, expert = version.partition("+")
     if not foreign or spec.source is None:
-        return not foreign or version in learnt
+        return not foreign or version in learned
     revision = expert.removeprefix(spec.source)
     return (
         spec.source != "bundled"
@@ -270,8 +270,8 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
     place = f"{spec.suite}, {spec.environment.id}"
     if _is_earlier(base, suite.version):
         version = one_line(found.version, 60)
-        told = f"references of version {version}; this package has {suite.version}"
-        findings.tell("references", place, f"{told}, so scores do not compare")
+        what = f"references of version {version}; this package has {suite.version}"
+        findings.note("references", place, f"{what}, so scores do not compare")
     elif base != suite.version:
         version = one_line(found.version, 60)
         what = f"references of version {version}, which this package does not know; it has"
@@ -285,7 +285,7 @@ def _check_reference(spec: RunSpec, found: ReferenceScores, where: str, findings
             f"suite's card says {due.random.mean:.10g} and {due.expert.mean:.10g}",
         )
     elif plus:
-        findings.tell(
+        findings.note(
             "references",
             place,
             f"score 1 is {found.expert:.6g}, of the expert of {one_line(source, 60)}; the suite's "

@@ -51,8 +51,8 @@ class Finding:
     fix: str = ""
 
     def __str__(self) -> str:
-        told = f"{self.where}: {self.what}"
-        return one_line(f"{told}; {self.fix}" if self.fix else told, None)
+        text = f"{self.where}: {self.what}"
+        return one_line(f"{text}; {self.fix}" if self.fix else text, None)
 
 
 def failed_checks(problems: Iterable[Finding]) -> list[Check]:
@@ -67,21 +67,21 @@ class Findings:
 
     Attributes:
         problems: Findings that make a check fail.
-        told: Notes: findings that are not problems.
+        notes: Findings that are not problems.
     """
 
     problems: list[Finding] = field(default_factory=list)
-    told: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
 
     def fail(self, check: Check, where: str, what: str, fix: str = "") -> None:
         """Adds a problem."""
         self.problems.append(Finding(check, where, what, fix))
 
-    def tell(self, check: Check, where: str, what: str) -> None:
+    def note(self, check: Check, where: str, what: str) -> None:
         """Adds a note; equal notes are added once."""
         finding = Finding(check, where, what)
-        if finding not in self.told:
-            self.told.append(finding)
+        if finding not in self.notes:
+            self.notes.append(finding)
 
 
 class StrictFindings(Findings):

@@ -177,7 +177,7 @@ def write_results(
 def export_results(
     runs: Sequence[PublishedRun], folder: Path, *, version: str, command: str
 ) -> None:
-    """Writes a new folder of published results, completely or not at all.
+    """Writes a new folder of published results atomically.
 
     Args:
         runs: Runs to publish.

@@ -110,8 +110,8 @@ def read_submission(folder: Path, findings: Findings) -> Submission:
         findings.fail("manifest", MANIFEST_FILE, _first(error), "export the results again")
         return Submission(folder)
     if manifest.digest is None:
-        what = "has no digest of its own; an early version made it"
-        findings.tell("digests", MANIFEST_FILE, what)
+        what = "has no digest; it was written by an early version"
+        findings.note("digests", MANIFEST_FILE, what)
     elif manifest.digest != manifest.own_digest:
         findings.fail(
             "digests", MANIFEST_FILE, "was changed after the export", "export the results again"

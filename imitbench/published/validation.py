@@ -83,11 +83,11 @@ def _check_suite(suite: str, specs: Sequence[RunSpec], findings: Findings) -> No
                 findings.fail("seeds", where, what, _FIX)
     unused = next(seed for seed in count() if seed not in seeds)
     if unused < max(seeds):
-        findings.tell("seeds", where, f"seeds are not counted from 0: {unused} is not among them")
+        findings.note("seeds", where, f"seeds are not counted from 0: {unused} is not among them")
     card = bundled_suite(suite)
     absent = sorted(card.environments.keys() - everywhere) if card else []
     if absent:
-        findings.tell("seeds", where, f"nothing was run on {', '.join(absent)}")
+        findings.note("seeds", where, f"nothing was run on {', '.join(absent)}")
 
 
 def _applies(suite: str, algo: str, env: str) -> bool:
@@ -111,12 +111,12 @@ class Validation:
     Attributes:
         submission: Its readable content.
         problems: Findings that make a check fail.
-        told: Notes: findings that are not problems.
+        notes: Findings that are not problems.
     """
 
     submission: Submission
     problems: tuple[Finding, ...]
-    told: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
 
     @property
     def valid(self) -> bool:
@@ -154,7 +154,7 @@ def validate(folder: Path) -> Validation:
     check_runs(submission, findings)
     if not submission.runs:
         findings.fail("lines", MANIFEST_FILE, "there is no readable run")
-    return Validation(submission, tuple(findings.problems), tuple(findings.told))
+    return Validation(submission, tuple(findings.problems), tuple(findings.notes))
 
 
 def check_runs(submission: Submission, findings: Findings) -> None:

@@ -17,12 +17,12 @@ Self = TypeVar("Self", bound="Regularizer[Any]")
 
 
 class RegularizerFactory(Protocol[RegularizerT_co]):
-    """Makes a regularizer from optimizer and logger; its other arguments were bound before."""
+    """Creates a regularizer from optimizer and logger; other arguments are bound already."""
 
     def __call__(
         self, *, optimizer: optim.Optimizer, logger: HierarchicalLogger
     ) -> RegularizerT_co:
-        """Makes the regularizer."""
+        """Creates the regularizer."""
 
 
 class Regularizer(ABC, Generic[R]):
@@ -74,7 +74,7 @@ class Regularizer(ABC, Generic[R]):
             **kwargs: Further arguments of the class.
 
         Raises:
-            ValueError: As for the constructor, but before training starts.
+            ValueError: See the constructor; raised before training starts.
         """
         _check(initial_lambda, lambda_updater, val_split)
 
@@ -92,7 +92,7 @@ class Regularizer(ABC, Generic[R]):
 
     @abstractmethod
     def regularize_and_backward(self, loss: th.Tensor) -> R:
-        """Regularizes and computes gradients; call it instead of `loss.backward()`.
+        """Regularizes and computes gradients; replaces `loss.backward()`.
 
         Args:
             loss: Scalar loss.
@@ -115,7 +115,7 @@ class LossRegularizer(Regularizer[th.Tensor]):
 
     @abstractmethod
     def _loss_penalty(self, loss: th.Tensor) -> th.Tensor:
-        """The penalty, a scalar with gradient."""
+        """Returns the penalty, a scalar with gradient."""
 
     def regularize_and_backward(self, loss: th.Tensor) -> th.Tensor:
         """Adds the penalty and computes gradients.
@@ -137,7 +137,7 @@ class WeightRegularizer(Regularizer[None]):
 
     @abstractmethod
     def _weight_penalty(self, weight: th.Tensor, group: dict[str, Any]) -> th.Tensor | float:
-        """The change to add to a weight.
+        """Returns the change to add to a weight.
 
         Args:
             weight: A parameter of the optimizer.
@@ -169,7 +169,7 @@ class LpRegularizer(LossRegularizer):
         val_split: Fraction of the data for the validation loss.
 
     Raises:
-        ValueError: `p` is not a positive integer, or as for the base class.
+        ValueError: `p` is not a positive integer; or see the base class.
     """
 
     def __init__(
@@ -218,4 +218,4 @@ def _check(
     if lambda_updater is not None and val_split is None:
         raise ValueError("lambda_updater needs val_split, to measure the validation loss")
     if lambda_updater is None and val_split is not None:
-        raise ValueError("val_split has no use without a lambda_updater")
+        raise ValueError("val_split requires a lambda_updater")

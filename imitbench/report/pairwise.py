@@ -90,7 +90,9 @@ def compare_pairwise(
     for conditions in _shared_conditions(ours, [run for runs in theirs.values() for run in runs]):
         present = {name: _within(conditions, runs) for name, runs in theirs.items()}
         present = {name: runs for name, runs in present.items() if runs}
-        found.append(_contest(conditions, algorithm, _within(conditions, ours), present, options))
+        found.append(
+            _comparison(conditions, algorithm, _within(conditions, ours), present, options)
+        )
     if not found:
         raise InputError(
             f"{algorithm} and {', '.join(names)}: no runs under the same suite, budget, "
@@ -138,7 +140,7 @@ def _within(conditions: Conditions, entries: Sequence[ComparableRun]) -> list[Co
     return [entry for entry in entries if entry.conditions.compatible(conditions)]
 
 
-def _contest(
+def _comparison(
     conditions: Conditions,
     algorithm: str,
     ours: Sequence[ComparableRun],

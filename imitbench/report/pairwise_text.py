@@ -29,9 +29,9 @@ ENVIRONMENT_HEADER = (
 )  # fmt: skip
 
 
-def heading(contest: PairwiseComparison) -> str:
+def heading(comparison: PairwiseComparison) -> str:
     """Returns the conditions that all runs of a comparison share."""
-    return text.one_line(_title(contest.conditions))
+    return text.one_line(_title(comparison.conditions))
 
 
 def _title(conditions: Conditions) -> str:
@@ -76,18 +76,18 @@ def summary(verdict: Verdict) -> list[str]:
     return lines
 
 
-def environment_rows(contest: PairwiseComparison, verdict: Verdict) -> list[tuple[str, ...]]:
+def environment_rows(comparison: PairwiseComparison, verdict: Verdict) -> list[tuple[str, ...]]:
     """Returns a row with the columns `ENVIRONMENT_HEADER` for each environment of a verdict."""
-    return [_environment_row(contest, verdict, found) for found in verdict.environments]
+    return [_environment_row(comparison, verdict, found) for found in verdict.environments]
 
 
 def _environment_row(
-    contest: PairwiseComparison, verdict: Verdict, found: EnvironmentVerdict
+    comparison: PairwiseComparison, verdict: Verdict, found: EnvironmentVerdict
 ) -> tuple[str, ...]:
     sides = [(name, found.environment) for name in (verdict.first, verdict.second)]
-    raw = [text.raw(contest.raw_means.get(side)) for side in sides]
+    raw = [text.raw(comparison.raw_means.get(side)) for side in sides]
     counts = [
-        _count(runs, contest.failures.get(side, 0))
+        _count(runs, comparison.failures.get(side, 0))
         for side, runs in zip(sides, found.runs, strict=True)
     ]
     return (
@@ -135,16 +135,16 @@ def pairwise_document(found: list[PairwiseComparison], options: PairwiseOptions)
         },
         "contests": [
             {
-                **asdict(contest.conditions),
-                "algorithm": contest.algorithm,
-                "verdicts": [_verdict(contest, verdict) for verdict in contest.verdicts],
+                **asdict(comparison.conditions),
+                "algorithm": comparison.algorithm,
+                "verdicts": [_verdict(comparison, verdict) for verdict in comparison.verdicts],
             }
-            for contest in found
+            for comparison in found
         ],
     }
 
 
-def _verdict(contest: PairwiseComparison, verdict: Verdict) -> dict[str, Any]:
+def _verdict(comparison: PairwiseComparison, verdict: Verdict) -> dict[str, Any]:
     return {
         "baseline": verdict.second,
         "verdict": verdict.decision,
@@ -159,11 +159,11 @@ def _verdict(contest: PairwiseComparison, verdict: Verdict) -> dict[str, Any]:
             {
                 **asdict(found),
                 "raw_means": [
-                    contest.raw_means.get((name, found.environment))
+                    comparison.raw_means.get((name, found.environment))
                     for name in (verdict.first, verdict.second)
                 ],
                 "failures": [
-                    contest.failures.get((name, found.environment), 0)
+                    comparison.failures.get((name, found.environment), 0)
                     for name in (verdict.first, verdict.second)
                 ],
             }

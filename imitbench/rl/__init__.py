@@ -1,1 +1,1 @@
-"""Reinforcement learning inside imitation: a lean PPO behind Stable-Baselines3's interface."""
+"""Faster variants of PPO, SAC and DQN with the interface of Stable-Baselines3."""

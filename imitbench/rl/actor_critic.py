@@ -1,11 +1,11 @@
-"""Actor-critic networks with forward and backward passes written out by hand.
+"""Actor-critic networks with explicit forward and backward passes.
 
-For layers of 64 units and batches of 64, most of the time of a training framework is bookkeeping
-around matrix products of a few microseconds. Here memory for intermediate results is allocated
-once, actor and critic of equal shape go through each operation together, and all
-parameters are views of one vector. `imitbench.rl.mlp` is the engine for larger batches.
+For layers of 64 units and batches of 64, training frameworks spend most of the time on overhead
+around matrix products of a few microseconds. Here, memory for intermediate results is allocated
+once, actor and critic of equal shape share each operation, and all parameters are views of one
+vector. `imitbench.rl.mlp` is the engine for larger batches.
 
-A head says what the actor's outputs mean for actions: sampling, log-probabilities and gradients.
+A head is the distribution over actions: sampling, log-probabilities and gradients.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 @dataclass(frozen=True)
 class Architecture:
-    """Shape of an actor and a critic that see the same features.
+    """Architecture of an actor and a critic with the same features.
 
     Attributes:
         features: Number of features.
-        actor: Widths of the actor's hidden layers.
-        critic: Widths of the critic's hidden layers.
+        actor: Sizes of the actor's hidden layers.
+        critic: Sizes of the critic's hidden layers.
         outputs: Number of logits or means.
-        gaussian: Whether the outputs are means, with a standard deviation as parameter.
-        relu: Whether hidden units are rectified; otherwise they are hyperbolic tangents.
+        gaussian: Whether the outputs are means; the standard deviations are parameters.
+        relu: Whether activations are ReLU; otherwise Tanh.
     """
 
     features: int
@@ -47,7 +47,7 @@ class Architecture:
 
     @property
     def towers(self) -> tuple[tuple[str, ...], ...]:
-        """Names of the hidden stacks that go through each operation together."""
+        """Groups of hidden stacks that share each operation, by name."""
         return (
             (("policy_net", "value_net"),)
             if self.actor == self.critic
@@ -55,7 +55,7 @@ class Architecture:
         )
 
     def widths(self, tower: str) -> tuple[int, ...]:
-        """Numbers of units from the features to the last hidden layer of a stack."""
+        """Returns the sizes of a stack's layers, from the features to the last hidden layer."""
         return (self.features, *(self.actor if tower == "policy_net" else self.critic))
 
     @property
@@ -76,18 +76,18 @@ class Parameters:
     """The parameters of a network, or their gradient, as views of one vector.
 
     Args:
-        architecture: Shape of the network.
+        architecture: Architecture of the network.
         vector: Shape (architecture.size,); the views share its memory.
 
     Attributes:
-        vector: The vector.
+        vector: Shape (architecture.size,).
         towers: For each group of stacks, the weights, shape (stacks, inputs, outputs), and
             biases, shape (stacks, 1, outputs), of its layers.
         action: Weight, shape (inputs, outputs), and bias of the actor's last layer.
         value: Weight, shape (inputs,), and bias, shape (1,), of the critic's last layer.
         log_std: Logarithms of the standard deviations, shape (outputs,); empty if there are
             none.
-        named: The same under the names, and in the shapes, of an `ActorCriticPolicy`.
+        named: All parameters with the names and shapes of an `ActorCriticPolicy`.
     """
 
     def __init__(self, architecture: Architecture, vector: Array) -> None:
@@ -102,7 +102,7 @@ class Parameters:
                 bias = self._take(len(names), 1, shape[1])
                 layers.append((weight, bias))
                 for stack, name in enumerate(names):
-                    # An activation follows each linear layer, so these have even numbers.
+                    # Linear layers have even indices, because an activation follows each.
                     prefix = f"mlp_extractor.{name}.{2 * depth}"
                     self.named[f"{prefix}.weight"] = weight[stack].T
                     self.named[f"{prefix}.bias"] = bias[stack, 0]
@@ -124,22 +124,22 @@ class Parameters:
         return self.vector[self._used - size : self._used].reshape(shape)
 
     def load(self, named: Mapping[str, Array]) -> None:
-        """Copies parameters in, by name."""
+        """Copies parameters from arrays, by name."""
         for name, view in self.named.items():
             view[...] = named[name]
 
     def store(self, named: Mapping[str, Array]) -> None:
-        """Copies parameters out into arrays of the same names."""
+        """Copies the parameters to arrays with the same names."""
         for name, view in self.named.items():
             named[name][...] = view
 
 
 class _Layer:
-    """A layer of one or two stacks: parameters, gradient, and places for a batch's results.
+    """A layer of one or two stacks: parameters, gradient, and buffers for a batch's results.
 
-    Matrix products are torch's, whose number of threads can be set while a program runs: for
-    matrices of this size a second thread costs more than it brings. All else is NumPy's, which
-    takes less time per operation. Both see the same memory.
+    Matrix products use torch, whose number of threads can be set at run time: for matrices of
+    this size, a second thread makes them slower. Other operations use NumPy, which has less
+    overhead. Both share the memory.
     """
 
     def __init__(self, parameters: Layer, gradient: Layer, batch: int) -> None:
@@ -157,7 +157,7 @@ class _Layer:
 
 
 class _Workspace:
-    """Everything that batches of one size need."""
+    """Buffers for batches of one size."""
 
     def __init__(self, network: ActorCritic, batch: int) -> None:
         self.towers = [
@@ -172,13 +172,13 @@ class ActorCritic:
     """An actor and a critic.
 
     Args:
-        architecture: Their shape.
+        architecture: Layers and activations.
         dtype: Data type of parameters and results.
 
     Attributes:
-        architecture: As given.
-        parameters: The parameters; zero at first.
-        gradient: The gradient that `backward` found.
+        architecture: Layers and activations.
+        parameters: The parameters; initially zero.
+        gradient: Result of `backward`.
     """
 
     def __init__(self, architecture: Architecture, dtype: npt.DTypeLike = np.float32) -> None:
@@ -197,7 +197,7 @@ class ActorCritic:
         ]
 
     def act(self, features: Array) -> Array:
-        """Passes features through the actor alone.
+        """Evaluates only the actor.
 
         Args:
             features: Shape (batch, features).
@@ -213,14 +213,14 @@ class ActorCritic:
         return np.asarray(th.addmm(bias, x, weight).numpy())
 
     def evaluate(self, features: Array, rows: int = 512) -> tuple[Array, Array]:
-        """Passes any number of features through both networks.
+        """Evaluates actor and critic on any number of observations.
 
         Args:
             features: Shape (n, features).
-            rows: Features at a time, so that intermediate results stay in the cache.
+            rows: Batch size; small enough that intermediate results stay in the CPU's cache.
 
         Returns:
-            As `forward`.
+            See `forward`.
         """
         outputs = np.empty((len(features), self.architecture.outputs), self.dtype)
         values = np.empty(len(features), self.dtype)
@@ -230,7 +230,7 @@ class ActorCritic:
         return outputs, values
 
     def forward(self, features: Array) -> tuple[Array, Array]:
-        """Passes features through both networks and remembers what `backward` needs.
+        """Evaluates actor and critic, and keeps intermediate results for `backward`.
 
         Args:
             features: Shape (batch, features).
@@ -255,10 +255,10 @@ class ActorCritic:
         return np.asarray(output.numpy()), np.asarray(values.numpy())
 
     def backward(self, features: Array, by_output: Array, by_values: Array) -> None:
-        """Finds the gradient of a loss by the parameters of both networks, without `log_std`.
+        """Computes the gradient of a loss for the parameters of both networks, except `log_std`.
 
         Args:
-            features: What `forward` was last called with.
+            features: Argument of the last call of `forward`.
             by_output: Derivative of the loss by the actor's output, shape (batch, outputs).
             by_values: Derivative of the loss by the values, shape (batch,).
         """
@@ -304,7 +304,7 @@ class ActorCritic:
             np.tanh(x, out=x)
 
     def _differentiate(self, activated: Array, out: Array) -> None:
-        """Writes the activation's slope, as a function of its result."""
+        """Writes the activation's derivative, given its result."""
         if self.architecture.relu:
             np.sign(activated, out=out)
         else:
@@ -319,40 +319,40 @@ class ActorCritic:
 
 
 class Head(Protocol):
-    """A distribution of actions given by the outputs of an actor."""
+    """A distribution over actions, parameterized by the outputs of an actor."""
 
     def sample(self, outputs: Array) -> Array:
-        """Draws actions, from torch's global generator just as torch's distributions do."""
+        """Samples the same actions as torch's distributions, from torch's global generator."""
 
     def encode(self, actions: Array) -> Array:
-        """Writes actions, shape (n, …), as a matrix, shape (n, outputs), of the network's type."""
+        """Encodes actions, shape (n, …), as a matrix, shape (n, outputs), of the network's type."""
 
     def log_prob(self, outputs: Array, encoded: Array) -> tuple[Array, Array]:
-        """Evaluates actions and remembers what `backward` needs.
+        """Evaluates actions, and keeps intermediate results for `backward`.
 
         Args:
             outputs: Shape (n, outputs).
-            encoded: Actions, as `encode` gives them.
+            encoded: Result of `encode`.
 
         Returns:
             Log-probabilities and entropies, each shape (n,).
         """
 
     def backward(self, by_log_prob: Array, by_entropy: float) -> Array:
-        """Differentiates a loss; `log_prob` was called for the same batch.
+        """Computes the derivative of a loss, after `log_prob` for the same batch.
 
         Args:
             by_log_prob: Derivative of the loss by each log-probability, shape (n,).
             by_entropy: Derivative of the loss by each entropy.
 
         Returns:
-            Derivative by the outputs, shape (n, outputs). That by the standard deviations goes
-            into the network's gradient.
+            Derivative by the outputs, shape (n, outputs). The derivative by the standard
+            deviations is written to the network's gradient.
         """
 
 
 def make_head(network: ActorCritic) -> Head:
-    """The distribution that a network's outputs are for."""
+    """Returns the distribution of a network's actions."""
     return _Gaussian(network) if network.architecture.gaussian else _Categorical(network)
 
 
@@ -364,7 +364,7 @@ class _Categorical:
     def sample(self, outputs: Array) -> Array:
         probs = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         probs /= probs.sum(axis=1, keepdims=True)
-        # The race of exponential clocks that torch.multinomial runs for a single draw.
+        # The exponential race that torch.multinomial uses for a single sample.
         clocks = th.empty(probs.shape, dtype=th.float32).exponential_()
         return np.asarray((probs / clocks.numpy()).argmax(axis=1))
 

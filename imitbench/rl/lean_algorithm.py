@@ -1,4 +1,4 @@
-"""What lean variants of Stable-Baselines3's algorithms share."""
+"""Base classes of the lean variants of Stable-Baselines3's algorithms."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from stable_baselines3.common.preprocessing import is_image_space
 
 
 class LeanSwitch(BaseAlgorithm):
-    """An algorithm that computes by itself wherever it can, and says why where it cannot.
+    """An algorithm with a faster implementation, the lean path, for supported policies and spaces.
 
     Args:
-        *args: As for the algorithm.
-        lean: Whether to do so; `None` for wherever it is possible.
-        **kwargs: As for the algorithm.
+        *args: See the algorithm.
+        lean: Whether to use the lean path; `None` to use it if possible.
+        **kwargs: See the algorithm.
 
     Raises:
-        ValueError: `lean` was asked for where it is not possible.
+        ValueError: `lean` is `True` but not possible.
     """
 
     _lean_wanted: bool | None = None
@@ -36,11 +36,11 @@ class LeanSwitch(BaseAlgorithm):
 
     @property
     def lean(self) -> bool:
-        """Whether the algorithm computes by itself, not as Stable-Baselines3 does."""
+        """Whether the lean path is used."""
         return self.why_not_lean() is None
 
     def why_not_lean(self) -> str | None:
-        """Why the computation is left to Stable-Baselines3; `None` if it is not."""
+        """Returns why the lean path is not used; `None` if it is."""
         if self._lean_wanted is False:
             return "it was switched off"
         if self.use_sde:
@@ -49,26 +49,26 @@ class LeanSwitch(BaseAlgorithm):
 
     @abstractmethod
     def _why_not_possible(self) -> str | None:
-        """Which property of the policy, the spaces or the optimizer prevents it."""
+        """Returns which property of policy, spaces or optimizer prevents the lean path."""
 
 
 class Updater(Protocol):
     """Computes updates of a policy."""
 
     def fits(self, algorithm: Any) -> bool:
-        """Whether it was made for the algorithm's present policy and optimizers."""
+        """Whether it belongs to the algorithm's current policy and optimizers."""
 
 
 class LeanOffPolicy(LeanSwitch, OffPolicyAlgorithm):
-    """An off-policy algorithm that computes its updates itself wherever it can.
+    """An off-policy algorithm with a faster implementation of its updates.
 
     Args:
-        *args: As for the algorithm.
-        lean: Whether to do so; `None` for wherever it is possible.
-        **kwargs: As for the algorithm.
+        *args: See the algorithm.
+        lean: Whether to use the lean path; `None` to use it if possible.
+        **kwargs: See the algorithm.
 
     Raises:
-        ValueError: `lean` was asked for where it is not possible.
+        ValueError: `lean` is `True` but not possible.
     """
 
     _updater: Updater | None = None
@@ -84,14 +84,14 @@ class LeanOffPolicy(LeanSwitch, OffPolicyAlgorithm):
 
     @abstractmethod
     def _why_no_updater(self) -> str | None:
-        """Why no updater can be made for the policy; `None` if one can."""
+        """Returns why the policy has no updater; `None` if it has one."""
 
     @abstractmethod
     def _make_updater(self) -> Updater:
-        """Makes an updater for the policy, whose parameters become views of vectors."""
+        """Creates an updater of the policy, whose parameters become views of vectors."""
 
     def _lean_updater(self) -> Any:
-        """The updater, made again when the policy was replaced; `None` off the lean path."""
+        """Returns the updater, a new one if the policy was replaced; `None` off the lean path."""
         if self._updater is None or not self._updater.fits(self):
             self._updater = self._make_updater() if self.lean else None
         return self._updater
@@ -107,11 +107,11 @@ class LeanOffPolicy(LeanSwitch, OffPolicyAlgorithm):
 
 
 def flat(observations: th.Tensor) -> th.Tensor:
-    """Observations as vectors, shape (batch, size), float32."""
+    """Flattens observations to shape (batch, size), float32."""
     return observations.reshape(len(observations), -1).float()
 
 
 def discount_of(batch: Any, gamma: float) -> Any:
-    """Discount of the values of next observations: that of each sample where it has one."""
+    """Returns the discount of next values: the batch's own if it has one, else `gamma`."""
     own = getattr(batch, "discounts", None)
     return gamma if own is None else own

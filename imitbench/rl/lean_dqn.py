@@ -1,4 +1,4 @@
-"""Deep Q-learning with Stable-Baselines3's interface and less overhead.
+"""Deep Q-learning with the interface of Stable-Baselines3 and less overhead.
 
 Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning".
 """
@@ -25,27 +25,27 @@ Array = npt.NDArray[Any]
 
 
 class DQN(LeanOffPolicy, stable_baselines3.DQN):
-    """Stable-Baselines3's DQN without graphs and without work per parameter.
+    """Stable-Baselines3's DQN without autograd and without operations per parameter.
 
-    For Q-networks of linear layers with ReLU or Tanh on vectors of observations, actions and
-    updates come of the same arithmetic with the same random numbers, up to rounding. Anything
-    else is left to Stable-Baselines3.
+    For Q-networks of linear layers with ReLU or Tanh and vector observations, actions and updates
+    use the same formulas and random numbers as Stable-Baselines3 and are equal up to rounding.
+    For all others, the implementation of Stable-Baselines3 is used.
 
     Args:
-        *args: As for `stable_baselines3.DQN`.
-        lean: Whether to take the lean path; `None` for wherever it is possible.
-        **kwargs: As for `stable_baselines3.DQN`.
+        *args: See `stable_baselines3.DQN`.
+        lean: Whether to use the lean path; `None` to use it if possible.
+        **kwargs: See `stable_baselines3.DQN`.
 
     Raises:
-        ValueError: `lean` was asked for where it is not possible.
+        ValueError: `lean` is `True` but not possible.
     """
 
     def _why_no_updater(self) -> str | None:
         policy = self.policy
         if type(policy) is not DQNPolicy or type(policy.q_net) is not QNetwork:
-            return f"{type(policy).__name__} is no plain policy of DQN"
+            return f"{type(policy).__name__} is not a plain DQNPolicy"
         if _stack(policy.q_net) is None:
-            return "the Q-network is not one of linear layers with Tanh or ReLU on plain features"
+            return "the Q-network does not consist of linear layers with Tanh or ReLU"
         return why_not_plain(policy.optimizer, list(policy.q_net.parameters()))
 
     def _make_updater(self) -> _Updater:
@@ -64,7 +64,7 @@ class DQN(LeanOffPolicy, stable_baselines3.DQN):
             observation: Observations, shape (n, *observation_shape), or a single one.
             state: Ignored and returned.
             episode_start: Ignored.
-            deterministic: Whether always greedily.
+            deterministic: Whether to always choose greedily.
 
         Returns:
             Actions, shape (n,), and `state`.
@@ -86,13 +86,13 @@ class DQN(LeanOffPolicy, stable_baselines3.DQN):
 
         Args:
             gradient_steps: Number of minibatches.
-            batch_size: Transitions in each.
+            batch_size: Transitions in a minibatch.
         """
         updater = self._lean_updater()
         if updater is None:
             super().train(gradient_steps, batch_size)
             return
-        assert self.replay_buffer is not None, "the constructor made it"
+        assert self.replay_buffer is not None, "the constructor creates it"
         self._update_learning_rate(self.policy.optimizer)
         losses = []
         with one_thread(), th.no_grad():
@@ -103,7 +103,7 @@ class DQN(LeanOffPolicy, stable_baselines3.DQN):
 
 
 class _Updater:
-    """Networks of a policy, with its gradient and its optimizer's step."""
+    """Networks of a policy with gradient and optimizer."""
 
     def __init__(self, policy: DQNPolicy) -> None:
         stack, target_stack = _stack(policy.q_net), _stack(policy.q_net_target)
@@ -117,7 +117,7 @@ class _Updater:
         self._adam = FlatAdam(self._parameters)
 
     def fits(self, algorithm: DQN) -> bool:
-        """Whether this belongs to the algorithm's present policy and optimizer."""
+        """Whether this belongs to the algorithm's current policy and optimizer."""
         policy = algorithm.policy
         return (
             policy is self._policy
@@ -127,20 +127,20 @@ class _Updater:
         )
 
     def act(self, observations: Array) -> Array:
-        """Greedy actions, shape (n,), int64."""
+        """Returns greedy actions, shape (n,), int64."""
         values = self._online(flat(th.as_tensor(observations)))
         return np.asarray(values.argmax(dim=1).numpy())
 
     def update(self, batch: Any, gamma: float, max_grad_norm: float) -> float:
-        """Takes a step of Q-learning.
+        """Takes a gradient step of Q-learning.
 
         Args:
             batch: Samples of a replay buffer.
             gamma: Discount factor.
-            max_grad_norm: The gradient is shortened to this length.
+            max_grad_norm: Largest norm of the gradient.
 
         Returns:
-            The loss before.
+            Loss before the step.
         """
         best = self._target(flat(batch.next_observations)).amax(dim=1, keepdim=True)
         targets = batch.rewards + (1 - batch.dones) * discount_of(batch, gamma) * best
@@ -148,7 +148,7 @@ class _Updater:
         trace = self._online.trace(flat(batch.observations))
         values = trace[-1]
         error = values.gather(1, actions) - targets
-        # The derivative of the Huber loss is the error itself, cut off at one.
+        # The derivative of the Huber loss is the error, clipped to [-1, 1].
         bounded = error.clamp(-1.0, 1.0)
         loss = (bounded * (error - 0.5 * bounded)).mean()
         by_values = th.zeros_like(values).scatter_(1, actions, bounded / len(error))
@@ -160,7 +160,7 @@ class _Updater:
 
 
 def _stack(network: Any) -> Stack | None:
-    """Layers of a Q-network, if there is nothing else to it."""
+    """Returns the layers of a Q-network; `None` if it has other parts."""
     if type(network.features_extractor) is not FlattenExtractor:
         return None
     stack = stack_of(list(network.q_net))

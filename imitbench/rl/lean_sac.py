@@ -1,4 +1,4 @@
-"""Soft actor-critic with Stable-Baselines3's interface and less overhead.
+"""Soft actor-critic with the interface of Stable-Baselines3 and less overhead.
 
 Source: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications".
 """
@@ -24,34 +24,34 @@ from imitbench.util.torch_startup import one_thread
 
 __all__ = ["SAC"]
 
-# Keeps the logarithm finite where an action is at its bound.
+# Keeps the logarithm finite for actions at the bounds.
 _EPSILON = 1e-6
 _LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class SAC(LeanOffPolicy, stable_baselines3.SAC):
-    """Stable-Baselines3's SAC without graphs and without work per parameter.
+    """Stable-Baselines3's SAC without autograd and without operations per parameter.
 
-    For actors and critics of linear layers with ReLU or Tanh on vectors of observations, updates
-    do the same arithmetic with the same random numbers, up to rounding, without gradients that
-    are not used. Anything else is left to Stable-Baselines3.
+    For actors and critics of linear layers with ReLU or Tanh and vector observations, updates use
+    the same formulas and random numbers as Stable-Baselines3, without unused gradients, and are
+    equal up to rounding. For all others, the implementation of Stable-Baselines3 is used.
 
     Args:
-        *args: As for `stable_baselines3.SAC`.
-        lean: Whether to take the lean path; `None` for wherever it is possible.
-        **kwargs: As for `stable_baselines3.SAC`.
+        *args: See `stable_baselines3.SAC`.
+        lean: Whether to use the lean path; `None` to use it if possible.
+        **kwargs: See `stable_baselines3.SAC`.
 
     Raises:
-        ValueError: `lean` was asked for where it is not possible.
+        ValueError: `lean` is `True` but not possible.
     """
 
     def _why_no_updater(self) -> str | None:
         policy = self.policy
         parts = (type(policy), type(policy.actor), type(policy.critic))
         if parts != (SACPolicy, Actor, ContinuousCritic):
-            return f"{type(policy).__name__} is no plain policy of SAC"
+            return f"{type(policy).__name__} is not a plain SACPolicy"
         if _actor_stacks(policy.actor) is None or _critic_stacks(policy.critic) is None:
-            return "actor or critic are not linear layers with Tanh or ReLU on plain features"
+            return "actor or critic do not consist of linear layers with Tanh or ReLU"
         return why_not_plain(
             policy.actor.optimizer, list(policy.actor.parameters())
         ) or why_not_plain(policy.critic.optimizer, list(policy.critic.parameters()))
@@ -64,13 +64,13 @@ class SAC(LeanOffPolicy, stable_baselines3.SAC):
 
         Args:
             gradient_steps: Number of minibatches.
-            batch_size: Transitions in each.
+            batch_size: Transitions in a minibatch.
         """
         updater = self._lean_updater()
         if updater is None:
             super().train(gradient_steps, batch_size)
             return
-        assert self.replay_buffer is not None, "the constructor made it"
+        assert self.replay_buffer is not None, "the constructor creates it"
         optimizers = [self.actor.optimizer, self.critic.optimizer]
         if self.ent_coef_optimizer is not None:
             optimizers.append(self.ent_coef_optimizer)
@@ -108,7 +108,7 @@ class SAC(LeanOffPolicy, stable_baselines3.SAC):
 
 @dataclass(frozen=True)
 class _Sample:
-    """Actions of an actor, and what the backward pass needs of how they came about."""
+    """Actions of an actor, with intermediate results for the backward pass."""
 
     traces: tuple[list[th.Tensor], list[th.Tensor], list[th.Tensor]]
     actions: th.Tensor
@@ -119,9 +119,9 @@ class _Sample:
 
 
 class _Squashed:
-    """An actor: a normal distribution whose mean and deviation depend on the observation.
+    """An actor with a squashed Gaussian distribution.
 
-    Actions are the hyperbolic tangents of its samples.
+    Mean and standard deviation depend on the observation; actions are the Tanh of the samples.
     """
 
     def __init__(self, actor: Actor, parameters: FlatParameters) -> None:
@@ -151,15 +151,15 @@ class _Squashed:
         return _Sample((latent, mean, raw), actions, log_prob, spread, slope, inside)
 
     def backward(self, sample: _Sample, by_actions: th.Tensor, by_log_prob: float) -> None:
-        """Writes the gradient of a loss.
+        """Computes the gradient of a loss.
 
         Args:
-            sample: The actions.
-            by_actions: Derivative by these, shape (batch, actions).
-            by_log_prob: Derivative by the log-probability of each.
+            sample: Result of `sample`.
+            by_actions: Derivative of the loss by the actions, shape (batch, actions).
+            by_log_prob: Derivative of the loss by each log-probability.
         """
-        # By the sample before squashing; what noise and deviation add to the log-probability
-        # cancels but for the deviation's own logarithm.
+        # Derivative by the sample before squashing. In the Gaussian log-probability, noise and
+        # deviation cancel except for the logarithm of the deviation.
         squeezed = 2 * sample.actions * sample.slope / (sample.slope + _EPSILON)
         by_mean = by_actions * sample.slope + by_log_prob * squeezed
         by_log_std = (by_mean * sample.spread - by_log_prob) * sample.inside
@@ -170,7 +170,7 @@ class _Squashed:
 
 
 class _Updater:
-    """Networks of a policy, with their gradients and their optimizers' steps."""
+    """Networks of a policy with gradients and optimizers."""
 
     def __init__(self, policy: SACPolicy) -> None:
         self._policy = policy
@@ -191,7 +191,7 @@ class _Updater:
         self._critic_adam = FlatAdam(self._critic_parameters)
 
     def fits(self, algorithm: SAC) -> bool:
-        """Whether this belongs to the algorithm's present policy and optimizers."""
+        """Whether this belongs to the algorithm's current policy and optimizers."""
         policy = algorithm.policy
         return (
             policy is self._policy
@@ -203,12 +203,12 @@ class _Updater:
         )
 
     def act(self, observations: th.Tensor, noise: th.Tensor) -> th.Tensor:
-        """Samples the actions that `update_actor` is about; their log-probabilities."""
+        """Samples actions for `update_actor`; returns their log-probabilities."""
         self._sample = self._actor.sample(observations, noise)
         return self._sample.log_prob
 
     def targets(self, batch: Any, coefficient: float, discount: Any) -> th.Tensor:
-        """What the critics' values should be, shape (batch, 1)."""
+        """Returns the critics' targets, shape (batch, 1)."""
         observations = flat(batch.next_observations)
         sample = self._actor.sample(observations, th.randn(batch.actions.shape))
         inputs = th.cat([observations, sample.actions], dim=1)
@@ -219,7 +219,7 @@ class _Updater:
     def update_critics(
         self, observations: th.Tensor, actions: th.Tensor, targets: th.Tensor
     ) -> float:
-        """Takes a step towards the targets; returns the loss before."""
+        """Takes a gradient step of the critics; returns the loss before the step."""
         inputs = th.cat([observations, actions], dim=1)
         loss = 0.0
         for critic in self._critics:
@@ -231,7 +231,7 @@ class _Updater:
         return loss
 
     def update_actor(self, observations: th.Tensor, coefficient: float) -> float:
-        """Takes a step of the actor; returns the loss before."""
+        """Takes a gradient step of the actor; returns the loss before the step."""
         sample = self._sample
         inputs = th.cat([observations, sample.actions], dim=1)
         traces = [critic.trace(inputs) for critic in self._critics]
@@ -248,13 +248,13 @@ class _Updater:
         return loss
 
     def follow(self, tau: float) -> None:
-        """Moves the critics' targets towards them by a share `tau`."""
+        """Updates the target critics by Polyak averaging."""
         target = self._target_parameters.vector
         target.mul_(1 - tau).add_(self._critic_parameters.vector, alpha=tau)
 
 
 def _actor_stacks(actor: Any) -> tuple[Stack, Stack, Stack] | None:
-    """Hidden layers and the two last ones of an actor."""
+    """Returns the hidden layers and the two output layers of an actor; `None` if it has others."""
     latent = stack_of(list(actor.latent_pi))
     mean, log_std = stack_of([actor.mu]), stack_of([actor.log_std])
     if type(actor.features_extractor) is not FlattenExtractor:
@@ -265,7 +265,7 @@ def _actor_stacks(actor: Any) -> tuple[Stack, Stack, Stack] | None:
 
 
 def _critic_stacks(critic: Any) -> list[Stack] | None:
-    """Layers of each critic."""
+    """Returns the layers of each critic; `None` if a critic has other parts."""
     stacks = [
         stack_of(list(network)) if isinstance(network, nn.Sequential) else None
         for network in critic.q_networks

@@ -1,16 +1,15 @@
-"""Multilayer perceptrons of a torch policy, with forward and backward passes written out by hand.
+"""Multilayer perceptrons of a torch policy with explicit forward and backward passes.
 
-The parameters stay the policy's own: they become views of one vector, so that an optimizer's
-step, or a step of a target network, is a single operation.
+The policy's parameters become views of one vector, so that a step of an optimizer or of a target
+network is a single operation.
 
-This is the engine of DQN, SAC and reward training, whose batches and layers may be large. PPO has
-its own, `imitbench.rl.actor_critic`: its updates would take a third longer with this one, and its
-published runs would not come out the same.
+DQN, SAC and reward training, with large batches and layers, use this engine. PPO uses
+`imitbench.rl.actor_critic`: with this engine, its updates would take a third longer, and its
+published runs would not be reproduced.
 
-Products of matrices, on one thread, are left to whichever library is the faster for their size.
-Torch multiplies with the MKL, which does not use all that some processors can do, and with
-oneDNN, which does but takes longer to start. The choice depends on sizes alone, so that a program
-gives the same numbers each time.
+Matrix products on one thread use the faster library for their size. Torch has the MKL, which does
+not use all instructions of some processors, and oneDNN, which does but has more overhead per call.
+The choice depends only on sizes, so that results are reproducible.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from dataclasses import dataclass
 import torch as th
 from torch import nn
 
-# Multiplications from which oneDNN is worth its start.
+# Multiplications from which oneDNN is faster despite its overhead.
 _LARGE = 2**22
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Linear layers with activations after each of them, or after each but the last.
+    """Linear layers with an activation after each, or after each except the last.
 
     Attributes:
         layers: The linear layers.
-        tanh: Whether activations are hyperbolic tangents; otherwise units are rectified.
-        activate_last: Whether one follows the last layer.
+        tanh: Whether activations are Tanh; otherwise ReLU.
+        activate_last: Whether an activation follows the last layer.
     """
 
     layers: tuple[nn.Linear, ...]
@@ -41,7 +40,7 @@ class Stack:
 
 
 def stack_of(modules: Sequence[nn.Module]) -> Stack | None:
-    """Reads a sequence of modules as a stack; `None` if it is none."""
+    """Converts a sequence of modules to a stack; `None` if it has other modules."""
     layers, activations = modules[::2], modules[1::2]
     kinds = {type(each) for each in activations}
     if len(kinds) > 1 or not kinds <= {nn.Tanh, nn.ReLU}:
@@ -53,15 +52,15 @@ def stack_of(modules: Sequence[nn.Module]) -> Stack | None:
 
 
 class FlatParameters:
-    """Parameters as views of one vector, with a vector of the same shape for their gradient.
+    """Makes parameters views of one vector, with another vector for their gradient.
 
     Args:
-        parameters: The parameters, float32 on the CPU; their `data` is replaced.
+        parameters: Parameters, float32 on the CPU; their `data` is replaced.
 
     Attributes:
-        parameters: As given.
-        vector: All of them, shape (size,).
-        gradient: Their gradient, shape (size,), which `Mlp.backward` writes.
+        parameters: The parameters.
+        vector: Their values, shape (size,).
+        gradient: Their gradient, shape (size,), written by `Mlp.backward`.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
@@ -78,18 +77,19 @@ class FlatParameters:
         self._places = [each.data_ptr() for each in self.parameters]
 
     def split(self, vector: th.Tensor) -> list[th.Tensor]:
-        """Views of a vector of the same size, one for each parameter and of its shape."""
+        """Returns views of a vector of shape (size,), one with the shape of each parameter."""
         parts = th.split(vector, [each.numel() for each in self.parameters])
         return [part.view(each.shape) for part, each in zip(parts, self.parameters, strict=True)]
 
     def gradient_of(self, parameter: th.Tensor) -> th.Tensor:
-        """The gradient's part that belongs to a parameter."""
+        """Returns the part of the gradient that belongs to a parameter."""
         return self._gradients[parameter]
 
     def in_place(self) -> bool:
         """Whether the parameters are still views of the vector.
 
-        The ends stand for all: whatever moves a policy's parameters moves all of them.
+        Only the first and the last are checked, because operations that replace parameters replace
+        all of them.
         """
         return (
             self.parameters[0].data_ptr() == self._places[0]
@@ -98,11 +98,11 @@ class FlatParameters:
 
 
 class Mlp:
-    """A stack of layers that computes without a graph.
+    """Evaluates a stack of layers without autograd.
 
     Args:
         stack: The layers.
-        parameters: Where `backward` writes their gradients; `None` if it is not needed.
+        parameters: Receives gradients in `backward`; `None` if it is not called.
     """
 
     def __init__(self, stack: Stack, parameters: FlatParameters | None = None) -> None:
@@ -119,11 +119,11 @@ class Mlp:
         self._activated = [index + 1 < depth or stack.activate_last for index in range(depth)]
 
     def __call__(self, inputs: th.Tensor) -> th.Tensor:
-        """Passes inputs, shape (batch, features), float32, through the layers."""
+        """Evaluates the layers for inputs of shape (batch, features), float32."""
         return self.trace(inputs)[-1]
 
     def trace(self, inputs: th.Tensor) -> list[th.Tensor]:
-        """As a call, but returns the inputs and the results of each layer."""
+        """Evaluates the layers; returns the inputs and the result of each layer."""
         results = [inputs]
         for weight, bias, activated in zip(
             self._weights, self._biases, self._activated, strict=True
@@ -140,16 +140,16 @@ class Mlp:
         to_parameters: bool = True,
         to_inputs: bool = False,
     ) -> th.Tensor:
-        """Finds derivatives of a loss.
+        """Computes derivatives of a loss.
 
         Args:
-            trace: What `trace` returned.
-            by_output: Derivative by its last entry.
-            to_parameters: Whether to write the gradient.
-            to_inputs: Whether to continue to the inputs.
+            trace: Result of `trace`.
+            by_output: Derivative of the loss by the last layer's result.
+            to_parameters: Whether to write the gradient of the parameters.
+            to_inputs: Whether to compute the derivative by the inputs.
 
         Returns:
-            Derivative by the inputs, or else by the result of the first layer.
+            Derivative by the inputs; without `to_inputs`, by the result of the first layer.
         """
         delta = by_output
         for depth in range(len(self._weights) - 1, -1, -1):
@@ -168,11 +168,11 @@ def _through_tanh(delta: th.Tensor, activated: th.Tensor) -> th.Tensor:
 
 
 def _through_relu(delta: th.Tensor, activated: th.Tensor) -> th.Tensor:
-    return delta * activated.sign()  # faster than a comparison, which makes booleans
+    return delta * activated.sign()  # faster than a comparison, which creates booleans
 
 
 def _find_onednn() -> bool:
-    """Whether this build of torch has oneDNN's linear layer, and computes with it."""
+    """Whether this build of torch has oneDNN's linear layer, and it works."""
     try:
         one = th.ones(1, 1)
         return bool(th.ops.mkldnn._linear_pointwise(one, one, one[0], "none", [], "") == 2.0)
@@ -188,7 +188,7 @@ def _by_onednn(rows: int, columns: int, depth: int) -> bool:
 
 
 def affine(x: th.Tensor, weight: th.Tensor, bias: th.Tensor) -> th.Tensor:
-    """A linear layer.
+    """Computes a linear layer.
 
     Args:
         x: Shape (batch, inputs).
@@ -205,7 +205,7 @@ def affine(x: th.Tensor, weight: th.Tensor, bias: th.Tensor) -> th.Tensor:
 
 
 def product(a: th.Tensor, b: th.Tensor) -> th.Tensor:
-    """The product of two matrices, shapes (rows, depth) and (depth, columns)."""
+    """Multiplies two matrices, shapes (rows, depth) and (depth, columns)."""
     if _by_onednn(a.shape[0], *b.shape):
         result: th.Tensor = th.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
         return result

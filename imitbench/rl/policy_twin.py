@@ -1,4 +1,4 @@
-"""Actor-critic policies of Stable-Baselines3 in NumPy: which ones have such a twin, and acting."""
+"""NumPy twins of Stable-Baselines3's actor-critic policies, and acting with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from imitbench.rl.mlp import Stack, stack_of
 from imitbench.util.networks import BaseNorm
 
 _NO_LAYERS = Stack((), tanh=False, activate_last=True)
-# What the twin computes itself, so that a policy must have it from Stable-Baselines3.
+# The twin reimplements these methods, so that a policy must not override them.
 _METHODS = (
     "forward",
     "evaluate_actions",
@@ -36,12 +36,12 @@ _METHODS = (
 
 
 def why_no_twin(policy: Any) -> str | None:
-    """Why a policy has no NumPy twin; `None` if it has one."""
+    """Returns why a policy has no NumPy twin; `None` if it has one."""
     cls = type(policy)
     if not isinstance(policy, ActorCriticPolicy) or any(
         getattr(cls, name) is not getattr(ActorCriticPolicy, name) for name in _METHODS
     ):
-        return f"{cls.__name__} is no plain actor-critic policy"
+        return f"{cls.__name__} is not a plain ActorCriticPolicy"
     space = policy.observation_space
     if not isinstance(space, spaces.Box) or is_image_space(space):
         return f"observations are {space}, not vectors"
@@ -52,11 +52,11 @@ def why_no_twin(policy: Any) -> str | None:
     if type(extractor) not in (FlattenExtractor, NormalizeFeaturesExtractor):
         return f"its features extractor is a {type(extractor).__name__}"
     if _normalizer(policy) is not None and not policy.share_features_extractor:
-        return "its actor and critic normalize features apart"
+        return "its actor and critic normalize features separately"
     if not isinstance(_normalizer(policy), BaseNorm | None):
         return "its features are normalized by a layer of another library"
     if type(policy.mlp_extractor) is not MlpExtractor or not _is_plain(policy):
-        return "its layers are not linear ones followed by Tanh or ReLU throughout"
+        return "its layers are not all linear layers followed by Tanh or ReLU"
     first = next(policy.parameters())
     if any(not each.requires_grad for each in policy.parameters()):
         return "some of its parameters are frozen"
@@ -70,7 +70,7 @@ def _normalizer(policy: ActorCriticPolicy) -> nn.Module | None:
 
 
 def _stacks(policy: ActorCriticPolicy) -> list[Stack | None]:
-    """Hidden layers of the actor and of the critic; `None` for one that has other layers."""
+    """Returns the hidden layers of actor and critic; `None` for other kinds of layers."""
     extractor = policy.mlp_extractor
     return [
         stack_of(list(net)) if len(net) else _NO_LAYERS
@@ -91,7 +91,7 @@ def _is_plain(policy: ActorCriticPolicy) -> bool:
 
 
 def architecture_of(policy: ActorCriticPolicy) -> Architecture:
-    """Shape of a policy that has a twin."""
+    """Returns the architecture of a policy that has a twin."""
     actor, critic = (each for each in _stacks(policy) if each is not None)
     return Architecture(
         features=policy.features_dim,
@@ -104,22 +104,22 @@ def architecture_of(policy: ActorCriticPolicy) -> Architecture:
 
 
 class PolicyTwin:
-    """A policy in NumPy.
+    """A copy of a policy in NumPy.
 
-    The policy stays where parameters live: `load` copies them here and `store` back. Statistics
-    of a normalizing layer are the policy's own all the time.
+    `load` copies the parameters from the policy and `store` copies them back. The statistics of a
+    normalization layer are shared with the policy.
 
     Args:
-        policy: A policy for which `why_no_twin` is `None`, or would be in single precision.
+        policy: A policy for which `why_no_twin` is `None`, or would be in float32.
 
     Attributes:
-        policy: As given.
-        named: Its parameters by name.
-        network: The networks in NumPy.
-        head: What their outputs mean for actions.
-        parameters: The policy's parameters, in the order of `split`.
-        vector: The network's parameters, shape (size,).
-        gradient: Their gradient, shape (size,).
+        policy: The policy.
+        named: Parameters of the policy by name.
+        network: Actor and critic in NumPy.
+        head: Distribution over actions.
+        parameters: Parameters of the policy, in the order of `split`.
+        vector: Parameters of the network, shape (size,).
+        gradient: Gradient of the network, shape (size,).
     """
 
     def __init__(self, policy: ActorCriticPolicy) -> None:
@@ -136,7 +136,7 @@ class PolicyTwin:
         self._mean, self._scale = np.zeros(()), np.ones(())
 
     def fits(self, policy: ActorCriticPolicy) -> bool:
-        """Whether this is still the twin of a policy, whose parameters may have been replaced."""
+        """Whether this is the twin of a policy, and the policy's parameters were not replaced."""
         return policy is self.policy and all(
             self.named.get(name) is each
             and each.data_ptr() == self._arrays[name].ctypes.data
@@ -145,15 +145,15 @@ class PolicyTwin:
         )
 
     def split(self, vector: th.Tensor) -> list[th.Tensor]:
-        """Views of a vector of the network's size, one for each parameter and of its shape."""
+        """Returns views of a vector of shape (size,), one with the shape of each parameter."""
         views = Parameters(self.network.architecture, vector.numpy()).named
         return [th.from_numpy(view) for view in views.values()]
 
     def load(self) -> None:
-        """Takes over the policy's parameters.
+        """Copies the policy's parameters.
 
         Raises:
-            ValueError: They are not finite.
+            ValueError: The parameters are not finite.
         """
         self.network.parameters.load(self._arrays)
         if not np.isfinite(self.network.parameters.vector).all():
@@ -164,28 +164,28 @@ class PolicyTwin:
             self._scale = 1 / np.sqrt(variance + variance.dtype.type(self._normalizer.eps))
 
     def store(self) -> None:
-        """Hands the parameters back to the policy."""
+        """Copies the parameters back to the policy."""
         with th.no_grad():
             self.network.parameters.store(self._arrays)
 
     def features(self, obs: Array) -> Array:
-        """Features of observations as in evaluation mode.
+        """Computes features in evaluation mode.
 
         Args:
             obs: Shape (n, *observation_shape).
 
         Returns:
-            Shape (n, features); normalized by the statistics at the last `load`.
+            Shape (n, features), normalized by the statistics at the last `load`.
         """
         flat = self.flatten(obs)
         return flat if self._normalizer is None else (flat - self._mean) * self._scale
 
     def flatten(self, obs: Array) -> Array:
-        """Observations as vectors, shape (n, observation size); not normalized."""
+        """Flattens observations to shape (n, observation size), without normalization."""
         return obs.reshape(len(obs), -1).astype(self.dtype, copy=False)
 
     def training_features(self, flat: Array) -> Array:
-        """Features of flat observations as in training mode: these update the statistics."""
+        """Computes features of flat observations in training mode, which updates the statistics."""
         if self._normalizer is None:
             return flat
         with th.no_grad():
@@ -194,10 +194,9 @@ class PolicyTwin:
 
 
 class LeanActor:
-    """Draws the actions of an algorithm's policy, in a fraction of the time of `predict`.
+    """Samples actions of an algorithm's policy in a fraction of the time of `predict`.
 
-    The draws are those of `predict` from the same state of torch's global generator, up to
-    rounding.
+    With the same state of torch's global generator, actions are those of `predict` up to rounding.
 
     Args:
         algorithm: An algorithm for which `can_act` is true.
@@ -208,13 +207,13 @@ class LeanActor:
         self._twin: PolicyTwin | None = None
 
     def policy(self) -> PolicyCallable:
-        """The policy with its parameters as they are now, until the next call of this method.
+        """Returns the policy with its current parameters; valid until the next call.
 
         Raises:
-            ValueError: They are not finite.
+            ValueError: The parameters are not finite.
         """
         current = self._algorithm.policy
-        assert isinstance(current, ActorCriticPolicy), "can_act said so"
+        assert isinstance(current, ActorCriticPolicy), "checked by can_act"
         if self._twin is None or not self._twin.fits(current):
             self._twin = PolicyTwin(current)
         twin = self._twin
@@ -227,7 +226,7 @@ class LeanActor:
             obs: Array | dict[str, Array], state: States, starts: Array | None
         ) -> tuple[Array, States]:
             del starts
-            assert isinstance(obs, np.ndarray), "can_act said so"
+            assert isinstance(obs, np.ndarray), "checked by can_act"
             actions = twin.head.sample(twin.network.act(twin.features(obs))).reshape(shape)
             if box is not None:
                 actions = np.minimum(np.maximum(actions, box.low), box.high)
@@ -237,7 +236,7 @@ class LeanActor:
 
 
 def can_act(algorithm: BaseAlgorithm) -> bool:
-    """Whether `LeanActor` draws what the algorithm's `predict` would draw."""
+    """Whether `LeanActor` can replace the algorithm's `predict`."""
     policy = algorithm.policy
     if why_no_twin(policy) is not None:
         return False

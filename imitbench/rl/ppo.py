@@ -1,4 +1,4 @@
-"""Proximal policy optimization with Stable-Baselines3's interface and less overhead.
+"""Proximal policy optimization with the interface of Stable-Baselines3 and less overhead.
 
 Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms".
 """
@@ -34,34 +34,34 @@ Array = npt.NDArray[Any]
 
 
 class PPO(LeanSwitch, stable_baselines3.PPO):
-    """Stable-Baselines3's PPO, computing in NumPy where it can.
+    """Stable-Baselines3's PPO, computed in NumPy if possible.
 
-    For actor-critic policies of linear layers with Tanh or ReLU, on vectors of observations, with
-    discrete or Gaussian actions, rollouts and updates do the same arithmetic in the same order
-    with the same random numbers, up to rounding. Anything else is left to Stable-Baselines3.
+    For actor-critic policies of linear layers with Tanh or ReLU, vector observations, and discrete
+    or Gaussian actions, rollouts and updates use the same formulas, order and random numbers as
+    Stable-Baselines3 and are equal up to rounding. For all others, the implementation of
+    Stable-Baselines3 is used.
 
     Differences of the lean path: the values and log-probabilities of a rollout are computed at
-    its end, so callbacks do not find them among their locals at each step, and a callback that
-    stops training leaves the rollout buffer empty, but the last observation up to date.
+    its end, so that they are not among the locals of callbacks. If a callback stops training, the
+    rollout buffer is empty, but the last observation is current.
 
     Args:
-        *args: As for `stable_baselines3.PPO`.
-        lean: Whether to compute in NumPy; `None` for wherever it is possible.
-        **kwargs: As for `stable_baselines3.PPO`.
+        *args: See `stable_baselines3.PPO`.
+        lean: Whether to compute in NumPy; `None` to do so if possible.
+        **kwargs: See `stable_baselines3.PPO`.
 
     Attributes:
         reward_fn: If set, its result replaces the environments' rewards. It is called once per
-            rollout, before the value of what time limits cut off is added and before advantages
-            are estimated, with the transitions time by time (`Rollout.relabel`). It is not saved.
-        return_scaling: If set, it scales the rewards that PPO learns from, those of `reward_fn`
-            included; what is logged of them is not scaled. It is a part of `state_dict`, and is
-            not saved otherwise.
-        critic_only: Whether updates leave the actor as it is, and train the critic alone.
-        last_rollout: The newest rollout; `None` before the first, and where the lean path does
-            not apply. It is not saved.
+            rollout (`Rollout.relabel`), before values are added where time limits truncated
+            episodes, and before advantages are estimated. It is not saved.
+        return_scaling: If set, scales the rewards for training, including those of `reward_fn`;
+            logged rewards are not scaled. It is part of `state_dict`, but not of saved files.
+        critic_only: Whether updates train only the critic.
+        last_rollout: The latest rollout; `None` before the first, and without the lean path. It
+            is not saved.
 
     Raises:
-        ValueError: `lean` was asked for where it is not possible.
+        ValueError: `lean` is `True` but not possible.
     """
 
     reward_fn: RewardFn | None = None
@@ -84,7 +84,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         rollout_buffer: RolloutBuffer,
         n_rollout_steps: int,
     ) -> bool:
-        """Collects a rollout with the current policy and fills the buffer.
+        """Collects a rollout with the current policy, and fills the buffer.
 
         Args:
             env: The environments.
@@ -96,8 +96,8 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
             Whether the rollout is complete; otherwise the callback stopped it.
 
         Raises:
-            ValueError: `reward_fn` is set where the lean path does not apply, or its result is
-                unusable; or the policy is not finite.
+            ValueError: `reward_fn` is set without the lean path, or its result is invalid; or
+                parameters or outputs of the policy are not finite.
         """
         if not self.lean:
             if self.reward_fn is not None:
@@ -130,7 +130,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         recorder: RolloutRecorder,
         n_rollout_steps: int,
     ) -> bool:
-        """Takes all steps of a rollout; returns false if the callback stopped it."""
+        """Takes all steps of a rollout; returns `False` if the callback stopped it."""
         twin = self._current_updater().twin
         shape = (env.num_envs, *(self.action_space.shape or ()))
         box = self.action_space if isinstance(self.action_space, spaces.Box) else None
@@ -170,21 +170,21 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         last_starts: Array,
         cut: list[tuple[int, int]],
     ) -> None:
-        """Evaluates a rollout and puts it into the buffer.
+        """Evaluates a rollout and adds it to the buffer.
 
         Args:
-            buffer: Where to.
-            rollout: The rollout; gets its rewards and log-probabilities.
-            sampled: The actions before clipping.
-            last_starts: Whether the first step began an episode, shape (n,).
-            cut: (step, environment) of each episode that a time limit cut off.
+            buffer: The rollout buffer.
+            rollout: The rollout; its rewards and log-probabilities are set.
+            sampled: Actions before clipping.
+            last_starts: Whether the first step starts an episode, shape (n,).
+            cut: (step, environment) of each episode that was truncated by a time limit.
         """
         twin = self._current_updater().twin
         steps, n_envs = rollout.dones.shape
         count = steps * n_envs
         cut_at = tuple(np.array(cut, dtype=np.int64).reshape(-1, 2).T)
-        # One batch for all: the observations acted on, those after the last step, and those
-        # whose value stands for what a time limit cut off.
+        # One batch of all observations: those in the rollout, those after the last step, and
+        # final ones of episodes that were truncated by time limits.
         obs = rollout.obs.reshape(count, *rollout.obs.shape[2:])
         last = cast(Array, self._last_obs).astype(obs.dtype, copy=False)
         batch = np.concatenate([obs, last, rollout.next_obs[cut_at]])
@@ -259,12 +259,12 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         self._log_update(result.log, clip_range, clip_range_vf)
 
     def _train_as_it_is(self) -> None:
-        """Stable-Baselines3's own update."""
+        """Updates the policy as Stable-Baselines3 does."""
         if not self.critic_only:
             super().train()
             return
-        # Not frozen, but with a gradient of zero, as in the lean update: the optimizer's state
-        # then has the same number of steps for all parameters.
+        # Gradients are set to zero instead of frozen, as in the lean update, so that the
+        # optimizer has the same number of steps for all parameters.
         hooks = [
             each.register_hook(th.zeros_like)  # type: ignore[no-untyped-call]
             for name, each in self.policy.named_parameters()
@@ -294,7 +294,7 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
             self.logger.record("train/clip_range_vf", clip_range_vf)
 
     def _current_updater(self) -> PPOUpdater:
-        """The updater of the current policy, made again when that was replaced."""
+        """Returns the updater of the current policy, a new one if the policy was replaced."""
         if self._updater is None or not self._updater.twin.fits(self.policy):
             self._updater = PPOUpdater(PolicyTwin(self.policy))
         return self._updater
@@ -303,39 +303,38 @@ class PPO(LeanSwitch, stable_baselines3.PPO):
         return [*super()._excluded_save_params(), *self._unsaved]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that further training depends on.
+        """Returns everything that further training depends on.
 
-        The environments and the global generators of torch and NumPy are the caller's to keep.
+        It does not include the environments and the global generators of torch and NumPy.
 
         Returns:
-            Tensors, arrays, numbers, `None`, and lists and dictionaries of them.
+            Tensors, arrays, numbers and `None`, in nested lists and dictionaries.
         """
         return algorithm_state(self)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave; continue with `learn(…, reset_num_timesteps=False)`.
+        """Restores a state; continue with `learn(…, reset_num_timesteps=False)`.
 
         Args:
-            state: The state of a PPO with the same arguments.
+            state: Result of `state_dict` of a PPO with the same arguments.
         """
         load_algorithm_state(self, state)
 
 
 class LearntReturns(BaseCallback):
-    """Adds up the rewards that the lean PPO trains on, and logs the mean return of episodes.
+    """Logs the mean return of episodes under the rewards of `PPO.reward_fn`.
 
-    It does for `PPO.reward_fn` what the callback of
-    `imitbench.rewards.reward_wrapper.RewardVecEnvWrapper` does for wrapped environments:
-    `rollout/ep_rew_wrapped_mean` is logged at the end of each rollout.
+    At the end of each rollout, it logs `rollout/ep_rew_wrapped_mean`, like the callback of
+    `imitbench.rewards.reward_wrapper.RewardVecEnvWrapper` for wrapped environments.
 
     Args:
         n_envs: Number of environments.
-        ep_history: How many episodes the mean is over, the newest.
+        ep_history: Number of latest episodes in the mean.
 
     Attributes:
-        episode_rewards: Learnt returns of those episodes.
-        returns: Learnt rewards of the running episodes so far, shape (n_envs,), float64.
-        steps: Their steps so far, shape (n_envs,), int64.
+        episode_rewards: Returns of the latest episodes.
+        returns: Returns of the current episodes so far, shape (n_envs,), float64.
+        steps: Lengths of the current episodes so far, shape (n_envs,), int64.
     """
 
     def __init__(self, n_envs: int, ep_history: int = 100) -> None:
@@ -345,7 +344,7 @@ class LearntReturns(BaseCallback):
         self.steps = np.zeros(n_envs, dtype=np.int64)
 
     def restart(self) -> None:
-        """Forgets the running episodes, for they were broken off."""
+        """Discards the current episodes, which were interrupted."""
         self.returns[:] = 0.0
         self.steps[:] = 0
 
@@ -353,17 +352,17 @@ class LearntReturns(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        assert isinstance(self.model, PPO), "this callback belongs to the lean PPO"
+        assert isinstance(self.model, PPO), "this callback requires the lean PPO"
         rollout = self.model.last_rollout
-        assert rollout is not None, "the lean PPO leaves its rollout before this call"
+        assert rollout is not None, "the lean PPO sets `last_rollout` before this call"
         self._follow(rollout)
         self._log()
 
     def _follow(self, rollout: Rollout) -> list[int]:
-        """Follows the episodes through a rollout.
+        """Updates the current episodes with a rollout.
 
         Returns:
-            Lengths of the episodes that ended in it, in order.
+            Lengths of the episodes that ended in the rollout, in order.
         """
         lengths: list[int] = []
         before = 0
@@ -388,7 +387,7 @@ class LearntReturns(BaseCallback):
             self.logger.record("rollout/ep_rew_wrapped_mean", mean)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the running episodes stand, and the history of returns."""
+        """Returns the state of the current episodes and the history of returns."""
         return {
             "steps": self.steps.copy(),
             "returns": self.returns.copy(),
@@ -396,7 +395,7 @@ class LearntReturns(BaseCallback):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         self.steps[:] = state["steps"]
         self.returns[:] = state["returns"]
         self.episode_rewards.clear()

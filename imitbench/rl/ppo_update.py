@@ -1,4 +1,4 @@
-"""One update of proximal policy optimization, by the gradient in closed form.
+"""An update of proximal policy optimization, with the gradient in closed form.
 
 Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", equations 7 and 9.
 """
@@ -21,10 +21,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class UpdateSettings:
-    """Settings of an update, as Stable-Baselines3 names them; ranges are numbers here.
+    """Settings of an update, named as in Stable-Baselines3; ranges are current values.
 
     Attributes:
-        critic_only: Whether the actor stays as it is.
+        critic_only: Whether only the critic is trained.
     """
 
     clip_range: float
@@ -40,19 +40,19 @@ class UpdateSettings:
 
 
 def is_of_actor(name: str) -> bool:
-    """Whether a parameter of an actor-critic policy serves the actor alone, by its name."""
+    """Whether a parameter of an actor-critic policy belongs only to the actor, by its name."""
     return name.startswith(("mlp_extractor.policy_net.", "action_net.", "log_std"))
 
 
 @dataclass
 class Samples:
-    """What an update learns from; the first axis of every array counts samples.
+    """Samples of an update; the first axis of every array is the sample.
 
     Attributes:
         obs: Flat observations, shape (n, features), float32.
         acts: Encoded actions, shape (n, outputs), float32.
-        values: Values when the samples were collected, shape (n,), float32.
-        log_probs: Log-probabilities of the actions then, shape (n,), float32.
+        values: Values at the time of the rollout, shape (n,), float32.
+        log_probs: Log-probabilities of the actions at that time, shape (n,), float32.
         advantages: Shape (n,), float32.
         returns: Targets of the critic, shape (n,), float32.
     """
@@ -66,7 +66,7 @@ class Samples:
 
     @classmethod
     def of_buffer(cls, buffer: RolloutBuffer, twin: PolicyTwin) -> Samples:
-        """Reads a full buffer, in the order in which it numbers its samples."""
+        """Reads a full buffer, in the order of its indices."""
 
         def flat(rows: Array) -> Array:
             return rows if buffer.generator_ready else buffer.swap_and_flatten(rows)
@@ -84,14 +84,14 @@ class Samples:
         return len(self.obs)
 
     def take(self, indices: Array) -> Samples:
-        """The samples of the given indices, in their order."""
+        """Returns the samples with the given indices, in their order."""
         return Samples(*(getattr(self, field.name)[indices] for field in fields(self)))
 
 
 class _Epoch:
-    """A pass over shuffled samples, with the terms of the loss of each for the log.
+    """A pass over shuffled samples, with the terms of each sample's loss for the log.
 
-    `done` counts the samples seen; it grows with each minibatch.
+    `done` is the number of samples used so far.
     """
 
     def __init__(self, samples: Samples, settings: UpdateSettings) -> None:
@@ -106,7 +106,7 @@ class _Epoch:
         self.log_ratio, self.ratio, self.entropy, self.error = np.empty((4, count), kind)
 
     def means(self) -> dict[str, Array]:
-        """Means over each minibatch seen, by the names of the log, without prefix."""
+        """Returns means over each minibatch so far, by name in the log without prefix."""
         seen = slice(self.done)
         starts = self.starts[self.starts < self.done]
         sizes = np.diff(np.append(starts, self.done))
@@ -128,7 +128,7 @@ class _Epoch:
 
 
 def _normalized(advantages: Array, batch_size: int) -> Array:
-    """Advantages with mean 0 and deviation 1 in each minibatch; a single one stays as it is."""
+    """Normalizes advantages to mean 0 and deviation 1 in each minibatch with several samples."""
     whole = len(advantages) // batch_size * batch_size
     if batch_size == 1:
         return advantages
@@ -144,11 +144,11 @@ def _normalized(advantages: Array, batch_size: int) -> Array:
 
 @dataclass
 class UpdateResult:
-    """What an update did.
+    """Result of an update.
 
     Attributes:
-        epochs: Passes over the samples, one that was cut short included.
-        stopped: Whether the policy moved too far, so that the last pass was cut short.
+        epochs: Number of passes over the samples, including an incomplete one.
+        stopped: Whether the KL divergence exceeded its limit, so that the last pass was stopped.
         log: Values of the log by name, without prefix.
     """
 
@@ -158,10 +158,10 @@ class UpdateResult:
 
 
 class PPOUpdater:
-    """Updates a policy through its twin.
+    """Updates a policy with its twin.
 
     Args:
-        twin: The twin.
+        twin: Twin of the policy.
     """
 
     def __init__(self, twin: PolicyTwin) -> None:
@@ -171,15 +171,15 @@ class PPOUpdater:
     def update(self, samples: Samples, settings: UpdateSettings) -> UpdateResult:
         """Updates parameters, optimizer state and statistics of the policy.
 
-        The order of samples comes from NumPy's global generator, one permutation per epoch, as
+        The order of samples is drawn from NumPy's global generator, one permutation per epoch, as
         in Stable-Baselines3.
 
         Args:
-            samples: What to learn from.
-            settings: How.
+            samples: Samples of a rollout.
+            settings: Hyper-parameters.
 
         Raises:
-            ValueError: The gradient is not finite; the policy is as it was before.
+            ValueError: The gradient is not finite; the policy is unchanged.
         """
         twin, optimizer = self.twin, self.twin.policy.optimizer
         twin.load()
@@ -205,11 +205,11 @@ class PPOUpdater:
         return UpdateResult(len(means), stopped, log)
 
     def gradient(self, samples: Samples, settings: UpdateSettings) -> dict[str, Array]:
-        """Finds the gradient of the loss of a single minibatch, without clipping it.
+        """Computes the gradient of the loss of a single minibatch, without clipping.
 
         Args:
             samples: The minibatch.
-            settings: As for `update`.
+            settings: Hyper-parameters.
 
         Returns:
             Gradient of each parameter of the policy by name.
@@ -221,7 +221,7 @@ class PPOUpdater:
         return {name: each.copy() for name, each in self.twin.network.gradient.named.items()}
 
     def _run(self, epoch: _Epoch) -> bool:
-        """Takes a step for each minibatch; returns whether the policy moved too far."""
+        """Takes a step for each minibatch; returns whether the KL divergence exceeded its limit."""
         settings = epoch.settings
         for start in epoch.starts:
             part = slice(int(start), int(start) + settings.batch_size)
@@ -240,7 +240,7 @@ class PPOUpdater:
         return False
 
     def _differentiate(self, epoch: _Epoch, part: slice) -> Array:
-        """Evaluates a minibatch and the loss's derivative by the networks' outputs.
+        """Evaluates a minibatch and computes the gradient of its loss.
 
         Returns:
             Features of the minibatch.
@@ -257,7 +257,7 @@ class PPOUpdater:
         gain = advantages * ratio
         clipped = np.minimum(np.maximum(ratio, 1 - settings.clip_range), 1 + settings.clip_range)
         clipped *= advantages
-        # The gradient is cut where clipping made the objective smaller.
+        # The gradient is zero where clipping reduced the objective.
         gain *= gain <= clipped
         gain *= -1 / len(gain)
         self._by_output = twin.head.backward(gain, -settings.ent_coef / len(gain))

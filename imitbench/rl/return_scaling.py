@@ -1,7 +1,7 @@
-"""Rewards divided by the running deviation of the discounted returns.
+"""Divides rewards by the running standard deviation of discounted returns.
 
 Source: Engstrom et al. 2020, "Implementation Matters in Deep Policy Gradients: A Case Study on PPO
-and TRPO", algorithm 1; as `stable_baselines3.common.vec_env.VecNormalize` has it.
+and TRPO", algorithm 1; as implemented in `stable_baselines3.common.vec_env.VecNormalize`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _FIRST_COUNT = 1e-4
 
 
 class ReturnScaling:
-    """Scales rewards; every step counts before its own rewards are scaled.
+    """Scales rewards; a step updates the statistics before its rewards are scaled.
 
     Args:
         n_envs: Number of environments.
-        gamma: Discount of the returns.
+        gamma: Discount factor of the returns.
 
     Attributes:
-        returns: Discounted returns of the running episodes so far, shape (n_envs,), float64.
+        returns: Discounted returns of the current episodes so far, shape (n_envs,), float64.
         mean: Mean of all returns so far.
-        variance: Their variance.
-        count: Their number.
+        variance: Variance of all returns so far.
+        count: Number of all returns so far.
     """
 
     def __init__(self, n_envs: int, gamma: float) -> None:
@@ -41,14 +41,14 @@ class ReturnScaling:
         self.mean, self.variance, self.count = 0.0, 1.0, _FIRST_COUNT
 
     def __call__(self, rewards: Array, dones: Array) -> Array:
-        """Scales the rewards of a rollout, and takes its returns into the statistics.
+        """Scales the rewards of a rollout, and adds its returns to the statistics.
 
         Args:
             rewards: Shape (T, n_envs).
             dones: Whether a step ended its episode, shape (T, n_envs), bool.
 
         Returns:
-            Shape (T, n_envs), float32, within 10 deviations of 0.
+            Shape (T, n_envs), float32, in [-10, 10].
         """
         steps, n_envs = rewards.shape
         weights = self.gamma * (1.0 - dones)
@@ -58,7 +58,7 @@ class ReturnScaling:
             np.add(carried, reward, out=row)
             np.multiply(row, weight, out=carried)
         self.returns = np.where(dones[-1], 0.0, returns[-1])
-        # Moments after each step, around the mean before the first.
+        # Moments after each step, relative to the mean before the first step.
         apart = returns - self.mean
         sums, squares = (np.cumsum(part.sum(axis=1)) for part in (apart, apart**2))
         counts = self.count + n_envs * np.arange(1, steps + 1)
@@ -70,11 +70,11 @@ class ReturnScaling:
         return clipped
 
     def wrapped(self, venv: VecEnv) -> VecEnvWrapper:
-        """The environments with scaled rewards, for algorithms that see them step by step."""
+        """Wraps environments to scale their rewards, for algorithms that process single steps."""
         return _ScaledRewards(venv, self)
 
     def state_dict(self) -> dict[str, Any]:
-        """Statistics, and the returns of the running episodes."""
+        """Returns the statistics, and the returns of the current episodes."""
         return {
             "returns": self.returns.copy(),
             "mean": self.mean,
@@ -83,7 +83,7 @@ class ReturnScaling:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restores what `state_dict` gave."""
+        """Restores the result of `state_dict`."""
         self.returns = np.array(state["returns"], dtype=np.float64)
         self.mean, self.variance = state["mean"], state["variance"]
         self.count = state["count"]

@@ -1,4 +1,4 @@
-"""Rollouts of an on-policy algorithm: recording them, replacing rewards, estimating advantages."""
+"""Rollouts of on-policy algorithms: recording, replacing rewards, estimating advantages."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 RewardFn = Callable[[Array, Array, Array, Array], Array]
-"""Rewards of transitions, from observations, actions, next observations and ends of episodes.
+"""Computes rewards of transitions from observations, actions, next observations and dones.
 
-Each argument has the transitions in its first axis; the result is of shape (transitions,).
+The first axis of each argument is the transition; the result has shape (transitions,).
 """
 
 
 @dataclass
 class Rollout:
-    """Steps of several environments side by side; row `t` holds step `t` of all of them.
+    """Steps of several environments; row `t` has step `t` of all environments.
 
     Attributes:
-        obs: Observations that were acted on, shape (T, n, *observation_shape).
-        acts: Actions as the environments received them, shape (T, n, *action_shape), of the
-            action space's data type: those in a `Box` are clipped to its bounds.
-        next_obs: Observations after the steps, those at the end of an episode included, of the
-            shape of `obs`.
+        obs: Observations before the steps, shape (T, n, *observation_shape).
+        acts: Actions as passed to the environments, shape (T, n, *action_shape), with the
+            action space's data type; clipped to the bounds of a `Box`.
+        next_obs: Observations after the steps, including those at the end of an episode, same
+            shape as `obs`.
         dones: Whether a step ended its episode, by termination or truncation, shape (T, n), bool.
         env_rews: Rewards of the environments, shape (T, n), float32.
-        rews: Rewards that were trained on, shape (T, n), float32, without the value of what a
-            time limit cut off and before any scaling by returns: only the rollout buffer's
-            rewards have these.
+        rews: Rewards for training, shape (T, n), float32, before values are added where time
+            limits truncated episodes and before scaling by returns; both are applied only to the
+            rollout buffer's rewards.
         log_probs: Log-probabilities of the actions before clipping, shape (T, n), float32.
     """
 
@@ -45,24 +45,24 @@ class Rollout:
     log_probs: Array | None = None
 
     def relabel(self, reward_fn: RewardFn) -> None:
-        """Replaces `rews` by one call of a function.
+        """Replaces `rews` by the result of one call of a function.
 
-        Transitions are passed time by time: number `t * n + i` is step `t` of environment `i`.
+        Transitions are ordered by time: number `t * n + i` is step `t` of environment `i`.
 
         Args:
-            reward_fn: The function.
+            reward_fn: Computes the rewards.
 
         Raises:
-            ValueError: Its result has another shape, or is not finite.
+            ValueError: The result has another shape, or is not finite.
         """
         count = self.dones.size
         flat = (each.reshape(count, *each.shape[2:]) for each in
                 (self.obs, self.acts, self.next_obs, self.dones))  # fmt: skip
         rewards = np.asarray(reward_fn(*flat), dtype=np.float32)
         if rewards.shape != (count,):
-            raise ValueError(f"reward_fn gave shape {rewards.shape}; it needs ({count},)")
+            raise ValueError(f"reward_fn returned shape {rewards.shape}; expected ({count},)")
         if not np.isfinite(rewards).all():
-            raise ValueError("reward_fn gave rewards that are not finite")
+            raise ValueError("reward_fn returned rewards that are not finite")
         self.rews = rewards.reshape(self.dones.shape)
 
 
@@ -72,11 +72,11 @@ class RolloutRecorder:
     Args:
         steps: Steps of each environment.
         n_envs: Number of environments.
-        observation_space: Space of observations.
-        action_space: Space of actions.
+        observation_space: Observation space of the environments.
+        action_space: Action space of the environments.
 
     Attributes:
-        sampled: Actions as the policy drew them, shape (steps, n_envs, *action_shape).
+        sampled: Actions before clipping, shape (steps, n_envs, *action_shape).
     """
 
     def __init__(
@@ -97,14 +97,14 @@ class RolloutRecorder:
         self._row = 0
 
     def act(self, obs: Array, sampled: Array, acts: Array) -> None:
-        """Records what was observed, and the actions drawn for it and passed on."""
+        """Records observations, and the actions before and after clipping."""
         row = self._row
         self._obs[row] = obs
         self.sampled[row] = sampled
         self._acts[row] = acts
 
     def step(self, rewards: Array, dones: Array, infos: Sequence[dict[str, Any]]) -> None:
-        """Records what the environments returned."""
+        """Records the results of a step of the environments."""
         row = self._row
         self._env_rews[row] = rewards
         self._dones[row] = dones
@@ -121,10 +121,10 @@ class RolloutRecorder:
         """Completes the rollout.
 
         Args:
-            last_obs: What the environments returned last.
+            last_obs: Observations after the last step.
 
         Returns:
-            The rollout, and (step, environment) of each episode that a time limit cut off.
+            The rollout, and (step, environment) of each episode that was truncated by a time limit.
         """
         next_obs = np.empty_like(self._obs)
         next_obs[:-1] = self._obs[1:]
@@ -145,21 +145,21 @@ class RolloutRecorder:
 def estimate_advantages(
     rewards: Array, values: Array, last_values: Array, dones: Array, gamma: float, lam: float
 ) -> Array:
-    """Estimates advantages of whole rollouts, all environments at once.
+    """Estimates the advantages of a rollout.
 
     Source: Schulman et al. 2016, "High-Dimensional Continuous Control Using Generalized Advantage
     Estimation", equation 16.
 
     Args:
         rewards: Shape (T, n), float32.
-        values: Values of the observations that were acted on, shape (T, n), float32.
+        values: Values of the observations before the steps, shape (T, n), float32.
         last_values: Values of the observations after the last step, shape (n,), float32.
         dones: Whether a step ended its episode, shape (T, n), bool.
         gamma: Discount factor.
-        lam: Weight of longer estimates, in [0, 1].
+        lam: The parameter lambda of generalized advantage estimation, in [0, 1].
 
     Returns:
-        Shape (T, n), float32. Add `values` for the targets of the critic.
+        Shape (T, n), float32. The critic's targets are their sum with `values`.
     """
     continues = np.float32(1) - dones
     advantages = np.empty_like(values)

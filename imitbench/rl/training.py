@@ -1,7 +1,7 @@
-"""Training an algorithm of Stable-Baselines3 in parts, and its state between them.
+"""Resumable training of an algorithm of Stable-Baselines3.
 
-The environment may be given later than the algorithm was made, and a training that is resumed
-from its state gives the same bits as one that was not interrupted.
+A training that is resumed from its state gives bitwise the same result as one without an
+interruption.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from imitbench.data.policy_callable import PolicyCallable, policy_to_callable
 from imitbench.policies.replay_buffer_wrapper import ReplayBufferRewardWrapper
 from imitbench.policies.space_check import channels_first
 
-# Attributes that further training depends on; an algorithm has some of them.
+# Attributes that further training depends on; not every algorithm has all of them.
 _PLAIN = (
     "num_timesteps",
     "_n_updates",
@@ -43,18 +43,18 @@ _HISTORIES = ("ep_info_buffer", "ep_success_buffer")
 def check_algorithm(
     algorithm: BaseAlgorithm, venv: VecEnv, name: str, *, transposed: bool = False
 ) -> None:
-    """Makes sure that an algorithm can act in an environment.
+    """Checks that an algorithm can act in an environment.
 
     Args:
-        algorithm: The algorithm.
-        venv: The environment.
-        name: What to call the algorithm in messages.
-        transposed: Whether the algorithm may see images with their channels first that the
-            environment gives with their channels last, as Stable-Baselines3 arranges it.
+        algorithm: An algorithm of Stable-Baselines3.
+        venv: Vectorized environment.
+        name: Name of the algorithm in messages.
+        transposed: Whether images of the environment may be channels-last and those of the
+            algorithm channels-first, which Stable-Baselines3 converts.
 
     Raises:
-        ValueError: It is not an algorithm of Stable-Baselines3, or was made for other spaces or
-            another number of environments.
+        ValueError: It is not an algorithm of Stable-Baselines3, or was created for other spaces
+            or another number of environments.
     """
     if not isinstance(algorithm, BaseAlgorithm):
         raise ValueError(
@@ -78,14 +78,14 @@ def check_algorithm(
 
 
 def acting_as_given(algorithm: BaseAlgorithm) -> BaseAlgorithm | PolicyCallable:
-    """What acts in the environment that an algorithm was given, whose images it may have turned.
+    """Returns a policy for observations of the environment before Stable-Baselines3 wrapped it.
 
     Args:
-        algorithm: An algorithm that has its environment.
+        algorithm: An algorithm with an environment.
 
     Returns:
-        The algorithm itself; or, where Stable-Baselines3 puts the channels of images first for it,
-        its stochastic policy for images with their channels last.
+        The algorithm; or, if Stable-Baselines3 transposes images to channels-first, its stochastic
+        policy for channels-last images.
     """
     env = algorithm.get_env()
     if not isinstance(env, VecTransposeImage):
@@ -100,13 +100,13 @@ def continue_learning(
     callback: BaseCallback | None,
     learn_kwargs: Mapping[str, Any],
 ) -> None:
-    """Continues training, without resetting the count of steps.
+    """Continues training without resetting the number of steps.
 
     Args:
         algorithm: The algorithm.
-        timesteps: Environment steps, over all environments; at least so many are taken.
-        callback: One's own callback, called before those in `learn_kwargs`.
-        learn_kwargs: Passed on to `learn`; `callback` may be in any form that `learn` takes.
+        timesteps: Smallest number of steps to take, over all environments.
+        callback: Called before the callbacks in `learn_kwargs`.
+        learn_kwargs: Arguments of `learn`; `callback` may have any form that `learn` accepts.
     """
     given = learn_kwargs.get("callback")
     others = given if isinstance(given, list) else [given]
@@ -120,15 +120,15 @@ def continue_learning(
 
 
 def algorithm_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
-    """Everything that further training of an algorithm depends on.
+    """Returns everything that further training of an algorithm depends on.
 
-    The environments and the global generators of torch and NumPy are the caller's to keep.
+    It does not include the environments and the global generators of torch and NumPy.
 
     Args:
         algorithm: Any algorithm of Stable-Baselines3, between two calls of `learn`.
 
     Returns:
-        Tensors, arrays, numbers, `None`, and lists and dictionaries of them.
+        Tensors, arrays, numbers and `None`, in nested lists and dictionaries.
     """
     variables = algorithm._get_torch_save_params()[1]
     state = {
@@ -136,7 +136,7 @@ def algorithm_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
         "variables": {name: getattr(algorithm, name).detach() for name in variables},
         "plain": {name: getattr(algorithm, name) for name in _PLAIN if hasattr(algorithm, name)},
         "histories": {name: _as_list(getattr(algorithm, name)) for name in _HISTORIES},
-        # Off-policy algorithms draw their first actions from it.
+        # Off-policy algorithms sample their first actions from the action space.
         "action_space": algorithm.action_space.np_random.bit_generator.state,
         "replay_buffer": None,
     }
@@ -149,11 +149,11 @@ def algorithm_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
 
 
 def load_algorithm_state(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
-    """Restores what `algorithm_state` gave; continue with `learn(…, reset_num_timesteps=False)`.
+    """Restores a state; continue with `learn(…, reset_num_timesteps=False)`.
 
     Args:
-        algorithm: An algorithm built with the same arguments.
-        state: The state.
+        algorithm: An algorithm with the same arguments.
+        state: Result of `algorithm_state`.
     """
     state = copy.deepcopy(dict(state))
     algorithm.set_parameters(state["parameters"], exact_match=True, device=algorithm.device)
@@ -167,7 +167,7 @@ def load_algorithm_state(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> 
         setattr(algorithm, name, None if entries is None else deque(entries, maxlen=size))
     algorithm.action_space.np_random.bit_generator.state = state["action_space"]
     if isinstance(algorithm, OffPolicyAlgorithm) and state["replay_buffer"] is not None:
-        assert algorithm.replay_buffer is not None, "it was built with the same arguments"
+        assert algorithm.replay_buffer is not None, "it has the same arguments"
         _load_buffer_state(algorithm.replay_buffer, state["replay_buffer"])
     scaling = getattr(algorithm, "return_scaling", None)
     if scaling is not None:
@@ -175,7 +175,7 @@ def load_algorithm_state(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> 
 
 
 def _buffer_state(buffer: BaseBuffer) -> dict[str, Any]:
-    """The filled part of a ring buffer."""
+    """Returns the filled part of a ring buffer."""
     buffer = _holding_transitions(buffer)
     arrays = {
         name: _map(value, lambda array: array[: buffer.size()])
@@ -196,7 +196,7 @@ def _load_buffer_state(buffer: BaseBuffer, state: Mapping[str, Any]) -> None:
 
 
 def _holding_transitions(buffer: BaseBuffer) -> BaseBuffer:
-    """The buffer itself, or the innermost one where it relabels what another holds."""
+    """Returns the buffer with the transitions: the innermost one of wrapped buffers."""
     while isinstance(buffer, ReplayBufferRewardWrapper):
         buffer = buffer.replay_buffer
     return buffer

@@ -108,7 +108,7 @@ def optimality_gap(scores: Scores, *, target: float = 1.0) -> FloatArray:
 
 
 def _weighted_interquartile_mean(strata: Strata) -> FloatArray:
-    """The ragged case of `interquartile_mean`; also correct, but slower, for equal counts."""
+    """Computes the IQM of ragged data; also correct, but slower, for equal counts."""
     environments = len(strata.sizes)
     multiple = math.lcm(*strata.sizes)
     # Each environment has weight 1, which avoids large integers.

@@ -219,18 +219,18 @@ class _Layout:
     Attributes:
         algorithms: Names in the given order.
         sizes: Number of runs of each cell.
-        contests: The comparisons, by environment and algorithm.
+        comparisons: The comparisons, by environment and algorithm.
     """
 
     algorithms: tuple[str, ...]
     sizes: tuple[int, ...]
-    contests: tuple[_EnvironmentPairs, ...]
+    comparisons: tuple[_EnvironmentPairs, ...]
 
     @classmethod
     def of(cls, table: Table) -> _Layout:
         algorithms = tuple(table)
         sizes: list[int] = []
-        contests = []
+        comparisons = []
         for env in sorted({env for cells in table.values() for env in cells}):
             has = [i for i, name in enumerate(algorithms) if np.size(table[name].get(env, ()))]
             cells = [Strata.of({env: table[algorithms[i]][env]}).values for i in has]
@@ -240,7 +240,7 @@ class _Layout:
             for place in range(len(has) - 1):
                 others = np.concatenate(cells[place + 1 :])
                 later = begins[place + 1 : -1]
-                contests.append(
+                comparisons.append(
                     _EnvironmentPairs(
                         row=has[place],
                         own=slice(begins[place], begins[place + 1]),
@@ -254,7 +254,7 @@ class _Layout:
                         pairs=np.array(counts[place + 1 :])[:, None] * float(counts[place]),
                     )
                 )
-        return cls(algorithms, tuple(sizes), tuple(contests))
+        return cls(algorithms, tuple(sizes), tuple(comparisons))
 
     def resampled_sums(self, replicates: int, rng: np.random.Generator) -> Iterator[FloatArray]:
         """Computes sums over environments of P(row > column), for resamples.
@@ -274,14 +274,14 @@ class _Layout:
             # sums of integers along contiguous rows.
             times = np.ascontiguousarray(drawn.T, dtype=np.float64)
             sums: FloatArray = np.zeros((many, many, rows))
-            for contest in self.contests:
-                own = times[contest.own]
+            for each in self.comparisons:
+                own = times[each.own]
                 upto = np.zeros((len(own) + 1, rows))
                 np.cumsum(own, axis=0, out=upto[1:])
-                less, no_more = contest.lower
+                less, no_more = each.lower
                 lost = upto[less]  # pairs that the row loses, and the same including ties
                 lost += upto[no_more]
-                lost *= times[contest.rest]
-                shares = np.add.reduceat(lost, contest.starts, axis=0) / contest.pairs
-                sums[contest.row, contest.columns] += 1 - shares / 2
+                lost *= times[each.rest]
+                shares = np.add.reduceat(lost, each.starts, axis=0) / each.pairs
+                sums[each.row, each.columns] += 1 - shares / 2
             yield sums

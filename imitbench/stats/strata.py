@@ -63,7 +63,7 @@ class Strata:
                     f"not {column.shape}"
                 )
             if not np.isfinite(column).all():
-                raise ValueError(f"scores: {name} holds a value that is not finite")
+                raise ValueError(f"scores: {name} contains a value that is not finite")
         # Sorted runs make sums, and so every printed digit, independent of the order of rows.
         values = np.concatenate([np.sort(column) for column in columns.values()])
         return cls(values, tuple(column.size for column in columns.values()))

@@ -56,7 +56,7 @@ def _enter(folder: Path) -> tuple[Path, lease.Lease]:
 def _sweep_out(folder: Path) -> None:
     """Removes the folders of killed processes."""
     for each in _present(folder):
-        # Another sweep may be removing it; and a folder that cannot be removed does no harm.
+        # Another sweep may be removing it; and a folder that cannot be removed is harmless.
         with suppress(InputError):
             abandoned = lease.acquire(each, wait=False)
             if abandoned is not None:

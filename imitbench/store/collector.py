@@ -189,7 +189,7 @@ def _apply(
 
 
 def _quarantined(problems: dict[str, str], scan: FolderScan) -> list[QuarantinedSource]:
-    closed = {path: f"cannot be looked into ({why})" for path, why in scan.closed.items()}
+    closed = {path: f"cannot be listed ({why})" for path, why in scan.closed.items()}
     return [QuarantinedSource(path, reason) for path, reason in sorted((problems | closed).items())]
 
 

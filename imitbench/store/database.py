@@ -321,7 +321,7 @@ def _holder(error: duckdb.Error) -> str:
 
 
 def read_scores(connection: DuckDBPyConnection) -> list[ScoreRow]:
-    """Returns the completed runs of the newest setting of every cell.
+    """Returns the completed runs of the latest setting of every cell.
 
     Excludes runs from before the source of a plug-in or the values on a card were edited, because
     results of two versions must not be averaged.
@@ -336,7 +336,7 @@ def read_measures(connection: DuckDBPyConnection) -> list[MeasureRow]:
 
 
 def read_failures(connection: DuckDBPyConnection) -> list[FailureRow]:
-    """Returns the failed runs of the newest setting of every cell; see `read_scores`."""
+    """Returns the failed runs of the latest setting of every cell; see `read_scores`."""
     return _read(connection, FailureRow, "latest_failures", _RUN_ORDER)
 
 

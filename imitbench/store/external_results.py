@@ -37,7 +37,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("holds control characters or line breaks")
+        raise ValueError("contains control characters or line breaks")
     return text
 
 

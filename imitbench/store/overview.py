@@ -121,7 +121,7 @@ class StatusSurvey:
         at_work = max(1, sum(cell.counts["running"] for cell in cells.values()))
         return [self._status(key, cell, at_work) for key, cell in sorted(cells.items())]
 
-    def is_attended(self) -> bool:
+    def is_active(self) -> bool:
         """Whether a process runs a sweep here; otherwise, open runs stay open."""
         return is_active(self.out)
 

@@ -46,7 +46,7 @@ class MetricCurve:
     Attributes:
         steps: Budget units spent, ascending.
         values: Metric at each step; may contain NaN and infinities.
-        points: Number of recorded points, of which `steps` may be a part.
+        points: Number of recorded points; `steps` may have fewer.
     """
 
     steps: tuple[int, ...]

@@ -18,7 +18,7 @@ from imitbench.tune.held_out_comparison import HeldOutComparison
 from imitbench.tune.request import StudySettings, TuneRequest
 from imitbench.tune.storage import StudyLocation, open_storage
 from imitbench.tune.study import Trial, read_trials
-from imitbench.tune.study_runner import CONTEST_FILE, StudyRunner, TuningObserver, check_study
+from imitbench.tune.study_runner import COMPARISON_FILE, StudyRunner, TuningObserver, check_study
 from imitbench.tune.trial_job import TrialJob
 
 _POLL_S = 0.2
@@ -29,12 +29,12 @@ class TuningOutcome:
     """How a tuning ended.
 
     Attributes:
-        contests: Decided held-out comparisons, by the name of the study's scope.
+        comparisons: Decided held-out comparisons, by the name of the study's scope.
         stopped: Whether it was stopped before all were decided.
         queued: Jobs that continue in a scheduler's queue.
     """
 
-    contests: dict[str, HeldOutComparison] = field(default_factory=dict)
+    comparisons: dict[str, HeldOutComparison] = field(default_factory=dict)
     stopped: bool = False
     queued: int = 0
 
@@ -85,8 +85,8 @@ def tune(
         else:
             if not crew.outcome.stopped:
                 executor.close()
-        crew.outcome.contests = {
-            cell.scope.name: cell.contest for cell in cells if cell.contest is not None
+        crew.outcome.comparisons = {
+            cell.scope.name: cell.comparison for cell in cells if cell.comparison is not None
         }
         return crew.outcome
 
@@ -215,13 +215,13 @@ class StudyOverview:
         name: Name of the tuning.
         settings: Settings of the study.
         trials: All trials so far.
-        contest: Result of the last held-out comparison; `None` before the first one.
+        comparison: Result of the last held-out comparison; `None` before the first one.
     """
 
     name: str
     settings: StudySettings
     trials: Sequence[Trial]
-    contest: HeldOutComparison | None
+    comparison: HeldOutComparison | None
 
 
 def read_studies(root: Path) -> list[StudyOverview]:
@@ -236,12 +236,12 @@ def read_studies(root: Path) -> list[StudyOverview]:
         assert settings is not None
         address = StudyLocation.within(folder, settings.storage)
         trials = read_trials(address) if Path(address.path).exists() else []
-        found.append(StudyOverview(root.name, settings, trials, _contest(folder)))
+        found.append(StudyOverview(root.name, settings, trials, _comparison(folder)))
     return found
 
 
-def _contest(folder: Path) -> HeldOutComparison | None:
-    path = folder / CONTEST_FILE
+def _comparison(folder: Path) -> HeldOutComparison | None:
+    path = folder / COMPARISON_FILE
     try:
         return HeldOutComparison.model_validate_json(path.read_bytes())
     except FileNotFoundError:

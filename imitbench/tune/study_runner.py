@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from imitbench.tune.study import Trial, TrialStudy
 
 SEARCH, HELD_OUT = "search", "held-out"
-CONTEST_FILE = "contest.json"
+COMPARISON_FILE = "contest.json"
 
 
 class TuningObserver(Protocol):
@@ -50,7 +50,7 @@ class TuningObserver(Protocol):
     def held_out(self, env: str, done: int, total: int) -> None:
         """A run of the held-out comparison ended."""
 
-    def judged(self, env: str, contest: HeldOutComparison) -> None:
+    def judged(self, env: str, comparison: HeldOutComparison) -> None:
         """The held-out comparison was decided."""
 
     def stopping(self) -> None:
@@ -90,7 +90,7 @@ class StudyRunner:
         observer: Receives progress.
 
     Attributes:
-        contest: Result of the held-out comparison; `None` until it is decided.
+        comparison: Result of the held-out comparison; `None` until it is decided.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class StudyRunner:
     ) -> None:
         self.scope = scope
         self.folder = study_folder(root, scope)
-        self.contest: HeldOutComparison | None = None
+        self.comparison: HeldOutComparison | None = None
         self._request = request
         self._observer = observer
         self._address = StudyLocation.within(self.folder, request.storage)
@@ -154,7 +154,7 @@ class StudyRunner:
 
     def take(self) -> TrialJob | None:
         """Returns the next job; `None` if it must wait for running jobs, or none is left."""
-        if self.contest is not None:
+        if self.comparison is not None:
             return None
         trial = self._next_trial()
         if trial is not None:
@@ -163,13 +163,13 @@ class StudyRunner:
         if self._at_work:
             return None
         if not self._finalists:
-            self._begin_contest()
+            self._begin_comparison()
         if self._waiting:
             spec = self._waiting.popleft()
             watch = None if self._request.goal.uses_reward else self._watch()
             return self._job(self.folder / HELD_OUT, [spec], watch)
         if not self._open:
-            self._end_contest()
+            self._end_comparison()
         return None
 
     def finished(self, job: TrialJob) -> None:
@@ -234,7 +234,7 @@ class StudyRunner:
         self._tell(now)
         return True
 
-    def _begin_contest(self) -> None:
+    def _begin_comparison(self) -> None:
         request = self._request
         self._finalists = candidates(self._study.trials, request.defaults, request.best)
         if len(self._finalists) == 1:
@@ -263,11 +263,13 @@ class StudyRunner:
             total = len(self._finalists) * each
             self._observer.held_out(self.scope.name, total - len(self._open), total)
 
-    def _end_contest(self) -> None:
+    def _end_comparison(self) -> None:
         standings = [self._standing(each) for each in self._finalists]
-        self.contest = compare_candidates(standings, trials=len(self._study.trials))
-        atomic_write_text(self.folder / CONTEST_FILE, self.contest.model_dump_json(indent=1) + "\n")
-        self._observer.judged(self.scope.name, self.contest)
+        self.comparison = compare_candidates(standings, trials=len(self._study.trials))
+        atomic_write_text(
+            self.folder / COMPARISON_FILE, self.comparison.model_dump_json(indent=1) + "\n"
+        )
+        self._observer.judged(self.scope.name, self.comparison)
 
     def _standing(self, candidate: Candidate) -> CandidateResult:
         scores, places, returns, failed = [], [], [], 0

@@ -25,10 +25,10 @@ from imitbench.version import __version__
 _WIDTH = 100
 
 
-def tuned_values(request: TuneRequest, contest: HeldOutComparison) -> TunedValues | None:
+def tuned_values(request: TuneRequest, comparison: HeldOutComparison) -> TunedValues | None:
     """Returns the winner of a held-out comparison, with its provenance; `None` without a winner."""
-    winner = contest.winner
-    if winner is None or not contest.default.scores:
+    winner = comparison.winner
+    if winner is None or not comparison.default.scores:
         return None
     card, settings = request.algorithm, request.plan.settings
     fixed = card.changed(request.base)  # by --set
@@ -43,13 +43,13 @@ def tuned_values(request: TuneRequest, contest: HeldOutComparison) -> TunedValue
             uses_reward=request.goal.uses_reward,
             budget=settings.budget,
             n_demos=settings.n_demos,
-            trials=contest.trials,
+            trials=comparison.trials,
             search_seeds=list(request.search_seeds),
             held_out_seeds=list(request.held_out_seeds),
             sampler_seed=request.seed,
-            verdict=contest.decision,
+            verdict=comparison.decision,
             p_value=winner.p_value,
-            default=_runs(contest.default),
+            default=_runs(comparison.default),
             tuned=_runs(winner),
         ),
     )
@@ -89,7 +89,8 @@ def _existing(path: Path, card: AlgorithmCard) -> dict[str, TunedValues]:
     found = read_tuned(path)
     if found.algorithm != card.name:
         raise InputError(
-            f"--to {path}: holds values of {found.algorithm}, not of {card.name}; name another file"
+            f"--to {path}: contains values of {found.algorithm}, not of {card.name}; name another "
+            "file"
         )
     resolve_tuned(path, found, card)
     return found.environments

@@ -171,7 +171,7 @@ def run_trial_file(path: Path, stop: StopRequest, supervised: bool) -> None:
                 return
             if watch is not None and spec is not job.runs[-1]:
                 finals.append(OBJECTIVES[watch.objective].of(directory.read_result()))
-                if reporter is not None and not _goes_on(reporter, watch, finals):
+                if reporter is not None and not _continues(reporter, watch, finals):
                     return
 
 
@@ -196,7 +196,7 @@ def _learner(
     return ObjectiveTrackingLearner(learner, spec, job.references, watch, report)
 
 
-def _goes_on(reporter: TrialReporter, watch: TrackingSettings, finals: list[float]) -> bool:
+def _continues(reporter: TrialReporter, watch: TrackingSettings, finals: list[float]) -> bool:
     """Reports the completed runs; returns whether the trial continues."""
     try:
         reporter.report(len(finals) * watch.points, float(np.mean(finals)))

@@ -1,1 +1,1 @@
-"""Helpers that the public API names: logging, networks, environments, and atomic files."""
+"""Helpers for logging, networks, environments and atomic files."""

@@ -14,9 +14,9 @@ Array = npt.NDArray[Any]
 
 
 def scale_actions(acts: Array, space: gym.Space[Any]) -> Array:
-    """From the bounds of a box to [-1, 1], which off-policy algorithms store.
+    """Scales actions from the bounds of a box to [-1, 1], the form off-policy algorithms store.
 
-    Actions of other spaces stay as they are.
+    Actions of other spaces are returned unchanged.
 
     Args:
         acts: Shape (n, *action_shape); clipped to the bounds first.
@@ -32,7 +32,7 @@ def scale_actions(acts: Array, space: gym.Space[Any]) -> Array:
 
 
 def unscale_actions(acts: Array, space: gym.Space[Any]) -> Array:
-    """The way back: from [-1, 1] to the bounds of a box.
+    """Inverts `scale_actions`: scales from [-1, 1] to the bounds of a box.
 
     Args:
         acts: Shape (n, *action_shape).
@@ -43,22 +43,22 @@ def unscale_actions(acts: Array, space: gym.Space[Any]) -> Array:
     """
     if not isinstance(space, spaces.Box):
         return acts
-    # Term by term as Stable-Baselines3 computes what it executes, so that not a bit differs.
+    # The same formula as in Stable-Baselines3, so that results are bitwise equal.
     return np.asarray(space.low + (0.5 * (acts + 1.0) * (space.high - space.low)))
 
 
 def action_rows(acts: th.Tensor, space: gym.Space[Any]) -> th.Tensor:
-    """Actions in the form in which distributions tell their probability.
+    """Returns actions in the form that `log_prob` of Stable-Baselines3's distributions expects.
 
     Args:
         acts: Shape (n, *action_shape).
         space: Space of one action.
 
     Returns:
-        Shape (n,) for single choices, else (n, numbers); binary ones as float32.
+        Shape (n,) for Discrete, else (n, size); float32 for MultiBinary.
     """
     if isinstance(space, spaces.Discrete):
         return acts
-    acts = acts.reshape(len(acts), -1)  # a box may have no dimension at all
-    # Torch's Bernoulli distribution takes nothing but floating-point numbers.
+    acts = acts.reshape(len(acts), -1)  # a box may have shape ()
+    # Torch's Bernoulli distribution accepts only floating-point numbers.
     return acts.float() if isinstance(space, spaces.MultiBinary) else acts

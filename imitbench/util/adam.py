@@ -1,12 +1,12 @@
-"""Adam: torch's optimizer, and shorter ways to take its steps.
+"""Adam: torch's optimizer, and faster implementations of its step.
 
-Settings and state are always those of a `torch.optim.Adam`, so that a checkpoint does not depend
-on how steps are taken. For small networks, gathering parameters and state takes torch longer than
-the update:
+Settings and state are always those of a `torch.optim.Adam`, so that checkpoints do not depend on
+the implementation. For small networks, torch spends more time on collecting parameters and state
+than on the update:
 
-- `with_fused` asks torch for its fused kernel, which updates all parameters in one call.
-- `direct_step` calls that kernel with lists that are gathered once.
-- `FlatAdam` updates parameters that lie in one vector, by that kernel or in NumPy.
+- `with_fused` selects torch's fused kernel, which updates all parameters in one call.
+- `direct_step` calls that kernel with lists that are collected once.
+- `FlatAdam` updates parameters stored in one vector, with that kernel or in NumPy.
 
 Source: Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization".
 """
@@ -32,11 +32,11 @@ _KERNELS: dict[type[th.optim.Optimizer], Callable[..., object]] = {
 def with_fused(
     optimizer_cls: type[th.optim.Optimizer], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Asks Adam for its fused step, which is the same update in one call.
+    """Adds `fused=True` to the arguments of Adam: the same update in one call.
 
     Args:
         optimizer_cls: Class of the optimizer.
-        kwargs: Its arguments; a choice that they make already stands.
+        kwargs: Arguments of the optimizer; a choice of implementation in them is kept.
     """
     if optimizer_cls in _KERNELS and not {"fused", "foreach"} & set(kwargs):
         return {"fused": True, **kwargs}
@@ -44,28 +44,28 @@ def with_fused(
 
 
 def load_optimizer_state(optimizer: th.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Restores an optimizer without taking the state's tensors from its owner.
+    """Restores an optimizer from copies of the tensors in a state.
 
     Args:
-        optimizer: Any optimizer, of the same parameters in the same groups.
-        state: What its `state_dict` gave.
+        optimizer: Any optimizer, with the same parameters in the same groups.
+        state: Result of its `state_dict`.
 
     Raises:
         ValueError: Groups or numbers of parameters differ.
     """
-    # Torch continues in the very tensors that it is given.
+    # `load_state_dict` does not copy tensors; without a copy, steps would modify `state`.
     optimizer.load_state_dict(copy.deepcopy(dict(state)))
 
 
 def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
-    """The shortest way to take steps with an optimizer.
+    """Returns the fastest function that takes steps with an optimizer.
 
-    For plain fused Adam and AdamW on the CPU that is the fused kernel itself. The optimizer's
-    state is updated in place as always. Any other optimizer takes its own step.
+    For plain fused Adam and AdamW on the CPU, it calls the fused kernel directly and updates the
+    optimizer's state in place. For any other optimizer, it is `optimizer.step`.
 
     Args:
-        optimizer: The optimizer. While the result is in use, its groups stay as they are, except
-            for the learning rate, and every parameter has its gradient in the same tensor.
+        optimizer: While the result is in use, only the learning rate in its groups may change, and
+            every parameter must keep its gradient in the same tensor.
 
     Returns:
         A function without arguments that takes one step.
@@ -80,7 +80,7 @@ def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
         hooked
         or not group.get("fused")
         or any(group.get(name) for name in _NOT_DIRECT)
-        # Adam may be told to decay weights as AdamW does.
+        # Adam has an option to decay weights as AdamW does.
         or bool(group.get("decoupled_weight_decay")) != (type(optimizer) is th.optim.AdamW)
         or any(each.device.type != "cpu" or each.grad is None for each in parameters)
     ):
@@ -89,12 +89,12 @@ def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
     lists: list[list[th.Tensor]] = []
 
     def step() -> None:
-        if not lists:  # the first step makes the state
+        if not lists:  # the first step creates the state
             optimizer.step()
             states = [optimizer.state[each] for each in parameters]
             gradients = [each.grad for each in parameters]
             moments = [[state[key] for state in states] for key in ("exp_avg", "exp_avg_sq")]
-            # In the same memory, but nothing that autograd would have to be kept away from.
+            # `detach` shares the memory; without autograd, no `no_grad` is needed.
             values = [each.detach() for each in parameters]
             lists.extend((values, gradients, *moments, [], [s["step"] for s in states]))
             return
@@ -105,7 +105,7 @@ def direct_step(optimizer: th.optim.Optimizer) -> Callable[[], object]:
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a fused kernel, without the learning rate, which may change between steps."""
+    """Returns arguments of a fused kernel except the learning rate, which may change."""
     beta1, beta2 = group["betas"]
     return {
         "beta1": float(beta1),
@@ -120,7 +120,7 @@ def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
 def why_not_plain(
     optimizer: th.optim.Optimizer, parameters: Sequence[th.nn.Parameter]
 ) -> str | None:
-    """Why `FlatAdam` cannot take an optimizer's steps; `None` if it can."""
+    """Returns why `FlatAdam` cannot replace an optimizer's step; `None` if it can."""
     if type(optimizer) is not th.optim.Adam:
         return f"its optimizer is {type(optimizer).__name__}, not torch.optim.Adam"
     if len(optimizer.param_groups) != 1:
@@ -141,7 +141,7 @@ class Flat(Protocol):
 
     @property
     def parameters(self) -> Sequence[th.nn.Parameter]:
-        """The parameters, which may have memory of their own."""
+        """The parameters, which may or may not be views of `vector`."""
 
     @property
     def vector(self) -> th.Tensor:
@@ -152,20 +152,20 @@ class Flat(Protocol):
         """Their gradient, shape (size,)."""
 
     def split(self, vector: th.Tensor) -> Sequence[th.Tensor]:
-        """Views of a vector of shape (size,), one for each parameter and of its shape."""
+        """Returns views of a vector of shape (size,), one with the shape of each parameter."""
 
 
 class FlatAdam:
-    """Takes the steps of a `torch.optim.Adam` on parameters that lie in one vector.
+    """Takes the steps of a `torch.optim.Adam` on parameters stored in one vector.
 
     Learning rate, betas and eps are read from the optimizer at each step.
 
-    There are two kinds of steps, equally fast and equal up to rounding. Each stays as it is,
-    because published runs must come out the same: those with PPO took `shortened_step`, those
-    with DQN and SAC `step`.
+    The two kinds of steps are equally fast and equal up to rounding. Neither may change, because
+    published runs must be reproducible: runs with PPO took `shortened_step`, runs with DQN and SAC
+    took `step`.
 
     Args:
-        flat: The parameters, for whose optimizer `why_not_plain` is `None`.
+        flat: Parameters whose optimizer `why_not_plain` accepts.
     """
 
     def __init__(self, flat: Flat) -> None:
@@ -186,7 +186,7 @@ class FlatAdam:
         self._group: Mapping[str, Any] = {}
 
     def load(self, optimizer: th.optim.Optimizer) -> None:
-        """Takes over the settings of an optimizer, and copies its state."""
+        """Copies the settings and the state of an optimizer."""
         self._group = optimizer.param_groups[0]
         for parameter, own in zip(self._parameters, self._states, strict=True):
             state = optimizer.state.get(parameter)
@@ -198,7 +198,7 @@ class FlatAdam:
         self._count.copy_(self._counts[0])
 
     def store(self, optimizer: th.optim.Optimizer) -> None:
-        """Copies the state back, into tensors of the optimizer's own."""
+        """Copies the state back into new tensors of the optimizer."""
         if self._count == 0:
             return
         self._counts.copy_(self._count)
@@ -210,10 +210,10 @@ class FlatAdam:
                 state[name].copy_(view)
 
     def step(self, optimizer: th.optim.Optimizer) -> None:
-        """Takes a step along the gradient, by torch's fused kernel.
+        """Takes a step with torch's fused kernel.
 
-        The optimizer's state becomes views of what is kept here, so that it is current after each
-        step. It may be replaced in between, as `load_state_dict` does.
+        The optimizer's state becomes views of the state of this object, so that it is current after
+        each step. It may be replaced between steps, as `load_state_dict` does.
         """
         current = optimizer.state.get(self._parameters[0], {})
         if current.get("step") is not self._states[0]["step"]:
@@ -226,13 +226,13 @@ class FlatAdam:
         self._counts.copy_(self._count)
 
     def shortened_step(self, max_norm: float) -> None:
-        """Takes a step along the gradient, in NumPy, and overwrites the gradient.
+        """Clips the gradient and takes a step in NumPy; overwrites the gradient.
 
         Args:
-            max_norm: The gradient is first shortened to this length.
+            max_norm: Largest norm of the gradient, as in `clip_grad_norm_`.
 
         Raises:
-            ValueError: The gradient is not finite; nothing was changed.
+            ValueError: The gradient is not finite; parameters and state are unchanged.
         """
         norm = float(th.linalg.vector_norm(self._gradient))
         if not math.isfinite(norm):

@@ -1,4 +1,4 @@
-"""Packages that only some commands need, each in an extra of its own."""
+"""Optional packages that only some commands need, each in an extra of this package."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def import_extra(module: str, extra: Extra, purpose: str) -> ModuleType:
     """Imports a module of an optional package.
 
     Args:
-        module: Its full name.
+        module: Full name, such as `wandb.sdk`.
         extra: The extra that installs it.
         purpose: What needs it, as the beginning of a sentence: `tuning`.
 
     Raises:
-        InputError: It is not installed, or cannot be loaded; names the command that mends it.
+        InputError: It is not installed or cannot be loaded; the message has the `pip` command.
     """
     try:
         return importlib.import_module(module)

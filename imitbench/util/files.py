@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or absent: made under a temporary name, then renamed."""
+"""Atomic writes of files and folders: under a temporary name, then renamed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imitbench.errors import InputError
 
 
 def fsync_directory(directory: Path) -> None:
-    """Makes a rename within `directory` survive a power cut."""
+    """Flushes a folder, so that renames in it survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -23,14 +23,14 @@ def fsync_directory(directory: Path) -> None:
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
-    """Writes `data` to `path` so that readers see the old content or the new, never a part.
+    """Writes a file so that readers see either the old or the new content, never a part.
 
     Args:
-        path: Target; its folder is created when missing.
-        data: Whole content.
+        path: Target; its folder is created if missing.
+        data: Complete content.
 
     Raises:
-        OSError: The file system refused (full, read-only); the old content stands.
+        OSError: The file cannot be written (disk full, read-only); the old content is kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(
@@ -50,21 +50,21 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """Writes UTF-8 text as `atomic_write_bytes` writes bytes."""
+    """Writes UTF-8 text, see `atomic_write_bytes`."""
     atomic_write_bytes(path, text.encode("utf-8"))
 
 
 def write_output(path: Path, text: str) -> None:
-    """Writes UTF-8 text where a person asked for it.
+    """Writes UTF-8 text to a path given by the user.
 
-    Where a link points, a file is written whole or not at all; pipes and devices are written to.
+    Links are followed. Files are written atomically, pipes and devices directly.
 
     Args:
-        path: Target; its folder is created when missing.
-        text: Whole content.
+        path: Target; its folder is created if missing.
+        text: Complete content.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The path cannot be written.
     """
     target = path.resolve()
     if not target.exists() or target.is_file():
@@ -77,8 +77,8 @@ def digest_files(root: Path, files: Iterable[Path]) -> str:
     """Hashes files with their names relative to `root`.
 
     Returns:
-        SHA-256 as 64 hexadecimal digits, independent of the order of `files` and of where
-        `root` lies.
+        SHA-256 as 64 hexadecimal digits, independent of the order of `files` and of the location
+        of `root`.
     """
     total = hashlib.sha256()
     for path in sorted(files):
@@ -88,7 +88,7 @@ def digest_files(root: Path, files: Iterable[Path]) -> str:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether there is nothing at a place, or a folder without content."""
+    """Whether a path does not exist or is an empty folder."""
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
@@ -97,15 +97,15 @@ def _refuse(folder: Path) -> None:
 
 
 def check_place(folder: Path, check_old: Callable[[Path], None] = _refuse) -> None:
-    """Makes sure that a folder may be put somewhere, before any work is done for it.
+    """Checks that a folder may be created at a path, before any work is done for it.
 
     Args:
-        folder: Its place.
-        check_old: Asked about what is there unless that is an empty folder; raises if it may not
-            be replaced.
+        folder: Path of the new folder.
+        check_old: Called with the path if something other than an empty folder is there; raises
+            if that must not be replaced.
 
     Raises:
-        InputError: There is something that may not be replaced.
+        InputError: Something is there that must not be replaced.
     """
     if not is_empty(folder.resolve()):
         check_old(folder)
@@ -113,19 +113,19 @@ def check_place(folder: Path, check_old: Callable[[Path], None] = _refuse) -> No
 
 @contextmanager
 def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Iterator[Path]:
-    """Makes a folder beside its place, and puts it there at the end.
+    """Creates a folder under a temporary name and renames it at the end.
 
-    Readers see no part of it. An exception, or the end of the process, leaves what was there.
+    Readers never see an incomplete folder. After an exception or a crash, the old content is kept.
 
     Args:
-        folder: Its place.
+        folder: Final path.
         check_old: As for `check_place`.
 
     Yields:
         The folder to fill.
 
     Raises:
-        InputError: There is something that may not be replaced, or nothing can be written there.
+        InputError: Something is there that must not be replaced, or the path is not writable.
     """
     check_place(folder, check_old)
     place = folder.resolve()
@@ -146,7 +146,7 @@ def new_folder(folder: Path, check_old: Callable[[Path], None] = _refuse) -> Ite
 
 
 def _put(draft: Path, place: Path) -> None:
-    """Renames; a folder that has content is first moved aside, and comes back if that fails."""
+    """Renames; an old folder is moved aside first, and moved back if renaming fails."""
     if is_empty(place):
         draft.replace(place)
     else:

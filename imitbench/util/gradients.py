@@ -1,4 +1,4 @@
-"""Gradients in closed form, handed to autograd."""
+"""Passes gradients in closed form to autograd."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _run_backward = getattr(th.autograd.graph, "_engine_run_backward", None)
 
 
 def backward_from(output: th.Tensor, gradient: th.Tensor) -> None:
-    """Does what `output.backward(gradient)` does, without loading the tools for symbolic shapes.
+    """Does what `output.backward(gradient)` does, without importing torch's symbolic shapes.
 
-    Torch imports them to compare the two shapes, which takes every process a second. Where its
-    engine cannot be called without that, it is left to do so.
+    Torch imports them to compare the two shapes, which takes about a second in each process. If a
+    version of torch has no engine that can be called directly, `output.backward` is called.
 
     Args:
-        output: Any shape, with a graph behind it.
+        output: Any shape, part of a graph.
         gradient: Derivative of the loss by the output, same shape and data type.
     """
     if _run_backward is None:

@@ -1,6 +1,6 @@
-"""The one place that talks to a Hugging Face hub: through its own client, into its own cache.
+"""Downloads from a Hugging Face hub with `huggingface_hub`, into the cache of that package.
 
-`HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` mean what they mean to that client.
+It reads `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` as usual.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from imitbench.util.hub_errors import (
     DamagedDownloadError,
     Notify,
     UnreachableError,
+    as_input_error,
     at_revision,
-    is_passing,
-    patiently,
+    is_transient,
     reason_of,
-    told_as_input_error,
+    with_retries,
 )
 
 RepoKind = Literal["model", "dataset"]
@@ -37,8 +37,8 @@ class Snapshot:
     """Files of a repository at one commit, in the cache.
 
     Attributes:
-        folder: Where they are; read-only, as it belongs to the cache.
-        commit: The commit, 40 hexadecimal digits.
+        folder: Their folder in the cache; must not be modified.
+        commit: 40 hexadecimal digits.
     """
 
     folder: Path
@@ -46,21 +46,21 @@ class Snapshot:
 
 
 def silent(_message: str) -> None:
-    """Says nothing."""
+    """Ignores a message."""
 
 
 def label(kind: RepoKind, repo: str) -> str:
-    """What to call a repository: models by name alone, data sets as in the hub's addresses."""
+    """Returns the name of a repository for messages; data sets have the prefix of their URL."""
     return repo if kind == "model" else f"{kind}s/{repo}"
 
 
 def is_commit(revision: str | None) -> bool:
-    """Whether a revision is a whole commit, which never moves."""
+    """Whether a revision is a full commit hash, which never changes its content."""
     return revision is not None and _COMMIT.fullmatch(revision) is not None
 
 
 def is_offline() -> bool:
-    """Whether the hub must not be asked (`HF_HUB_OFFLINE`)."""
+    """Whether requests to the hub are forbidden (`HF_HUB_OFFLINE`)."""
     from huggingface_hub import constants
 
     asked_for = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
@@ -68,20 +68,20 @@ def is_offline() -> bool:
 
 
 def cache_directory() -> Path:
-    """Folder of the client's cache."""
+    """Returns the folder of the cache."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 
 def cached_folder(cache: Path, kind: RepoKind, repo: str, commit: str) -> Path:
-    """Where the cache keeps the files of a commit, whether or not they are there.
+    """Returns the folder of a commit in the cache; it may not exist.
 
     Args:
         cache: Folder of the cache.
         kind: Kind of the repository.
-        repo: Its name, `owner/name`.
-        commit: The commit.
+        repo: Name of the repository, `owner/name`.
+        commit: 40 hexadecimal digits.
     """
     return cache / f"{kind}s--{repo.replace('/', '--')}" / "snapshots" / commit
 
@@ -89,25 +89,25 @@ def cached_folder(cache: Path, kind: RepoKind, repo: str, commit: str) -> Path:
 def resolve(
     repo: str, *, kind: RepoKind = "model", revision: str | None = None, notify: Notify = silent
 ) -> str:
-    """The commit that a revision stands for, asked of the hub.
+    """Asks the hub for the commit of a revision.
 
     Args:
         repo: Name of the repository, `owner/name`.
         kind: Kind of the repository.
-        revision: Branch, tag or commit; the default branch when `None`.
+        revision: Branch, tag or commit; `None` for the default branch.
         notify: Called with messages about pauses.
 
     Raises:
-        InputError: There is no such repository or revision, or no access to it.
-        UnreachableError: The hub gave no answer.
+        InputError: The repository or revision does not exist, or access is denied.
+        UnreachableError: The hub did not answer.
     """
     name = label(kind, repo)
-    with told_as_input_error(name, revision):
+    with as_input_error(name, revision):
         if is_offline():
             raise UnreachableError(
                 f"{name}: offline mode (HF_HUB_OFFLINE) forbids contacting the hub"
             )
-        return patiently(lambda: _ask_for_commit(repo, kind, revision), name, notify)
+        return with_retries(lambda: _ask_for_commit(repo, kind, revision), name, notify)
 
 
 def fetch(
@@ -118,26 +118,26 @@ def fetch(
     revision: str | None = None,
     notify: Notify = silent,
 ) -> Snapshot:
-    """Brings files of a repository into the cache; what is there already is not fetched again.
+    """Downloads files of a repository that are not in the cache.
 
-    A commit that is in the cache is taken from there without asking the hub. A branch or tag is
-    looked up on the hub; only if that cannot be reached, what it was at the last time is taken
-    from the cache, and said so. Several processes that fetch the same wait for the first one.
+    For a commit in the cache, the hub is not contacted. A branch or tag is looked up on the hub;
+    if the hub is unreachable, its last known commit is taken from the cache, with a message.
+    Processes that fetch the same files wait for the first one.
 
     Args:
         repo: Name of the repository, `owner/name`.
-        files: Shell-style patterns of the files wanted; those that do not exist are left out.
+        files: Shell-style patterns of the requested files; patterns without a match are ignored.
         kind: Kind of the repository.
-        revision: Branch, tag or commit; the default branch when `None`.
+        revision: Branch, tag or commit; `None` for the default branch.
         notify: Called with messages about downloads, pauses, and a hub that cannot be reached.
 
     Raises:
-        InputError: There is no such repository or revision, no access to it, or the content is
-            damaged time and again.
-        UnreachableError: The hub gave no answer, and the files are not in the cache.
+        InputError: The repository or revision does not exist, access is denied, or the content is
+            damaged in every attempt.
+        UnreachableError: The hub did not answer, and the files are not in the cache.
     """
     name = label(kind, repo)
-    with told_as_input_error(name, revision):
+    with as_input_error(name, revision):
         cached = _find_cached(repo, kind, revision, files)
         if cached is not None and (
             is_offline() or (is_commit(revision) and _is_whole(repo, kind, cached.commit))
@@ -149,14 +149,14 @@ def fetch(
                 "(HF_HUB_OFFLINE) forbids fetching it"
             )
         try:
-            return patiently(
+            return with_retries(
                 lambda: _download(repo, kind, revision, files, notify),
                 name,
                 notify,
                 give_up=cached is not None,
             )
         except Exception as error:
-            if cached is None or not is_passing(error):
+            if cached is None or not is_transient(error):
                 raise
             notify(
                 f"{name}: the hub cannot be reached ({reason_of(error)}); using commit "
@@ -185,9 +185,9 @@ def _find_cached(
 
 
 def _is_whole(repo: str, kind: RepoKind, commit: str) -> bool:
-    """Whether the cache knows what belongs to a commit, by which it was searched.
+    """Whether the cache has the list of a commit's files, which a complete search needs.
 
-    A download that was stopped leaves files without that knowledge.
+    An interrupted download leaves files without that list.
     """
     import huggingface_hub
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
@@ -221,22 +221,22 @@ def _download(
     if fresh:
         notify(f"{label(kind, repo)}: fetching commit {commit[:12]}")
         _download_files(repo, kind, commit, files)
-    # Nothing is left to download, but the cache learns that it is complete, and what the
-    # revision stood for.
+    # Downloads nothing more, but records in the cache that the commit is complete, and which
+    # commit the revision is.
     folder = Path(
         huggingface_hub.snapshot_download(
             repo, repo_type=kind, revision=revision, allow_patterns=list(files)
         )
     )
     if folder.name != commit:
-        raise DamagedDownloadError("the revision moved while it was being fetched")
+        raise DamagedDownloadError("the revision changed during the download")
     if fresh:
         _check_content(folder)
     return Snapshot(folder, commit)
 
 
 def _download_files(repo: str, kind: RepoKind, commit: str, patterns: Sequence[str]) -> None:
-    """Downloads one file after the other, in this thread, so that Ctrl-C ends it at once."""
+    """Downloads files sequentially in this thread, so that Ctrl-C stops it immediately."""
     import huggingface_hub
 
     for name in huggingface_hub.HfApi().list_repo_files(repo, repo_type=kind, revision=commit):
@@ -245,9 +245,9 @@ def _download_files(repo: str, kind: RepoKind, commit: str, patterns: Sequence[s
 
 
 def _check_content(folder: Path) -> None:
-    """Compares large files with their SHA-256, by which the cache names them.
+    """Checks the SHA-256 of large files, which is their name in the cache.
 
-    Small files are named by what is not always a hash of their content: mirrors differ in it.
+    Names of small files are not checked: on some mirrors they are not hashes of the content.
     """
     for path in sorted(folder.rglob("*")):
         blob = path.resolve()

@@ -1,4 +1,4 @@
-"""What goes wrong between the hub's client and a hub: what passes by itself, and what to say."""
+"""Errors of hub requests: which are retried, and their messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from imitbench.errors import InputError
 from imitbench.util.text_line import one_line
 
 Notify = Callable[[str], None]
-"""Says something to the person who waits."""
+"""Shows a message to the user."""
 
 WAITS_S = (1.0, 2.0, 4.0, 8.0)
-"""Pauses before another attempt, unless the hub asks for a longer one."""
+"""Pauses before the next attempts, unless the hub requests a longer one."""
 
 _MAX_WAIT_S = 300.0
-_PASSING = (408, 429, 500, 502, 503, 504)
-# The client has changed its HTTP library more than once; the names of these errors stayed.
+_TRANSIENT = (408, 429, 500, 502, 503, 504)
+# By name: versions of the client use different HTTP libraries with equally named errors.
 _UNREACHABLE = {"ConnectError", "ConnectTimeout", "ProxyError", "NewConnectionError"}
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -29,55 +29,55 @@ _Result = TypeVar("_Result")
 
 
 class UnreachableError(InputError):
-    """The hub gave no answer: no network, offline mode, or a server that is down."""
+    """The hub did not answer: no network, offline mode, or a server that is down."""
 
 
 class DamagedDownloadError(OSError):
-    """What arrived is not what the hub said that it would send."""
+    """A downloaded file is not what the hub announced."""
 
 
-def patiently(
+def with_retries(
     operation: Callable[[], _Result], name: str, notify: Notify, *, give_up: bool = False
 ) -> _Result:
-    """Tries again after errors that pass by themselves, with growing pauses.
+    """Calls a function and retries after transient errors, with growing pauses.
 
     Args:
-        operation: What to do.
-        name: What to call the repository in messages.
+        operation: The function.
+        name: Name of the repository for messages.
         notify: Called with messages about pauses.
-        give_up: Whether to try only once, because there is another way.
+        give_up: Whether to try only once, for example because there is a fallback.
     """
     for wait in () if give_up else WAITS_S:
         try:
             return operation()
         except Exception as error:
-            if not is_passing(error) or _is_unreachable(error):
+            if not is_transient(error) or _is_unreachable(error):
                 raise
-            pause = min(max(wait, _asked_pause(error)), _MAX_WAIT_S)
+            pause = min(max(wait, _requested_pause(error)), _MAX_WAIT_S)
             notify(f"{name}: {reason_of(error)}; trying again in {pause:g} s")
         time.sleep(pause)
     return operation()
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later."""
     from huggingface_hub.errors import HfHubHTTPError
 
     status = _status(error)
     if status is not None:
-        return status in _PASSING
-    if _is_of_disk(error) or isinstance(error, json.JSONDecodeError):
+        return status in _TRANSIENT
+    if _is_disk_error(error) or isinstance(error, json.JSONDecodeError):
         return False
-    # The base of the client's own error is that of its HTTP library, whichever it is.
+    # The base class of the client's error is that of its HTTP library.
     return isinstance(error, OSError | HfHubHTTPError.__bases__[0])
 
 
-def _is_of_disk(error: BaseException) -> bool:
+def _is_disk_error(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _DISK
 
 
 def _is_unreachable(error: BaseException) -> bool:
-    """Whether there is nobody to answer, so that waiting a little is no use."""
+    """Whether no server can be reached, so that a short pause does not help."""
     return any(
         kind.__name__ in _UNREACHABLE for each in _chain(error) for kind in type(each).__mro__
     )
@@ -93,7 +93,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _response(error: BaseException) -> Any:
-    """What the hub answered, if it did."""
+    """Returns the hub's response, if there is one."""
     answers = (getattr(each, "response", None) for each in _chain(error))
     return next((answer for answer in answers if answer is not None), None)
 
@@ -103,15 +103,15 @@ def _status(error: BaseException) -> int | None:
     return None if response is None else int(response.status_code)
 
 
-def _asked_pause(error: BaseException) -> float:
-    """Seconds that the hub asks to wait; 0 where it does not ask."""
+def _requested_pause(error: BaseException) -> float:
+    """Returns the seconds in `Retry-After`; 0 without it."""
     response = _response(error)
     text = "" if response is None else response.headers.get("Retry-After", "")
     return float(text) if text.strip().isdecimal() else 0.0
 
 
 def reason_of(error: BaseException) -> str:
-    """What to say about an error, in a part of a line."""
+    """Describes an error in a few words, as part of a message."""
     status = _status(error)
     if status is not None:
         return f"the hub answered {status}"
@@ -120,14 +120,14 @@ def reason_of(error: BaseException) -> str:
 
 
 def at_revision(revision: str | None) -> str:
-    """The part of a message that names a revision, if one was asked for."""
+    """Returns the part of a message that names a revision; empty for `None`."""
     return f" at revision '{revision}'" if revision else ""
 
 
 @contextmanager
-def told_as_input_error(name: str, revision: str | None) -> Iterator[None]:
-    """Turns what the client raises into one line each, and keeps its own remarks quiet."""
-    # Imported here: the client takes a while to load, and most files are local.
+def as_input_error(name: str, revision: str | None) -> Iterator[None]:
+    """Turns errors of the client into one-line messages, and suppresses its warnings."""
+    # Imported here because the client loads slowly, and most files are local.
     from huggingface_hub import errors
     from huggingface_hub.utils import logging as client_logging
 
@@ -149,7 +149,7 @@ def told_as_input_error(name: str, revision: str | None) -> Iterator[None]:
         ) from error
     except errors.HFValidationError as error:
         problem = " ".join(str(error).split())
-        raise InputError(f"{name}: no name of a repository ({problem})") from error
+        raise InputError(f"{name}: not a valid repository name ({problem})") from error
     except DamagedDownloadError as error:
         raise InputError(f"{name}{at_revision(revision)}: {error}; try again later") from error
     except InputError:
@@ -161,9 +161,9 @@ def told_as_input_error(name: str, revision: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def told_of_upload(name: str) -> Iterator[None]:
-    """As `told_as_input_error`, for uploads: what fails there has other reasons."""
-    with told_as_input_error(name, None):
+def as_upload_error(name: str) -> Iterator[None]:
+    """Does what `as_input_error` does, with messages for uploads."""
+    with as_input_error(name, None):
         from huggingface_hub.errors import HFValidationError
 
         try:
@@ -177,16 +177,16 @@ def told_of_upload(name: str) -> Iterator[None]:
 def _explain_upload(name: str, error: Exception) -> Exception:
     status = _status(error)
     if status == 401:
-        return InputError(f"{name}: the hub does not accept the token (401); set HF_TOKEN anew")
+        return InputError(f"{name}: the hub rejects the token (401); set HF_TOKEN to a valid one")
     if status == 403:
         return InputError(
             f"{name}: the token may not write there (403); set HF_TOKEN to one with write "
             "permission for the repository's owner"
         )
     if isinstance(error, json.JSONDecodeError):
-        return InputError(f"{name}: what answers is no hub; check HF_ENDPOINT")
-    if is_passing(error):
-        return UnreachableError(f"{name}: the upload broke off ({reason_of(error)})")
+        return InputError(f"{name}: the server is not a hub; check HF_ENDPOINT")
+    if is_transient(error):
+        return UnreachableError(f"{name}: the upload was interrupted ({reason_of(error)})")
     if status is not None or isinstance(error, RuntimeError | ValueError | OSError):
         said = getattr(error, "server_message", None) or str(error)
         return InputError(f"{name}: the upload was refused ({one_line(said, 200)})")
@@ -198,18 +198,18 @@ def _explain(name: str, revision: str | None, error: Exception) -> Exception:
     if status in (401, 403):
         return InputError(f"{name}: no access ({status}); set HF_TOKEN to a token that may read it")
     if "Consistency check failed" in str(error):
-        return InputError(f"{where}: a file arrives truncated; check the network, then try again")
-    if _is_of_disk(error):
+        return InputError(f"{where}: a download is truncated; check the network, then try again")
+    if _is_disk_error(error):
         return InputError(
-            f"{where}: the hub's cache cannot be written ({reason_of(error)}); make room, or set "
-            "HF_HOME to another folder"
+            f"{where}: the hub's cache cannot be written ({reason_of(error)}); free disk space, or "
+            "set HF_HOME to another folder"
         )
     if isinstance(error, json.JSONDecodeError):
-        return InputError(f"{name}: what answers is no hub; check HF_ENDPOINT")
-    if is_passing(error):
+        return InputError(f"{name}: the server is not a hub; check HF_ENDPOINT")
+    if is_transient(error):
         return UnreachableError(
             f"{where}: the hub cannot be reached ({reason_of(error)}), and it is not in the cache"
         )
     if status is not None:
-        return InputError(f"{where}: the hub refuses it (it answered {status})")
+        return InputError(f"{where}: the hub refuses the request (status {status})")
     return error

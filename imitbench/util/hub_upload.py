@@ -1,4 +1,4 @@
-"""Uploads files to a Hugging Face hub, through its own client, in one commit."""
+"""Uploads files to a Hugging Face hub in one commit, with `huggingface_hub`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 
 from imitbench.errors import InputError
 from imitbench.util.hub_client import RepoKind, is_offline, label, silent
-from imitbench.util.hub_errors import Notify, UnreachableError, patiently, told_of_upload
+from imitbench.util.hub_errors import Notify, UnreachableError, as_upload_error, with_retries
 
 _ANSWER_S = 15.0
-# What the hub or its pages put into any repository.
+# Files that the hub creates in any repository.
 _OF_ANYBODY = {".gitattributes", "README.md", "LICENSE"}
 
 
 @dataclass(frozen=True)
 class UploadResult:
-    """What an upload left on the hub.
+    """Result of an upload.
 
     Attributes:
-        commit: The newest commit, 40 hexadecimal digits.
-        url: Address of that commit.
+        commit: Latest commit, 40 hexadecimal digits.
+        url: URL of that commit.
         created: Whether the repository is new.
-        changed: Whether the commit is new; the files may have been there already.
-        removed: Files of an earlier upload that are gone.
+        changed: Whether the commit is new; `False` if the hub had the same files already.
+        removed: Files of an earlier upload that were deleted.
     """
 
     commit: str
@@ -39,7 +39,7 @@ class UploadResult:
 
 @dataclass(frozen=True)
 class _Found:
-    """A repository as it is before the upload."""
+    """State of a repository before the upload."""
 
     commit: str | None
     files: tuple[str, ...]
@@ -48,23 +48,23 @@ class _Found:
 
 
 def repository_url(kind: RepoKind, repo: str) -> str:
-    """Address of a repository's page; nobody is asked."""
+    """Returns the URL of a repository, without a request."""
     from huggingface_hub import constants
 
     return f"{constants.ENDPOINT}/{label(kind, repo)}"
 
 
 def check_repository_name(repo: str) -> None:
-    """Whether a name can be that of a repository, `owner/name`; nobody is asked.
+    """Checks that a name has the form `owner/name`, without a request.
 
     Raises:
-        InputError: It cannot.
+        InputError: It does not.
     """
     if repo.count("/") != 1:
         raise InputError(f"{repo}: not owner/name; owner is your name on the hub, or a group's")
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-    with told_of_upload(repo):
+    with as_upload_error(repo):
         validate_repo_id(repo)
 
 
@@ -79,32 +79,32 @@ def upload_files(
     tag: str,
     notify: Notify = silent,
 ) -> UploadResult:
-    """Makes a repository unless it is there, and puts files into it in one commit.
+    """Creates a repository unless it exists, and adds files to it in one commit.
 
-    Large files that arrived before are not uploaded again, and a commit that would change
-    nothing is not made, so that a failed upload is repeated by the same call.
+    Large files that the hub has already are not uploaded, and no empty commit is made, so that a
+    failed upload can be repeated by the same call.
 
     Args:
         repo: Name of the repository, `owner/name`.
-        files: Files on this machine by path in the repository.
+        files: Local files by path in the repository.
         kind: Kind of the repository.
         message: Message of the commit.
-        private: Whether a new repository is for its owner only.
-        owned: Shell-style patterns of files that earlier uploads of the kind may have put there.
-            Those that are not among `files` are removed in the same commit.
+        private: Whether a new repository is private.
+        owned: Shell-style patterns of files from earlier uploads of this kind. Those that are not
+            among `files` are deleted in the same commit.
         tag: Tag on the card of such uploads. A repository without it, or with files but none of
-            those owned, is somebody's work of another kind and left alone.
+            those owned, has other content and is not changed.
         notify: Called with messages about progress and pauses.
 
     Raises:
-        InputError: There is no token, it may not write there, the repository holds something
-            else, or it is public and `private` is asked for; or the hub refuses the files.
-        UnreachableError: The hub gave no answer, or the connection broke off.
+        InputError: There is no token, it has no write permission, the repository has other
+            content, or is public although `private` is requested; or the hub refuses the files.
+        UnreachableError: The hub did not answer, or the connection was interrupted.
     """
     import huggingface_hub
 
     name = label(kind, repo)
-    with told_of_upload(name):
+    with as_upload_error(name):
         if is_offline():
             raise UnreachableError(f"{name}: offline mode (HF_HUB_OFFLINE) forbids uploading")
         if huggingface_hub.get_token() is None:
@@ -112,10 +112,10 @@ def upload_files(
                 f"{name}: no token; set HF_TOKEN to a token that may write, or log in by "
                 "`hf auth login`"
             )
-        before = patiently(lambda: _look_up(repo, kind), name, notify)
+        before = with_retries(lambda: _look_up(repo, kind), name, notify)
         if before is None:
             notify(f"{name}: creating the repository{', private' if private else ''}")
-            patiently(lambda: _create(repo, kind, private), name, notify)
+            with_retries(lambda: _create(repo, kind, private), name, notify)
             found = _Found(None, (), (), private)
         else:
             found = before
@@ -126,7 +126,9 @@ def upload_files(
             if path not in files and any(fnmatchcase(path, pattern) for pattern in owned)
         )
         notify(f"{name}: uploading {len(files)} files")
-        done = patiently(lambda: _commit(repo, kind, files, stale, message, notify), name, notify)
+        done = with_retries(
+            lambda: _commit(repo, kind, files, stale, message, notify), name, notify
+        )
     return UploadResult(
         commit=done.oid,
         url=done.commit_url,
@@ -142,7 +144,7 @@ def _look_up(repo: str, kind: RepoKind) -> _Found | None:
 
     try:
         info: Any = huggingface_hub.HfApi().repo_info(repo, repo_type=kind, timeout=_ANSWER_S)
-    except RepositoryNotFoundError:  # or the token may not see it: creating it will tell
+    except RepositoryNotFoundError:  # or the token may not read it; then creating it fails
         return None
     files = tuple(each.rfilename for each in info.siblings or ())
     return _Found(info.sha, files, tuple(info.tags or ()), bool(info.private))
@@ -151,7 +153,7 @@ def _look_up(repo: str, kind: RepoKind) -> _Found | None:
 def _create(repo: str, kind: RepoKind, private: bool) -> None:
     import huggingface_hub
 
-    # Without a wish, the owner's own setting of new repositories holds.
+    # `None` leaves the choice to the owner's settings.
     huggingface_hub.HfApi().create_repo(
         repo, repo_type=kind, private=private or None, exist_ok=True
     )
@@ -160,14 +162,14 @@ def _create(repo: str, kind: RepoKind, private: bool) -> None:
 def _check_found(name: str, found: _Found, private: bool, owned: Sequence[str], tag: str) -> None:
     if private and not found.private:
         raise InputError(
-            f"{name}: is there already, and public; make it private on the hub, or choose "
+            f"{name}: exists already and is public; make it private on the hub, or choose "
             "another name"
         )
     foreign = [path for path in found.files if path not in _OF_ANYBODY]
     ours = any(fnmatchcase(path, pattern) for path in foreign for pattern in owned)
     if foreign and not (ours and tag in found.tags):
         raise InputError(
-            f"{name}: is there already, and holds what no such push put there ({foreign[0]}); "
+            f"{name}: exists already, with files that are not from such a push ({foreign[0]}); "
             "choose another name"
         )
 
@@ -183,7 +185,7 @@ def _commit(
     import huggingface_hub
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-    # The client changes operations while it works on them, so each attempt has its own.
+    # The client modifies operations, so that each attempt needs new ones.
     operations: list[CommitOperationAdd | CommitOperationDelete] = [
         CommitOperationAdd(path_in_repo=path, path_or_fileobj=str(file))
         for path, file in sorted(files.items())
@@ -196,7 +198,7 @@ def _commit(
                 repo, operations, commit_message=message, repo_type=kind
             )
         except RuntimeError as error:
-            if isinstance(error.__cause__, Exception):  # what went wrong with one of the files
+            if isinstance(error.__cause__, Exception):  # the error of a single file
                 raise error.__cause__ from None
             raise
     for warning in caught:

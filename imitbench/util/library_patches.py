@@ -1,18 +1,18 @@
-"""Every change that this package makes to other code in its process, and why it is needed.
+"""All patches of other code in the process, and why they are needed.
 
-No other module assigns to attributes of foreign modules and classes, or adds to what imports go
-through; `tests/test_layers.py` asserts it.
+No other module assigns to attributes of other packages' modules and classes, or changes
+`sys.meta_path`; `tests/test_layers.py` asserts it.
 
 - `leave_compiler_unloaded`: torch's optimizers would import its compiler, which takes 1.4 seconds
-  of processor time in every worker.
+  of CPU time in every worker.
 - `make_callable`: `imitbench.report` is a function of the Python API and a package, and importing
   any module of the package would replace the function.
-- `add_finder`: source outside the import path is imported under names that hold its digest, and
-  only a finder can refuse files that the digest does not cover, or byte code that is out of date.
-- `entry_point_replaced`: a method under test makes its environments itself, by id, so that they
-  can only be observed where Gymnasium looks ids up.
-- `silence_unraisable`: Ctrl+C in a progress bar that is just being made leaves half an object,
-  whose finalizer would print a traceback below the line that says that the command was stopped.
+- `add_finder`: source outside the import path is imported under names that include its digest,
+  and only a finder can refuse files that the digest does not cover, or outdated byte code.
+- `entry_point_replaced`: a method under test creates its environments itself, by id, so that they
+  can only be observed where Gymnasium looks up ids.
+- `silence_unraisable`: Ctrl+C during the construction of a progress bar leaves an incomplete
+  object, whose finalizer would print a traceback after the message of the interrupted command.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 def leave_compiler_unloaded() -> None:
     """Keeps torch's optimizers from importing its compiler.
 
-    They import it only to exclude some of their methods from compilation. Nothing here compiles
-    an optimizer, so these methods do without. Where a version of torch does this otherwise, it is
-    left as it is.
+    They import it only to exclude some of their methods from compilation, and this package does
+    not compile optimizers. Versions of torch with other code are not patched.
     """
     from torch import optim
 
@@ -49,7 +48,7 @@ def leave_compiler_unloaded() -> None:
 
 
 def _is_guarded(step: Callable[..., Any]) -> bool:
-    """Whether a step function imports the compiler before doing its work."""
+    """Whether a step function imports the compiler first."""
     return hasattr(step, "__wrapped__") and "torch._dynamo" in step.__code__.co_names
 
 
@@ -68,18 +67,18 @@ def make_callable(package: str, function: Callable[..., Any]) -> None:
     """Makes a package callable.
 
     Args:
-        package: Its dotted name; it is imported.
-        function: What a call of the package calls.
+        package: Dotted name of the package, which is imported.
+        function: Called with the arguments of a call of the package.
     """
     kind = type("CallablePackage", (ModuleType,), {"__call__": staticmethod(function)})
     importlib.import_module(package).__class__ = kind
 
 
 def add_finder(finder: MetaPathFinder) -> None:
-    """Puts a finder before all others, once.
+    """Inserts a finder before all others, unless it is there already.
 
     Args:
-        finder: It must find no modules but those of packages that are its own.
+        finder: Must find only modules of its own packages.
     """
     if finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
@@ -89,11 +88,11 @@ def add_finder(finder: MetaPathFinder) -> None:
 def entry_point_replaced(
     env_id: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> Iterator[None]:
-    """Replaces what makes the environments of an id, for a while.
+    """Replaces the entry point of an environment id within a `with` block.
 
     Args:
-        env_id: The id, which must be registered with Gymnasium.
-        wrap: Gives the new function that makes them, from the old one.
+        env_id: An id registered with Gymnasium.
+        wrap: Returns the new entry point, given the old one.
     """
     import dataclasses
 
@@ -112,5 +111,5 @@ def entry_point_replaced(
 
 
 def silence_unraisable() -> None:
-    """Prints no more tracebacks of finalizers, in a process that is about to end."""
+    """Suppresses tracebacks of finalizers, in a process that is about to exit."""
     sys.unraisablehook = lambda _: None

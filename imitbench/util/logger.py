@@ -1,8 +1,8 @@
-"""A logger that can gather many rounds of inner training and report their means.
+"""A logger that accumulates values of many rounds of inner training and logs their means.
 
-Inner training (an RL algorithm inside GAIL, say) dumps its numbers far more often than the outer
-loop. Within `accumulate_means` its dumps go to a logger of their own, and the outer logger gets
-the mean of each number at its next dump.
+Inner training (for example an RL algorithm inside GAIL) dumps its values far more often than the
+outer loop. Within `accumulate_means`, its dumps go to a separate logger, and the outer logger
+gets the mean of each value at its next dump.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ DEFAULT_FORMATS = ("stdout", "log", "csv")
 def make_output_format(
     _format: str, log_dir: str, log_suffix: str = "", max_length: int = 50
 ) -> sb_logger.KVWriter:
-    """Makes an output of the logger.
+    """Creates an output of the logger.
 
     Args:
         _format: `stdout`, `log`, `json`, `csv`, `tensorboard`, or `wandb`.
         log_dir: Folder for files.
-        log_suffix: Added to file names.
-        max_length: Longer keys are cut (in `stdout` and `log`).
+        log_suffix: Suffix of file names.
+        max_length: Longer keys are truncated (in `stdout` and `log`).
 
     Raises:
-        ModuleNotFoundError: `wandb` is asked for but not installed.
-        ValueError: Unknown format, or `tensorboard` is asked for but not installed.
+        ModuleNotFoundError: `wandb` is requested but not installed.
+        ValueError: Unknown format, or `tensorboard` is requested but not installed.
     """
     Path(log_dir).mkdir(parents=True, exist_ok=True)
     if _format == "wandb":
@@ -59,8 +59,8 @@ class HierarchicalLogger(sb_logger.Logger):
     """A logger with contexts that accumulate means.
 
     Args:
-        default_logger: Gets everything outside `accumulate_means`, and the means.
-        format_strs: Outputs of the loggers for raw values, one per accumulation name.
+        default_logger: Receives all values outside `accumulate_means`, and the means.
+        format_strs: Outputs of the loggers of raw values; there is one logger per name.
 
     Attributes:
         current_logger: Logger of raw values while accumulating, else `None`.
@@ -80,13 +80,13 @@ class HierarchicalLogger(sb_logger.Logger):
 
     @contextmanager
     def add_accumulate_prefix(self, prefix: str) -> Generator[None, None, None]:
-        """Adds a part to the path under which accumulations are filed.
+        """Adds a prefix to the names of accumulations.
 
         Raises:
             RuntimeError: An accumulation is active.
         """
         if self.current_logger is not None:
-            raise RuntimeError("no prefix can be added while means are being accumulated")
+            raise RuntimeError("prefixes cannot be added while means are accumulated")
         self._accumulate_prefixes.append(prefix)
         try:
             yield
@@ -95,13 +95,13 @@ class HierarchicalLogger(sb_logger.Logger):
 
     @contextmanager
     def add_key_prefix(self, prefix: str) -> Generator[None, None, None]:
-        """Adds a part in front of the keys recorded during the active accumulation.
+        """Adds a prefix to the keys recorded during the active accumulation.
 
         Raises:
-            RuntimeError: No accumulation is active, so that the prefix would have no effect.
+            RuntimeError: No accumulation is active, so that the prefix would be ignored.
         """
         if self.current_logger is None:
-            raise RuntimeError("a key prefix has a meaning only while means are being accumulated")
+            raise RuntimeError("key prefixes can be added only while means are accumulated")
         self._key_prefixes.append(prefix)
         try:
             yield
@@ -109,24 +109,24 @@ class HierarchicalLogger(sb_logger.Logger):
             self._key_prefixes.pop()
 
     def get_accumulate_prefixes(self) -> str:
-        """The parts added by `add_accumulate_prefix`, joined and ending in a slash."""
+        """Returns the prefixes of `add_accumulate_prefix`, joined and ending in a slash."""
         return "".join(f"{prefix}/" for prefix in self._accumulate_prefixes)
 
     @contextmanager
     def accumulate_means(self, name: str) -> Generator[None, None, None]:
-        """Sends recorded values to a logger of their own, and their means to the default one.
+        """Sends recorded values to a separate logger, and their means to the default logger.
 
-        A value recorded under `key` is filed as `raw/[prefixes/]name/[key prefixes/]key`, and
+        A value recorded under `key` is logged as `raw/[prefixes/]name/[key prefixes/]key`, and
         its mean as `mean/…` at the default logger's next dump.
 
         Args:
-            name: Last part of the path. Using a name again appends to its files.
+            name: Last part of the path. If it is used again, its files are appended to.
 
         Raises:
             RuntimeError: An accumulation is active already.
         """
         if self.current_logger is not None:
-            raise RuntimeError("means are being accumulated already; contexts cannot be nested")
+            raise RuntimeError("means are accumulated already; contexts cannot be nested")
         path = f"{self.get_accumulate_prefixes()}{name}"
         if path not in self._raw_loggers:
             folder = None
@@ -144,7 +144,7 @@ class HierarchicalLogger(sb_logger.Logger):
             self.current_logger, self._name = None, None
 
     def record(self, key: str, val: Any, exclude: str | tuple[str, ...] | None = None) -> None:
-        """Records a value; the last one of a key before a dump counts."""
+        """Records a value; a later one with the same key replaces it until the next dump."""
         if self.current_logger is None:
             self.default_logger.record(key, val, exclude)
             return
@@ -163,11 +163,11 @@ class HierarchicalLogger(sb_logger.Logger):
         return self.current_logger or self.default_logger
 
     def dump(self, step: int = 0) -> None:
-        """Writes what was recorded in the current context."""
+        """Writes the values recorded in the current context."""
         self._logger.dump(step)
 
     def get_dir(self) -> str | None:
-        """Folder of the current context's files; `None` without files."""
+        """Returns the folder of the current context's files; `None` without files."""
         return self._logger.get_dir()
 
     def log(self, *args: Any, level: int = sb_logger.INFO) -> None:
@@ -175,7 +175,7 @@ class HierarchicalLogger(sb_logger.Logger):
         self.default_logger.log(*args, level=level)
 
     def set_level(self, level: int) -> None:
-        """Sets the least level of messages that are written."""
+        """Sets the lowest level of messages that are written."""
         self.default_logger.set_level(level)
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class HierarchicalLogger(sb_logger.Logger):
 
 
 class WandbOutputFormat(sb_logger.KVWriter):
-    """Sends numbers to Weights & Biases; call `wandb.init()` first.
+    """Logs values to Weights & Biases; call `wandb.init()` first.
 
     Raises:
         ModuleNotFoundError: The package `wandb` is not installed.
@@ -221,10 +221,10 @@ class WandbOutputFormat(sb_logger.KVWriter):
 def configure(
     folder: AnyPath | None = None, format_strs: Sequence[str] | None = None
 ) -> HierarchicalLogger:
-    """Makes a `HierarchicalLogger`.
+    """Creates a `HierarchicalLogger`.
 
     Args:
-        folder: Folder for files; a new temporary one when `None`.
+        folder: Folder for files; `None` for a new temporary one.
         format_strs: Outputs, see `make_output_format`; `stdout`, `log` and `csv` by default.
 
     Returns:

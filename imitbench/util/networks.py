@@ -1,4 +1,4 @@
-"""Neural-network layers that normalize, and builders of small networks."""
+"""Normalization layers, and builders of small networks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations
 
 @contextmanager
 def training_mode(m: nn.Module, mode: bool = False) -> Iterator[nn.Module]:
-    """Puts a module into training or evaluation mode and restores its mode afterwards.
+    """Sets a module to training or evaluation mode, and restores its mode on exit.
 
     Args:
         m: The module.
@@ -23,7 +23,7 @@ def training_mode(m: nn.Module, mode: bool = False) -> Iterator[nn.Module]:
     Yields:
         The module.
     """
-    # Each part is remembered by itself: one may be in evaluation mode within a whole in training.
+    # Saved for each submodule: one may be in evaluation mode inside a module in training mode.
     changed = [part for part in m.modules() if part.training is not mode]
     for part in changed:
         part.training = mode
@@ -35,17 +35,17 @@ def training_mode(m: nn.Module, mode: bool = False) -> Iterator[nn.Module]:
 
 
 def training(m: nn.Module, *, mode: bool = True) -> AbstractContextManager[nn.Module]:
-    """Puts a module into training mode for a while, or into the given one, see `training_mode`."""
+    """Sets a module to training mode, or to `mode`, within a `with` block."""
     return training_mode(m, mode)
 
 
 def evaluating(m: nn.Module, *, mode: bool = False) -> AbstractContextManager[nn.Module]:
-    """Puts a module into evaluation mode for a while, or into the given one."""
+    """Sets a module to evaluation mode, or to `mode`, within a `with` block."""
     return training_mode(m, mode)
 
 
 class SqueezeLayer(nn.Module):
-    """Turns a batch of single numbers, shape (batch, 1), into shape (batch,)."""
+    """Reshapes a batch from (batch, 1) to (batch,)."""
 
     def forward(self, x: th.Tensor) -> th.Tensor:
         """Drops the last dimension.
@@ -62,16 +62,16 @@ class SqueezeLayer(nn.Module):
 
 
 class BaseNorm(nn.Module, ABC):
-    """Normalizes inputs to mean 0 and variance 1 by statistics kept over all batches so far.
+    """Normalizes inputs to mean 0 and variance 1 by running statistics.
 
-    Statistics are updated in training mode only, before the batch is normalized.
+    Statistics are updated only in training mode, before the batch is normalized.
 
     Args:
         num_features: Length of the last dimension.
         eps: Added to the variance.
 
     Attributes:
-        fixed: Whether statistics stay as they are in training mode, too. It is not saved.
+        fixed: Whether statistics are not updated in training mode either. It is not saved.
     """
 
     running_mean: th.Tensor
@@ -87,13 +87,13 @@ class BaseNorm(nn.Module, ABC):
         self.register_buffer("count", th.zeros((), dtype=th.int))
 
     def reset_running_stats(self) -> None:
-        """Forgets everything seen; the layer is then the identity (up to `eps`)."""
+        """Resets the statistics; the layer is then the identity (up to `eps`)."""
         self.running_mean.zero_()
         self.running_var.fill_(1.0)
         self.count.zero_()
 
     def forward(self, x: th.Tensor) -> th.Tensor:
-        """Updates statistics if in training mode, then normalizes.
+        """Updates statistics in training mode, then normalizes.
 
         Args:
             x: Shape (batch, num_features).
@@ -109,33 +109,33 @@ class BaseNorm(nn.Module, ABC):
 
     @abstractmethod
     def update_stats(self, batch: th.Tensor) -> None:
-        """Takes a batch, shape (batch, num_features), into the statistics."""
+        """Adds a batch to the statistics, shape (batch, num_features)."""
 
 
 def _moments(batch: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
-    """Mean and variance of each feature; several times as fast as `torch.var_mean` on columns."""
+    """Returns mean and variance of each feature, several times faster than `torch.var_mean`."""
     mean = batch.mean(dim=0)
     return mean, (batch - mean).square().mean(dim=0)
 
 
 class RunningNorm(BaseNorm):
-    """Normalizes by the mean and variance of everything seen, all samples weighing the same.
+    """Normalizes by the mean and variance of all samples so far, with equal weights.
 
     Source: Chan, Golub and LeVeque 1979, "Updating Formulae and a Pairwise Algorithm for
     Computing Sample Variances".
     """
 
     def update_stats(self, batch: th.Tensor) -> None:
-        """Takes a batch into the statistics; exact for any split of the data into batches."""
+        """Adds a batch to the statistics; exact for any split of the data into batches."""
         self.merge(*_moments(batch), batch.shape[0])
 
     def merge(self, batch_mean: th.Tensor, batch_var: th.Tensor, number: int) -> None:
-        """Takes samples into the statistics of which only the moments are known.
+        """Adds samples to the statistics, given only their moments.
 
         Args:
-            batch_mean: Their mean, shape (num_features,).
-            batch_var: Their variance, shape (num_features,).
-            number: How many there are.
+            batch_mean: Mean of the samples, shape (num_features,).
+            batch_var: Variance of the samples, shape (num_features,).
+            number: Number of samples.
         """
         if number == 0:
             return
@@ -143,7 +143,7 @@ class RunningNorm(BaseNorm):
         total = self.count + number
         share = number / total
         self.running_mean += delta * share
-        # Weighted variances within both parts, plus the variance between their means.
+        # Weighted variances within both sets of samples, plus the variance of their means.
         self.running_var += share * (
             batch_var - self.running_var + (self.count / total) * delta.square()
         )
@@ -151,11 +151,11 @@ class RunningNorm(BaseNorm):
 
 
 class EMANorm(BaseNorm):
-    """Normalizes by exponentially weighted statistics, so that old samples fade.
+    """Normalizes by exponentially weighted statistics.
 
     Args:
         num_features: Length of the last dimension.
-        decay: Weight left to a sample after the next one, in (0, 1).
+        decay: Factor of all earlier weights at each new sample, in (0, 1).
         eps: Added to the variance.
 
     Raises:
@@ -177,15 +177,15 @@ class EMANorm(BaseNorm):
         self.register_buffer("num_batches", th.zeros((), dtype=th.int))
 
     def reset_running_stats(self) -> None:
-        """Forgets everything seen."""
+        """Resets the statistics."""
         super().reset_running_stats()
         self.inv_learning_rate.zero_()
         self.num_batches.zero_()
 
     def update_stats(self, batch: th.Tensor) -> None:
-        """Takes a batch into the statistics."""
-        # The weights of all batches sum to inv_learning_rate, so its inverse is the newest
-        # batch's share; that corrects the bias of starting from nothing.
+        """Adds a batch to the statistics."""
+        # The weights of all batches sum to inv_learning_rate, so that its inverse is the weight of
+        # the latest batch; this corrects the bias of the first batches.
         self.inv_learning_rate += self.decay**self.num_batches
         share = 1 / self.inv_learning_rate
         batch_mean, batch_var = _moments(batch)
@@ -218,13 +218,13 @@ def build_mlp(
 
     Args:
         in_size: Length of an input vector.
-        hid_sizes: Widths of the hidden layers.
+        hid_sizes: Sizes of the hidden layers.
         out_size: Length of an output vector.
         name: Prefix of the layers' names.
         activation: Non-linearity after each hidden layer.
         dropout_prob: Dropout after each hidden layer; 0 for none.
-        squeeze_output: Whether a single output loses its dimension.
-        flatten_input: Whether inputs of several dimensions are flattened first.
+        squeeze_output: Whether the output has shape (batch,) instead of (batch, 1).
+        flatten_input: Whether inputs are flattened first.
         normalize_input_layer: Layer class applied to the input, built from `in_size`.
         spectral_norm: Whether weights are divided by their largest singular value (Miyato et al.
             2018, "Spectral Normalization for Generative Adversarial Networks").
@@ -270,19 +270,19 @@ def build_cnn(
     dropout_prob: float = 0.0,
     squeeze_output: bool = False,
 ) -> nn.Sequential:
-    """Builds a convolutional network that averages over the image before its last layer.
+    """Builds a convolutional network with average pooling before its last layer.
 
     Args:
-        in_channels: Channels of the image, which is (batch, channels, height, width).
+        in_channels: Channels of the image, shape (batch, channels, height, width).
         hid_channels: Channels after each convolution.
         out_size: Length of an output vector.
         name: Prefix of the layers' names.
         activation: Non-linearity after each convolution.
-        kernel_size: Side of each kernel.
+        kernel_size: Height and width of each kernel.
         stride: Stride of each convolution.
         padding: Padding of each convolution.
         dropout_prob: Dropout after each convolution; 0 for none.
-        squeeze_output: Whether a single output loses its dimension.
+        squeeze_output: Whether the output has shape (batch,) instead of (batch, 1).
 
     Raises:
         ValueError: `squeeze_output` with more than one output.

@@ -1,4 +1,4 @@
-"""Numbers that arrays and databases hold: integers of 64 bits, and floats that are numbers."""
+"""Validated number types: 64-bit integers, and finite floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of options: each field says once how it is given to a command and to a function.
+"""Records of options, each declared once for the command line and the Python API.
 
 The command line makes an option of each field (`imitbench.cli.record_options`), and
 `OptionRecord.of` accepts the fields as keywords. Both use the same names: `--fail-fast` on the
@@ -21,19 +21,19 @@ _Record = TypeVar("_Record", bound="OptionRecord")
 
 @dataclass(frozen=True)
 class Option:
-    """How a field is given.
+    """Declares how the value of a field is given.
 
     Attributes:
         help: One line for `--help`.
         keyword: Name of the keyword and of the option; by default that of the field.
-        kind: Type of what is given; by default that of the field.
-        read: Makes the field's value of what is given, unless that is `None`.
-        unit: The field's value is what is given times this number.
-        metavar: Stands for the value in `--help`.
+        kind: Type of the given value; by default that of the field.
+        read: Converts the given value, unless it is `None`, to the field's value.
+        unit: Factor from the given number to the field's value.
+        metavar: Placeholder of the value in `--help`.
         letter: Short form of the option, as in `-j`.
-        field: Name of the field; this and what follows are filled in by the record.
-        default: What is given by default; `...` where something must be.
-        least: Least number that is accepted; `None` for any.
+        field: Name of the field; this and the following are set by the record.
+        default: Value if none is given; `...` for required options.
+        least: Smallest accepted number; `None` for any.
     """
 
     help: str
@@ -49,14 +49,14 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The option of the command line, such as `--fail-fast`."""
+        """Name on the command line, such as `--fail-fast`."""
         return f"--{self.keyword.replace('_', '-')}"
 
     def value(self, given: Any) -> Any:
-        """The field's value for what is given, which is not `None`.
+        """Converts a given value, which is not `None`, to the field's value.
 
         Raises:
-            InputError: It cannot be read.
+            InputError: The value is malformed.
         """
         if self.read is not None:
             return self.read(given)
@@ -92,13 +92,13 @@ class OptionRecord(BaseModel):
 
     @classmethod
     def of(cls: type[_Record], given: Mapping[str, Any]) -> _Record:
-        """Makes a record of options as people give them.
+        """Creates a record from given options.
 
         Args:
-            given: Options by keyword; those that are absent, or `None`, keep their default.
+            given: Values by keyword; options that are missing or `None` have their default.
 
         Raises:
-            TypeError: There is no option of such a name.
+            TypeError: A keyword is unknown.
             InputError: A value is wrong.
         """
         options = cls.options()

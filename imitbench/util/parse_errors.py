@@ -1,4 +1,4 @@
-"""What libraries raise over files that are damaged or malformed."""
+"""Exceptions that libraries raise for damaged or malformed files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DAMAGED_NPZ = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Over an `.npz` file, by NumPy and the standard library; found by damaging files."""
+"""For `.npz` files, by NumPy and the standard library; found by damaging files."""
 
 BAD_YAML_VALUES = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
-"""Over a YAML value that is not what it looks like or is tagged as, such as the date 2024-02-30."""
+"""For YAML values that do not have the type of their form or tag, such as the date 2024-02-30."""
 
 UNREADABLE_YAML = (yaml.YAMLError, RecursionError, *BAD_YAML_VALUES)
-"""Over text that is not YAML, is nested too deeply, or has such a value."""
+"""For text that is not YAML, is nested too deeply, or has such a value."""

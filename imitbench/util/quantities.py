@@ -1,4 +1,4 @@
-"""Durations and sizes as people type them."""
+"""Parses and formats durations and sizes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
 
 
 def parse_duration(text: str, *, option: str) -> float:
-    """Reads a duration.
+    """Parses a duration.
 
     Args:
         text: `45s`, `90m`, `2h`, `1d`, several of these in a row (`1h30m`), or a bare number of
             minutes.
-        option: What to call it in messages, such as `--timeout`.
+        option: Name of the option for messages, such as `--timeout`.
 
     Returns:
-        Seconds, above zero.
+        Seconds, greater than 0.
 
     Raises:
         InputError: Not a duration.
@@ -29,7 +29,7 @@ def parse_duration(text: str, *, option: str) -> float:
     parts = _QUANTITY.findall(text)
     whole = re.fullmatch(rf"(?:\s*{_QUANTITY.pattern}\s*)+", text.strip(), re.IGNORECASE)
     units = [unit.lower() for _, unit in parts]
-    # A number without a unit stands for minutes only when nothing stands beside it.
+    # A number without a unit is read as minutes only if it is the whole text.
     known = all(unit in _SECONDS for unit in units) and ("" not in units or len(units) == 1)
     seconds = math.fsum(float(n) * _SECONDS[u.lower()] for n, u in parts) if known else 0.0
     if whole is None or seconds <= 0:
@@ -41,14 +41,14 @@ def parse_duration(text: str, *, option: str) -> float:
 
 
 def parse_size(text: str, *, option: str) -> int:
-    """Reads an amount of memory.
+    """Parses an amount of memory.
 
     Args:
-        text: `800M`, `4G`, `1.5GiB`: powers of 1024, whatever the spelling.
-        option: What to call it in messages, such as `--max-mem`.
+        text: `800M`, `4G` or `1.5GiB`; all units are powers of 1024.
+        option: Name of the option for messages, such as `--max-mem`.
 
     Returns:
-        Bytes, at least one MiB: a bare number is more likely a forgotten unit.
+        Bytes, at least one MiB, because a smaller number probably lacks its unit.
 
     Raises:
         InputError: Not a size.
@@ -64,7 +64,7 @@ def parse_size(text: str, *, option: str) -> int:
 
 
 def show_size(size: int) -> str:
-    """Bytes as people say them: `4.2 GiB`, `800 MiB`, `12 KiB`, `70 B`."""
+    """Formats bytes: `4.2 GiB`, `800 MiB`, `12 KiB`, `70 B`."""
     number = float(size)
     for unit in ("B", "KiB", "MiB"):
         if round(number) < 1024:
@@ -74,7 +74,7 @@ def show_size(size: int) -> str:
 
 
 def show_duration(seconds: float) -> str:
-    """Seconds as `parse_duration` reads them back: `45s`, `90m`, `2h`."""
+    """Formats seconds in the form of `parse_duration`: `45s`, `90m`, `2h`."""
     for unit in ("h", "m"):
         if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
             return f"{seconds / _SECONDS[unit]:g}{unit}"

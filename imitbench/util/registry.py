@@ -1,4 +1,4 @@
-"""A registry of named objects, which may be loaded only when asked for."""
+"""A registry of named objects, which can be imported on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imitbench.errors import did_you_mean
 
 T = TypeVar("T")
 LoaderFn = Callable[..., T]
-"""What registries commonly hold: a function of an environment and further arguments."""
+"""A function of an environment and further arguments, the usual type of registered objects."""
 
 
 def load_attr(name: str) -> Any:
@@ -24,7 +24,7 @@ def load_attr(name: str) -> Any:
         name: `path.to.module:attribute`.
 
     Raises:
-        ValueError: The name has another form.
+        ValueError: The name does not have this form.
     """
     module, colon, attribute = name.partition(":")
     if not colon:
@@ -33,17 +33,17 @@ def load_attr(name: str) -> Any:
 
 
 class Registry(Generic[T]):
-    """Names of objects; each can be registered once and is never replaced."""
+    """Maps names to objects; a name can be registered only once."""
 
     def __init__(self) -> None:
         self._values: dict[str, T] = {}
         self._indirect: dict[str, str] = {}
 
     def get(self, key: str) -> T:
-        """The object registered under `key`; its module is imported if need be.
+        """Returns the object registered under `key`; imports its module if necessary.
 
         Raises:
-            KeyError: Nothing is registered under it.
+            KeyError: The name is not registered.
         """
         if key not in self._values:
             if key not in self._indirect:
@@ -52,16 +52,16 @@ class Registry(Generic[T]):
         return self._values[key]
 
     def keys(self) -> Iterable[str]:
-        """All names, in the order of registration."""
+        """Returns all names, in the order of registration."""
         return list(dict.fromkeys([*self._indirect, *self._values]))
 
     def register(self, key: str, value: T | None = None, *, indirect: str | None = None) -> None:
         """Registers an object.
 
         Args:
-            key: Its name.
+            key: Name of the object.
             value: The object.
-            indirect: Where to find it instead, as `path.to.module:attribute`.
+            indirect: Location of the object instead, as `path.to.module:attribute`.
 
         Raises:
             KeyError: The name is taken.
@@ -80,11 +80,11 @@ class Registry(Generic[T]):
 def build_loader_fn_require_space(
     fn: Callable[[gym.Space[Any], gym.Space[Any]], T], **kwargs: Any
 ) -> LoaderFn[T]:
-    """Makes a loader of a factory that takes an observation and an action space.
+    """Turns a factory that takes observation and action space into a loader.
 
     Args:
         fn: The factory.
-        **kwargs: Further arguments of it.
+        **kwargs: Further arguments of the factory.
     """
 
     @functools.wraps(fn)
@@ -95,11 +95,11 @@ def build_loader_fn_require_space(
 
 
 def build_loader_fn_require_env(fn: Callable[[VecEnv], T], **kwargs: Any) -> LoaderFn[T]:
-    """Makes a loader of a factory that takes an environment.
+    """Turns a factory that takes an environment into a loader.
 
     Args:
         fn: The factory.
-        **kwargs: Further arguments of it.
+        **kwargs: Further arguments of the factory.
     """
 
     @functools.wraps(fn)

@@ -1,12 +1,12 @@
-"""Reads pickles as data: nothing in them is imported, called or built.
+"""Reads pickles as data, without importing, calling or building anything.
 
-A pickle is a program for a small stack machine. This module runs that machine with every
-instruction that would import a name or call something replaced by one that records what was asked
-for. The result is a tree of plain values. An object is a `PickledObject` with the name of its
-class, its arguments and its state. Callers take values out of the records.
+A pickle is a program for a small stack machine. This module executes it, but instructions that
+would import a name or call something only record their arguments. The result is a tree of plain
+values, in which an object is a `PickledObject` with the name of its class, its arguments and its
+state.
 
-No instruction takes more memory or time than its place in the file accounts for. No unpickler that
-admits some names and runs the rest can promise that.
+The memory and time of an instruction are bounded by its length in the file. An unpickler that
+executes allowed names cannot guarantee that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 _MARK = object()
 _SCALARS = (str, bytes, int, float, type(None))
-# The machine's instructions that do nothing but push their argument.
+# Instructions that only push their argument.
 _CONSTANTS = frozenset(
     {
         *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
@@ -35,12 +35,12 @@ _MAX_INSTRUCTIONS = 1_000_000
 
 
 class RefusedPickleError(ValueError):
-    """The bytes are no pickle, or ask for something that is not admitted."""
+    """The bytes are not a pickle, or refer to a name that is not allowed."""
 
 
 @dataclass(frozen=True, eq=False)
 class PickledName:
-    """Something that the pickle would import."""
+    """A name that the pickle would import."""
 
     module: str
     name: str
@@ -51,13 +51,13 @@ class PickledName:
 
 @dataclass(eq=False)
 class PickledObject:
-    """Something that the pickle would build.
+    """An object that the pickle would build.
 
     Attributes:
-        made_by: What it would call: a `PickledName`, as a rule.
-        arguments: What it would pass.
-        state: What it would then set; a dictionary of attributes, as a rule.
-        items: What it would then append, or set by key as pairs.
+        made_by: The callable, usually a `PickledName`.
+        arguments: Positional arguments of the call.
+        state: State that would be set, usually a dictionary of attributes.
+        items: Items that would be appended, or pairs that would be set as key and value.
     """
 
     made_by: Any
@@ -67,16 +67,16 @@ class PickledObject:
 
     @property
     def kind(self) -> str:
-        """Name of its class, or of the function that would make it."""
+        """Name of the class, or of the function that would create the object."""
         made_by = self.made_by
         if isinstance(made_by, PickledName) and made_by.name == "_reconstructor" and self.arguments:
             made_by = self.arguments[0]
-        # Nothing but names is printed: other things may be nested deeply, or print to gigabytes.
-        return str(made_by) if isinstance(made_by, PickledName) else "an object of no named class"
+        # Only names are formatted: other values may be deeply nested or have a huge `repr`.
+        return str(made_by) if isinstance(made_by, PickledName) else "an object of an unnamed class"
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Its attributes by name."""
+        """Attributes in the state by name."""
         parts = self.state if isinstance(self.state, tuple) else (self.state,)
         found: dict[str, Any] = {}
         for part in parts:
@@ -90,15 +90,15 @@ def read_safely(data: bytes, admitted: Callable[[PickledName], bool]) -> Any:
 
     Args:
         data: The pickle, of any protocol.
-        admitted: Whether a name may stand in it. None is ever imported; what is refused here
-            merely makes a better message than what would come later.
+        admitted: Returns whether a name is allowed. Names are never imported; refusing them here
+            only gives better messages than later checks would.
 
     Returns:
         The content: plain values, lists, tuples, dictionaries, `PickledName` and
         `PickledObject`.
 
     Raises:
-        RefusedPickleError: It is damaged, or holds something that is not admitted.
+        RefusedPickleError: It is damaged, or contains something that is not allowed.
     """
     machine = _PickleMachine(admitted)
     try:
@@ -114,8 +114,8 @@ def read_safely(data: bytes, admitted: Callable[[PickledName], bool]) -> Any:
         ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, struct.error
     ) as error:  # fmt: skip
         problem = " ".join(str(error).split())[:120]
-        raise RefusedPickleError(f"damaged or no pickle ({problem})") from error
-    raise RefusedPickleError("damaged or no pickle (it does not end)")
+        raise RefusedPickleError(f"damaged, or not a pickle ({problem})") from error
+    raise RefusedPickleError("damaged, or not a pickle (it does not end)")
 
 
 class _PickleMachine:
@@ -127,7 +127,7 @@ class _PickleMachine:
     def pop(self) -> Any:
         value = self._stack.pop()
         if value is _MARK:
-            raise RefusedPickleError("damaged or no pickle (a mark where a value belongs)")
+            raise RefusedPickleError("damaged, or not a pickle (a mark instead of a value)")
         return value
 
     def run(self, name: str, argument: Any) -> None:
@@ -141,7 +141,7 @@ class _PickleMachine:
             self._memo[int(argument)] = self._top()
         elif name in _INSTRUCTIONS:
             _INSTRUCTIONS[name](self, argument)
-        else:  # extension codes, persistent ids, buffers outside of the file
+        else:  # extension codes, persistent ids, out-of-band buffers
             raise RefusedPickleError(f"it uses {name}, which plain data does not")
 
     def push(self, value: Any) -> None:
@@ -166,7 +166,7 @@ class _PickleMachine:
     def name_on_stack(self, _argument: Any) -> None:
         name, module = self.pop(), self.pop()
         if not (isinstance(name, str) and isinstance(module, str)):
-            raise RefusedPickleError("damaged or no pickle (a name that is no text)")
+            raise RefusedPickleError("damaged, or not a pickle (a name that is not text)")
         self._import(module, name)
 
     def tuple_above_mark(self, _argument: Any) -> None:
@@ -185,7 +185,7 @@ class _PickleMachine:
         self._set_items(values)
 
     def frozenset_above_mark(self, _argument: Any) -> None:
-        # Sets stay lists: nobody looks anything up in them.
+        # Sets are read as lists; no caller looks up elements in them.
         self._stack.append(self._above_mark())
 
     def append(self, _argument: Any) -> None:
@@ -223,13 +223,13 @@ class _PickleMachine:
         state = self.pop()
         target = self._top()
         if not isinstance(target, PickledObject):
-            raise RefusedPickleError("damaged or no pickle (state of something that has none)")
+            raise RefusedPickleError("damaged, or not a pickle (state of a plain value)")
         target.state = state
 
     def _top(self) -> Any:
         value = self._stack[-1]
         if value is _MARK:
-            raise RefusedPickleError("damaged or no pickle (a mark where a value belongs)")
+            raise RefusedPickleError("damaged, or not a pickle (a mark instead of a value)")
         return value
 
     def _above_mark(self) -> list[Any]:
@@ -242,7 +242,7 @@ class _PickleMachine:
     def _import(self, module: str, name: str) -> None:
         found = PickledName(module, name)
         if not self._admitted(found):
-            raise RefusedPickleError(f"it names {found}, which has no place there")
+            raise RefusedPickleError(f"it refers to {found}, which is not allowed")
         self._stack.append(found)
 
     def _extend(self, values: list[Any]) -> None:
@@ -256,13 +256,13 @@ class _PickleMachine:
                 target.items.append((key, value))
             elif isinstance(key, _SCALARS):
                 target[key] = value
-            else:  # hashing a deeply nested key would overflow the interpreter's own stack
-                raise RefusedPickleError("a dictionary with keys that are neither text nor number")
+            else:  # hashing a deeply nested key would overflow the interpreter's stack
+                raise RefusedPickleError("a dictionary key that is neither text nor a number")
 
     @staticmethod
     def _tuple(arguments: Any) -> tuple[Any, ...]:
         if not isinstance(arguments, tuple):
-            raise RefusedPickleError("damaged or no pickle (arguments that are no tuple)")
+            raise RefusedPickleError("damaged, or not a pickle (arguments that are not a tuple)")
         return arguments
 
 
@@ -303,11 +303,11 @@ _INSTRUCTIONS: dict[str, Callable[[_PickleMachine, Any], None]] = {
 
 
 def names_in(modules: Collection[str], names: Collection[str]) -> Callable[[PickledName], bool]:
-    """Admits names.
+    """Returns a function that allows the given names.
 
     Args:
-        modules: Modules all of whose names are admitted, with those below them.
-        names: Further names, with their modules.
+        modules: Modules of which all names are allowed, including those of submodules.
+        names: Other allowed names, with their modules.
     """
 
     def admitted(found: PickledName) -> bool:

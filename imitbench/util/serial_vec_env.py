@@ -1,4 +1,4 @@
-"""Environments stepped one after the other in this process, without copying more than needed."""
+"""A vectorized environment in this process, without unnecessary copies."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 class SerialVecEnv(DummyVecEnv):
     """`DummyVecEnv` without its deep copies, which cost more than a step of a small environment.
 
-    Observations, rewards and ends of episodes are new arrays at each step. Infos are new
-    dictionaries, but their values are the environments' own: one that changes a value in place
-    later changes it in infos returned earlier too. Dictionary observations are left to
-    `DummyVecEnv`, as is the constructor's argument, functions that make an environment each.
+    Observations, rewards and dones are new arrays at each step. Infos are new dictionaries with
+    the environments' values, so that an environment that later modifies a value in place also
+    changes it in infos returned earlier. Dictionary observations are handled by `DummyVecEnv`.
 
     Raises:
         ValueError: Two functions made the same environment.
     """
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Steps all environments and resets those whose episode ended."""
+        """Steps all environments, and resets those whose episode ended."""
         if self.keys != [None]:
             return super().step_wait()
         count = self.num_envs
@@ -36,7 +35,7 @@ class SerialVecEnv(DummyVecEnv):
             info["TimeLimit.truncated"] = truncated and not terminated
             if terminated or truncated:
                 dones[index] = True
-                # A copy, because the reset may write into the same memory.
+                # Copied because the reset may reuse the memory.
                 info["terminal_observation"] = np.array(observed)
                 observed, self.reset_infos[index] = env.reset()
             obs[index] = observed

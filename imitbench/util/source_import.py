@@ -1,11 +1,12 @@
-"""Imports modules from a folder outside `sys.path`, under names that belong to their content.
+"""Imports modules from folders outside `sys.path`, under names that depend on their content.
 
-Two plug-ins may both have a `learner.py`, and two versions of one may be in use in one process: a
-module's name therefore holds the digest of its source. What may be imported was named by the
-user: places are registered by the command line, or by the job file that it wrote. A digest that
-stands in results, a submission or a hub's file leads nowhere by itself.
+Two plug-ins may both have a `learner.py`, and one process may use two versions of a plug-in.
+Therefore, a module's name includes the digest of its source. Only folders named by the user are
+imported from: they are registered by the command line, or from the job file that it wrote. A
+digest in results, a submission or a file from a hub cannot cause an import.
 
-Tests are not part of the source: editing them changes no number, so it must not give new runs.
+Tests are not part of the source: editing them does not change results, so that it must not change
+run ids.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from imitbench.util.library_patches import add_finder
 _PREFIX = "imitbench_plugins"
 _SHOWN = 16  # digits of a digest
 MOST_FILES = 2000
-"""More than that is no method's folder but somebody's home."""
+"""A folder with more source files is probably not that of a method, for example a home folder."""
 
 _Identity = tuple[int, int]  # device and inode
 _TEST_FOLDERS = ("test", "tests")
@@ -40,7 +41,7 @@ def is_source(path: PurePath) -> bool:
     """Whether a file below a source folder is part of the source.
 
     Args:
-        path: Its path relative to that folder.
+        path: Path relative to that folder.
     """
     *folders, name = path.parts
     hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts)
@@ -54,14 +55,14 @@ def is_source(path: PurePath) -> bool:
 
 
 def source_files(folder: Path, patterns: Sequence[str] = ()) -> list[Path]:
-    """Files that make up the source in a folder, sorted by their path in it.
+    """Lists the source files of a folder, sorted by their path.
 
     Args:
-        folder: The folder.
-        patterns: Globs, relative to the folder, of files that count beside Python's.
+        folder: Folder of the source.
+        patterns: Globs, relative to the folder, of source files that are not Python files.
 
     Raises:
-        InputError: There are too many, or a pattern leads out of the folder or matches nothing.
+        InputError: There are too many files, or a pattern leaves the folder or matches no file.
     """
     found = {path for path in _walk(folder) if is_source(path.relative_to(folder))}
     for pattern in patterns:
@@ -73,30 +74,30 @@ def source_files(folder: Path, patterns: Sequence[str] = ()) -> list[Path]:
         found.update(matches)
     if len(found) > MOST_FILES:
         raise InputError(
-            f"{folder}: has more than {MOST_FILES:,} source files; give the method a folder of "
-            "its own"
+            f"{folder}: has more than {MOST_FILES:,} source files; move the method to a separate "
+            "folder"
         )
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
 
 
 def source_digest(folder: Path, patterns: Sequence[str] = (), settings: object = None) -> str:
-    """Pins source by its content; where the folder lies does not matter.
+    """Hashes source files; the location of the folder is not included.
 
     Args:
-        folder: The folder.
-        patterns: As for `source_files`.
-        settings: Something that JSON can hold, and that counts as well.
+        folder: Folder of the source.
+        patterns: See `source_files`.
+        settings: JSON value that is hashed too.
 
     Returns:
         SHA-256 as 64 hexadecimal digits.
 
     Raises:
-        InputError: As `source_files`, or a file cannot be read.
+        InputError: See `source_files`; or a file cannot be read.
     """
     total = hashlib.sha256()
     for path in source_files(folder, patterns):
-        if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise InputError(f"{path}: is no ordinary file; take it out of the source")
+        if path.exists() and not path.is_file():  # reading a pipe would block
+            raise InputError(f"{path}: is not a regular file; remove it from the source")
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -108,9 +109,9 @@ def source_digest(folder: Path, patterns: Sequence[str] = (), settings: object =
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Files below a folder, as imports find them: through links, too, and nothing hidden.
+    """Yields files below a folder that imports can find: also through links, and no hidden ones.
 
-    A link to a folder that it lies in is left out, as there would be no end to it.
+    Links to a folder that contains them are skipped, because the recursion would not end.
     """
     count = 0
     status = folder.stat()
@@ -126,14 +127,14 @@ def _walk(folder: Path) -> Iterator[Path]:
             count += 1
             if count > MOST_FILES:
                 raise InputError(
-                    f"{folder}: has more than {MOST_FILES:,} folders, with those that links lead "
-                    "to; give the method a folder of its own"
+                    f"{folder}: has more than {MOST_FILES:,} folders, including targets of links; "
+                    "move the method to a separate folder"
                 )
             pending.append((path, (*around, identity)))
 
 
 def _listing(folder: Path) -> tuple[list[tuple[Path, _Identity]], list[Path]]:
-    """Folders in a folder, with what tells each from all others, and files in it."""
+    """Lists the folders in a folder, each with device and inode, and the files."""
     folders, files = [], []
     try:
         with os.scandir(folder) as entries:
@@ -143,22 +144,21 @@ def _listing(folder: Path) -> tuple[list[tuple[Path, _Identity]], list[Path]]:
                 elif entry.name[0] != "." and entry.name != "__pycache__":
                     status = entry.stat()
                     folders.append((Path(entry.path), (status.st_dev, status.st_ino)))
-    except OSError:  # what cannot be read cannot be imported either
+    except OSError:  # an unreadable folder cannot be imported from either
         pass
     return folders, files
 
 
 @dataclass(frozen=True)
 class SourcePlace:
-    """Where source lies, and how it is imported.
+    """A folder of source, and how it is imported.
 
     Attributes:
-        folder: The folder, absolute.
-        package: Its dotted name, if it is imported as part of an installed package; empty for a
-            folder that stands for itself.
-        root: With a package, the folder that holds its outermost one.
-        patterns: Files that count beside Python's.
-        settings: What else the digest covers, as `source_digest` has it.
+        folder: Absolute path.
+        package: Dotted name, if the folder belongs to an installed package; else empty.
+        root: Folder of the top-level package, if `package` is set.
+        patterns: See `source_files`.
+        settings: See `source_digest`.
     """
 
     folder: Path
@@ -169,7 +169,7 @@ class SourcePlace:
 
     @property
     def digest(self) -> str:
-        """What pins the source as it lies there now."""
+        """Digest of the source in its present state."""
         return source_digest(self.folder, self.patterns, self.settings)
 
 
@@ -179,30 +179,30 @@ _imported: dict[str, str] = {}  # digest under which a package of `sys.path` was
 
 
 def register(digest: str, place: SourcePlace) -> None:
-    """Says where source lies that the user wants to be used.
+    """Registers source that the user has named, so that it can be imported.
 
     Args:
-        digest: Its digest when it was asked for.
-        place: Where it is.
+        digest: Digest of the source at the time of the request.
+        place: Location of the source.
     """
     _places[digest] = replace(place, folder=place.folder.resolve())
 
 
 def place_of_source(digest: str, what: str) -> SourcePlace:
-    """Where source lies.
+    """Returns the location of registered source.
 
     Args:
-        digest: Its digest.
-        what: What to call it in messages.
+        digest: Digest of the source.
+        what: What the source belongs to, for messages.
 
     Raises:
-        InputError: Nobody named it, or it is no longer what it was.
+        InputError: The source was not registered, or has changed.
     """
     place = _places.get(digest)
     if place is None:
         raise InputError(
-            f"{what}: its source ({digest[:12]}) lies outside this package, and was not named on "
-            "the command line; name its folder, by --suite or --algo"
+            f"{what}: its source ({digest[:12]}) is outside this package, and was not named on "
+            "the command line; name its folder with --suite or --algo"
         )
     found = place.digest
     if found != digest:
@@ -215,15 +215,15 @@ def place_of_source(digest: str, what: str) -> SourcePlace:
 
 
 def import_source(digest: str, module: str, what: str) -> ModuleType:
-    """Imports a module of source that was registered.
+    """Imports a module of registered source.
 
     Args:
         digest: Digest of the source.
-        module: Dotted name of the module, as seen from the source's folder.
-        what: What to call it in messages.
+        module: Dotted name of the module, relative to the source's folder.
+        what: What the source belongs to, for messages.
 
     Raises:
-        InputError: The source was not named, or has changed; or there is no such module.
+        InputError: The source was not registered, or has changed; or there is no such module.
     """
     place = place_of_source(digest, what)
     if place.package:
@@ -236,24 +236,24 @@ def import_source(digest: str, module: str, what: str) -> ModuleType:
     try:
         found = importlib.import_module(f"{home}.{module}")
     except (ModuleNotFoundError, _UnpinnedError) as error:
-        # A module half imported must not be taken for a whole one later on.
+        # A module that failed during its import must not be used later.
         raise InputError(f"{what}: {_absent(error, place, home)}") from error
     return found
 
 
 def forget_module(module: ModuleType) -> None:
-    """Lets the next import execute a module of source again, with its neighbours."""
+    """Removes a module and its package from `sys.modules`, so that they are imported again."""
     home = ".".join(module.__name__.split(".")[:2])
     for name in [name for name in sys.modules if name == home or name.startswith(f"{home}.")]:
         del sys.modules[name]
 
 
 def module_file(folder: Path, module: str) -> Path | None:
-    """File of a module in a folder; `None` where there is none. Nothing is imported.
+    """Returns the file of a module in a folder, without importing it; `None` if there is none.
 
     Args:
-        folder: The folder.
-        module: Dotted name, as seen from the folder.
+        folder: Folder of the source.
+        module: Dotted name, relative to the folder.
     """
     base = folder.joinpath(*module.split("."))
     for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
@@ -263,15 +263,15 @@ def module_file(folder: Path, module: str) -> Path | None:
 
 
 def _import_installed(place: SourcePlace, digest: str, module: str, what: str) -> ModuleType:
-    """Imports by the package's own name, which its modules may use among themselves."""
+    """Imports by the installed package's name, which its modules may use for each other."""
     before = _imported.setdefault(place.package, digest)
     if before != digest:
         raise InputError(
             f"{what}: package {place.package} was imported from other source earlier in this "
-            "process, which cannot have both; start anew"
+            "process, which cannot use both; start a new process"
         )
     root = str(place.root)
-    if root not in sys.path:  # behind everything else: it hides nothing
+    if root not in sys.path:  # last, so that it does not hide other packages
         sys.path.append(root)
     found = importlib.import_module(f"{place.package}.{module}" if module else place.package)
     file = Path(str(found.__file__)).resolve()
@@ -299,9 +299,9 @@ def _absent(error: ImportError, place: SourcePlace, home: str) -> str:
 
 
 def _open_package(name: str, folder: Path) -> None:
-    """Makes a folder a package below this module's own one, so that its modules can be imported."""
+    """Makes a folder a package below `_PREFIX`, so that its modules can be imported."""
     add_finder(_finder)
-    importlib.invalidate_caches()  # of listings, which miss files younger than a clock's tick
+    importlib.invalidate_caches()  # cached listings miss files created within one clock tick
     outermost = sys.modules.setdefault(_PREFIX, ModuleType(_PREFIX))
     outermost.__path__ = []
     initial = folder / "__init__.py"
@@ -318,28 +318,28 @@ def _open_package(name: str, folder: Path) -> None:
 
 
 class _FreshLoader(SourceFileLoader):
-    """Compiles what stands in the file.
+    """Always compiles the source file.
 
-    Byte code beside a file is taken for it where time and size agree: two edits within a second
-    are missed. It is neither read nor written here.
+    Python uses cached byte code if its time and size match, and misses two edits within a second.
+    This loader neither reads nor writes byte code.
     """
 
     def path_stats(self, path: Any) -> Any:
-        raise OSError(f"{path}: its byte code is not wanted")
+        raise OSError(f"{path}: byte code is not used")
 
     def set_data(self, path: Any, data: Any, *, _mode: int = 0o666) -> None:
         pass
 
 
 class _UnpinnedError(ImportError):
-    """A module is there, and its content is no part of the digest.
+    """A module exists, but its content is not part of the digest.
 
-    No `ModuleNotFoundError`, which `from . import name` would turn into one that says nothing.
+    Not a `ModuleNotFoundError`, because `from . import name` would replace its message.
     """
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules below the packages of `import_source`, and no others."""
+    """Finds only modules in the packages of `import_source`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -352,7 +352,7 @@ class _Finder(MetaPathFinder):
         origin = Path(found.origin)
         folder, files = _opened[".".join(fullname.split(".")[:2])]
         if origin not in files and origin.is_relative_to(folder):
-            # To find nothing would let others look.
+            # Returning `None` would let other finders find it.
             raise _UnpinnedError(_why_unpinned(origin, folder), name=fullname)
         if isinstance(found.loader, SourceFileLoader):
             found.loader = _FreshLoader(fullname, found.origin)
@@ -362,11 +362,11 @@ class _Finder(MetaPathFinder):
 def _why_unpinned(path: Path, folder: Path) -> str:
     inner = path.relative_to(folder)
     if path.suffix == ".py" and not is_source(inner):
-        return f"{path}: a test is no source, and cannot be imported"
+        return f"{path}: is a test, which is not part of the source and cannot be imported"
     if path.suffix == ".py":
-        return f"{path}: is younger than the plan, or behind a link to a folder around it"
+        return f"{path}: is newer than the plan, or reached by a link to a folder that contains it"
     return (
-        f"{path}: is no Python source, so that an edit would go unnoticed; list {inner} under "
+        f"{path}: is not Python source, so that edits would not be detected; list {inner} under "
         "`sources` of the card"
     )
 

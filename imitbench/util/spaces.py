@@ -1,4 +1,4 @@
-"""Gymnasium spaces as JSON, so that a stored policy says what it observes and does."""
+"""Gymnasium spaces as JSON, for the descriptions of stored policies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-# A file may claim any shape; the bounds of a space this large would fill the memory.
+# A file may contain any shape; the bounds of a larger space would exhaust the memory.
 _MAX_NUMBERS = 2**26
 
 Json = dict[str, Any]
@@ -22,10 +22,10 @@ def space_to_json(space: gym.Space[Any]) -> Json:
         space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict of these.
 
     Returns:
-        A JSON document that `space_from_json` reads back to an equal space.
+        A JSON document from which `space_from_json` makes an equal space.
 
     Raises:
-        ValueError: Any other kind of space.
+        ValueError: The space has another type.
     """
     if isinstance(space, spaces.Box):
         return {
@@ -52,7 +52,7 @@ def space_from_json(document: Json) -> gym.Space[Any]:
     """Rebuilds a space described by `space_to_json`.
 
     Raises:
-        ValueError: The document describes no supported space.
+        ValueError: The document does not describe a supported space.
     """
     try:
         kind = document["type"]
@@ -79,7 +79,7 @@ def space_from_json(document: Json) -> gym.Space[Any]:
 
 
 def _bounds_to_json(bounds: np.ndarray[Any, Any]) -> list[Any]:
-    """Flat list, or a single entry where all are equal; infinities as text, which JSON lacks."""
+    """Returns a flat list, or one entry if all are equal; infinities as text, as JSON has none."""
     flat = bounds.ravel().tolist()
     if len(set(flat)) == 1:
         flat = flat[:1]

@@ -1,4 +1,4 @@
-"""The state of a training on disk: tensors, arrays and plain values, never pickled objects."""
+"""Saves the state of a training: tensors, arrays and plain values, without pickled objects."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def save_state(path: Path, state: Any) -> None:
-    """Writes a state, whole or not at all.
+    """Writes a state atomically.
 
     Args:
         path: File to write.
-        state: Tensors, numeric arrays, numbers, strings and `None`, in any nesting of
-            dictionaries, lists and tuples.
+        state: Tensors, numeric arrays, numbers, strings and `None`, in nested dictionaries, lists
+            and tuples.
 
     Raises:
-        TypeError: Something else is in it; the message says where.
+        TypeError: It contains a value of another type; the message names its location.
     """
     buffer = io.BytesIO()
     th.save(_encode(state, "state"), buffer)
@@ -37,7 +37,7 @@ def save_state(path: Path, state: Any) -> None:
 
 
 def load_state(path: Path) -> Any:
-    """Reads what `save_state` wrote.
+    """Reads a state written by `save_state`.
 
     Raises:
         InputError: The file is missing, truncated or altered.
@@ -57,10 +57,10 @@ def _encode(value: Any, where: str) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, th.Tensor):
-        # A view would otherwise drag the whole of its storage along.
+        # Cloned because a view would be saved with its whole storage.
         return value.detach().clone()
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
-        # The dtype stands beside it because a scalar must come back as the scalar it was.
+        # With the dtype, so that a NumPy scalar is restored as one of the same type.
         tensor = th.from_numpy(np.array(value))
         return {_ARRAY: tensor, "scalar": isinstance(value, np.generic)}
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""What stored networks share: constructor arguments as JSON, weights as safetensors, digests.
+"""Common parts of stored networks: arguments as JSON, weights as safetensors, and digests.
 
-A stored network is a folder with a description (JSON, which names the digest of the weights) and
-the weights. Reading one builds only classes from an allow-list; nothing from a file is executed.
+A stored network is a folder with a description (JSON, including the digest of the weights) and
+the weights. Reading one only builds classes from an allow-list and executes no code from files.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ LAYER_TYPES: dict[str, type] = {
     "RunningNorm": RunningNorm,
     "EMANorm": EMANorm,
 }
-"""Layer classes that any stored network may name."""
+"""Layer classes that are allowed in all stored networks."""
 
 DescriptionT = TypeVar("DescriptionT", bound=BaseModel)
 
 
 class ArgumentCodec:
-    """Constructor arguments as JSON and back; classes are written by name.
+    """Converts constructor arguments to JSON and back; classes are stored by name.
 
     Args:
         what: Kind of network, for messages.
-        types: Classes that may appear as arguments, by the name they get in the file.
+        types: Classes allowed as arguments, by their name in the file.
     """
 
     def __init__(self, what: str, types: Mapping[str, type]) -> None:
@@ -51,10 +51,10 @@ class ArgumentCodec:
         self._names = {cls: name for name, cls in types.items()}
 
     def encode(self, value: Any) -> Any:
-        """Describes an argument.
+        """Converts an argument to JSON.
 
         Raises:
-            ValueError: It cannot be stored; the message names it.
+            ValueError: The argument cannot be stored.
         """
         if isinstance(value, type):
             if value not in self._names:
@@ -71,10 +71,10 @@ class ArgumentCodec:
         raise ValueError(f"{self.what}: constructor argument {value!r} cannot be stored as JSON")
 
     def decode(self, value: Any) -> Any:
-        """Rebuilds an argument described by `encode`.
+        """Inverts `encode`.
 
         Raises:
-            ValueError: It names a class that is not in the allow-list.
+            ValueError: The class is not in the allow-list.
         """
         if isinstance(value, dict):
             if set(value) == {"$type"}:
@@ -91,33 +91,33 @@ class ArgumentCodec:
 
 
 def weights_to_bytes(module: nn.Module) -> bytes:
-    """Parameters and buffers of a module as a safetensors file."""
+    """Serializes parameters and buffers of a module as safetensors."""
     tensors = {k: v.detach().cpu().clone() for k, v in module.state_dict().items()}
     return safetensors_torch.save(tensors)
 
 
 def digest(data: bytes) -> str:
-    """SHA-256 as 64 hexadecimal digits."""
+    """Returns the SHA-256 as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def write_network(weights_path: Path, weights: bytes, path: Path, description: BaseModel) -> None:
-    """Writes weights and description, each whole or not at all.
+    """Writes weights and description, each atomically.
 
     Raises:
-        OSError: The file system refused.
+        OSError: A file cannot be written.
     """
-    # The description goes last: where it stands, the weights stand too.
+    # The description is written last, so that the weights exist wherever it does.
     atomic_write_bytes(weights_path, weights)
     atomic_write_text(path, json.dumps(description.model_dump(), indent=1) + "\n")
 
 
 def read_description(path: Path, model: type[DescriptionT], what: str) -> DescriptionT:
-    """Reads and checks a description.
+    """Reads and validates a description.
 
     Args:
-        path: Its file.
-        model: What it must look like.
+        path: JSON file.
+        model: Model for validation.
         what: Kind of network, for messages.
 
     Raises:
@@ -138,15 +138,15 @@ def read_description(path: Path, model: type[DescriptionT], what: str) -> Descri
 
 
 def read_weights(path: Path, expected: str, description_file: str) -> dict[str, th.Tensor]:
-    """Reads weights whose digest is known.
+    """Reads weights and checks their digest.
 
     Args:
         path: The safetensors file.
-        expected: Its SHA-256.
-        description_file: Name of the file that tells the digest, for messages.
+        expected: SHA-256 of the file.
+        description_file: Name of the file with the digest, for messages.
 
     Raises:
-        InputError: The file is missing, truncated, altered or no safetensors file.
+        InputError: The file is missing, truncated, altered or not a safetensors file.
     """
     try:
         data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Messages for the terminal, and text from other people's files made fit for one line of them."""
+"""Messages for the terminal, and text from untrusted files as one printable line."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ def one_line(text: object, limit: int | None = 160) -> str:
     """Shortens text to one printable line.
 
     Args:
-        text: Anything, such as an error of another library or a name out of a file.
-        limit: Most characters to keep; `None` for all.
+        text: Any object, such as an error of another library or a name from a file.
+        limit: Largest length; `None` for any.
 
     Returns:
-        The text on one line: control characters, with which a file could write on the
-        terminal, become spaces, and what is too long ends in `…`.
+        One line. Control characters, which could manipulate the terminal, are replaced by
+        spaces; shortened text ends in `…`.
     """
     whole = str(text) if limit is None else str(text)[: 8 * limit]
     line = " ".join(printable(whole).split())
@@ -22,25 +22,25 @@ def one_line(text: object, limit: int | None = 160) -> str:
 
 
 def printable(text: str) -> str:
-    """Text with spaces for control characters, line breaks excepted."""
+    """Replaces control characters by spaces, except for line breaks."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def encodable(text: str) -> str:
-    """The text as UTF-8 can hold it.
+    """Makes text encodable as UTF-8.
 
     Args:
-        text: Anything; where it quotes the name of a file that is not UTF-8, Python has put lone
-            surrogates, of which escapes are left.
+        text: Any text; lone surrogates, which Python uses in file names that are not UTF-8, are
+            replaced by escapes.
     """
     return text.encode(errors="backslashreplace").decode()
 
 
 def note(message: str) -> None:
-    """Says something to the person on stderr; what is in names cannot write on the terminal."""
+    """Prints a message to stderr; control characters in it cannot manipulate the terminal."""
     print(printable(message), file=sys.stderr, flush=True)
 
 
 def on_terminal() -> bool:
-    """Whether a person watches stderr."""
+    """Whether stderr is a terminal."""
     return sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""Settings of torch for training small networks: threads, and kernels that repeat exactly."""
+"""Settings of torch for training small networks: threads, and deterministic kernels."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from contextlib import contextmanager, suppress
 
 
 def use_one_thread() -> None:
-    """Keeps workers from fighting over cores; small networks gain nothing from more threads."""
+    """Limits torch to one thread: workers share the cores, and small networks need no more."""
     import torch as th
 
     th.set_num_threads(1)
     if th.get_num_interop_threads() != 1:
-        with suppress(RuntimeError):  # too late in a process that has worked already
+        with suppress(RuntimeError):  # not possible after the first parallel operation
             th.set_num_interop_threads(1)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Makes torch use one thread for a while.
+    """Limits torch to one thread within a `with` block.
 
-    A second thread makes products of small matrices slower, many times so if another process
-    wants its core.
+    A second thread makes products of small matrices slower, many times if another process uses
+    its core.
     """
     import torch as th
 
@@ -37,13 +37,13 @@ def one_thread() -> Iterator[None]:
 
 
 def repeat_exactly(device: str) -> None:
-    """Makes torch choose kernels that give the same numbers every time, where it has them.
+    """Makes torch choose deterministic kernels where they exist.
 
-    On the CPU with one thread, it does so anyway. On GPUs the faster ones add up in any order;
-    operations that have no other say so once, by a warning.
+    On the CPU with one thread, all kernels are deterministic. On GPUs, faster kernels sum in any
+    order; operations without a deterministic kernel warn once.
 
     Args:
-        device: `cpu` or `cuda`; nothing may have been computed there yet.
+        device: `cpu` or `cuda`; must be called before any computation there.
     """
     import torch as th
 
@@ -51,5 +51,6 @@ def repeat_exactly(device: str) -> None:
     if on_gpu:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     th.backends.cudnn.benchmark = False
-    # As use_deterministic_algorithms(on_gpu, warn_only=True), which loads the compiler as well.
+    # Does what use_deterministic_algorithms(on_gpu, warn_only=True) does, which also imports the
+    # compiler.
     th.set_deterministic_debug_mode("warn" if on_gpu else "default")

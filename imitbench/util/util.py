@@ -1,4 +1,4 @@
-"""Environments, seeds, tensors and paths: helpers that the public API names."""
+"""Helpers of the public API for environments, seeds, tensors and paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_SEED = 2**31 - 1
 
 
 def make_unique_timestamp() -> str:
-    """The local time to the second, with six random digits against collisions."""
+    """Returns the local time to the second, with six random digits against collisions."""
     stamp = datetime.datetime.now().strftime("%Y%m%d_%H%M%S")
     return f"{stamp}_{uuid.uuid4().hex[:6]}"
 
@@ -46,8 +46,8 @@ def make_seeds(rng: np.random.Generator, n: int | None = None) -> list[int] | in
     """Draws seeds.
 
     Args:
-        rng: Where they come from.
-        n: How many; `None` for a single integer.
+        rng: Generator of the seeds.
+        n: Number of seeds; `None` for a single integer.
 
     Returns:
         Integers in [0, 2**31 - 1).
@@ -67,16 +67,16 @@ def make_vec_env(
     post_wrappers: Sequence[Callable[[gym.Env[Any, Any], int], gym.Env[Any, Any]]] | None = None,
     env_make_kwargs: Mapping[str, Any] | None = None,
 ) -> VecEnv:
-    """Makes a vectorized environment.
+    """Creates a vectorized environment.
 
     Args:
         env_name: Gymnasium id, optionally `module:id` to import the module that registers it.
-        rng: Seeds the environments.
-        n_envs: How many.
-        parallel: Whether each lives in a process of its own. For cheap environments a single
-            process is faster.
+        rng: Generator of the environments' seeds.
+        n_envs: Number of environments.
+        parallel: Whether each environment runs in a separate process. For cheap environments, a
+            single process is faster.
         log_dir: Folder for the monitors' episode files; `None` for none.
-        max_episode_steps: Cuts episodes at this length; by default as registered.
+        max_episode_steps: Largest length of episodes; by default as registered.
         post_wrappers: Called with (environment, index) inside the monitor, in this order.
         env_make_kwargs: Keyword arguments of the environment.
 
@@ -129,7 +129,7 @@ def _with_max_episode_steps(spec: gym.envs.registration.EnvSpec, steps: int) -> 
 
 
 def docstring_parameter(*args: Any, **kwargs: Any) -> Callable[[F], F]:
-    """Fills the placeholders of a docstring, as `str.format` does."""
+    """Fills the placeholders of a docstring with `str.format`."""
 
     def fill(obj: F) -> F:
         if obj.__doc__ is not None:
@@ -140,24 +140,24 @@ def docstring_parameter(*args: Any, **kwargs: Any) -> Callable[[F], F]:
 
 
 def endless_iter(iterable: Iterable[T]) -> Iterator[T]:
-    """Repeats an iterable for ever.
+    """Repeats an iterable forever.
 
     Raises:
-        ValueError: `iterable` is an iterator, which can be gone through only once.
+        ValueError: `iterable` is an iterator, which can be consumed only once.
     """
     if iter(iterable) is iterable:
-        raise ValueError("iterable is an iterator: it can be gone through only once")
+        raise ValueError("iterable is an iterator, which can be consumed only once")
     return itertools.chain.from_iterable(itertools.repeat(iterable))
 
 
 def get_first_iter_element(iterable: Iterable[T]) -> tuple[T, Iterable[T]]:
-    """Looks at the first element without losing it.
+    """Returns the first element without losing it.
 
     Returns:
         The first element, and an iterable with all of them.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The iterable is empty.
     """
     iterator = iter(iterable)
     try:
@@ -170,7 +170,7 @@ def get_first_iter_element(iterable: Iterable[T]) -> tuple[T, Iterable[T]]:
 
 
 def safe_to_tensor(array: npt.NDArray[Any] | th.Tensor, **kwargs: Any) -> th.Tensor:
-    """Makes a tensor, copying only where the array may not be written to.
+    """Converts an array to a tensor; copies only read-only arrays.
 
     Args:
         array: Array or tensor.
@@ -192,11 +192,11 @@ def safe_to_numpy(obj: None, warn: bool = False) -> None: ...
 def safe_to_numpy(
     obj: npt.NDArray[Any] | th.Tensor | None, warn: bool = False
 ) -> npt.NDArray[Any] | None:
-    """Makes an array of a tensor; arrays and `None` pass unchanged.
+    """Converts a tensor to an array; arrays and `None` are returned unchanged.
 
     Args:
         obj: Tensor, array or `None`.
-        warn: Whether converting a tensor warns about its cost.
+        warn: Whether to warn that converting a tensor copies it.
     """
     if not isinstance(obj, th.Tensor):
         return obj
@@ -207,14 +207,14 @@ def safe_to_numpy(
 
 
 def tensor_iter_norm(tensor_iter: Iterable[th.Tensor], ord: int | float = 2) -> th.Tensor:
-    """Norm of a long vector that comes in pieces.
+    """Computes the norm of the concatenation of tensors.
 
     Args:
-        tensor_iter: The pieces, of any shape.
+        tensor_iter: Tensors of any shape.
         ord: Order of the norm, neither 0 nor NaN.
 
     Raises:
-        ValueError: Another order.
+        ValueError: The order is 0 or NaN.
     """
     if ord == 0 or ord != ord:
         raise ValueError(f"ord must be neither 0 nor NaN, not {ord}")
@@ -224,7 +224,7 @@ def tensor_iter_norm(tensor_iter: Iterable[th.Tensor], ord: int | float = 2) -> 
 
 
 def oric(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Rounds numbers to integers of the same sum, moving each as little as possible.
+    """Rounds numbers to integers with the same sum, changing each as little as possible.
 
     Args:
         x: Shape (n,), numbers whose sum is an integer.
@@ -236,7 +236,7 @@ def oric(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     floors = np.floor(x)
     missing = round(float(np.sum(x) - np.sum(floors)))
-    # The largest fractional parts lose least by being rounded up.
+    # Numbers with the largest fractional parts change least if rounded up.
     up = np.argsort(-(x - floors), kind="stable")[:missing]
     rounded: npt.NDArray[Any] = floors.astype(int)
     rounded[up] += 1
@@ -246,18 +246,18 @@ def oric(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def parse_path(
     path: AnyPath, allow_relative: bool = True, base_directory: Path | None = None
 ) -> Path:
-    """Makes an absolute path.
+    """Converts a path to an absolute path.
 
     Args:
-        path: Any path.
-        allow_relative: Whether it may be relative.
-        base_directory: What it is relative to; the current folder when `None`.
+        path: Absolute or relative path.
+        allow_relative: Whether relative paths are allowed.
+        base_directory: Base of relative paths; `None` for the current folder.
 
     Raises:
-        ValueError: A relative path that is not allowed, or a base without relative paths.
+        ValueError: Relative paths are not allowed but `path` is relative, or a base is given.
     """
     if base_directory is not None and not allow_relative:
-        raise ValueError("base_directory has no meaning where allow_relative is False")
+        raise ValueError("base_directory requires allow_relative=True")
     parsed = Path(os.fsdecode(path))
     if parsed.is_absolute():
         return parsed
@@ -269,7 +269,7 @@ def parse_path(
 def parse_optional_path(
     path: AnyPath | None, allow_relative: bool = True, base_directory: Path | None = None
 ) -> Path | None:
-    """Makes an absolute path; `None` stays `None`. Arguments and errors as in `parse_path`."""
+    """Does what `parse_path` does; returns `None` for `None`."""
     if path is None:
         return None
     return parse_path(path, allow_relative, base_directory)

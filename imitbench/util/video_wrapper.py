@@ -1,4 +1,4 @@
-"""Records what an environment renders as video files."""
+"""Records the rendered frames of an environment as video files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ _DEFAULT_FPS = 30
 class VideoWrapper(gym.Wrapper[Any, Any, Any, Any]):
     """Renders after every reset and step, and writes the frames to H.264 files in `directory`.
 
-    Files are called `video.<number of the first episode, in 6 digits>.mp4`. Beside each stands a
-    `.meta.json` with the episodes in it, and the length and return of each. A file appears when
-    it is complete: after its episode, or on `close`. Frames go to the encoder at once, so long
-    recordings take no memory.
+    Files are named `video.<number of the first episode, in 6 digits>.mp4`. Each has a `.meta.json`
+    with the length and return of its episodes. A file appears when it is complete: after its
+    episode, or on `close`. Frames are encoded immediately, so that long recordings need no memory.
 
     Args:
         env: Environment with `render_mode="rgb_array"`.
-        directory: Where videos go; created when missing.
-        single_video: Whether all episodes go into one file.
+        directory: Folder for the videos; created if missing.
+        single_video: Whether to write all episodes to one file.
 
     Raises:
         ValueError: The environment does not render arrays.
@@ -54,7 +53,7 @@ class VideoWrapper(gym.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode, and a new file unless all go into one."""
+        """Starts an episode, and a new file unless `single_video` is set."""
         result = super().reset(seed=seed, options=options)
         if self._file is not None and not self.single_video:
             self._finish()
@@ -66,10 +65,10 @@ class VideoWrapper(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Takes a step and records the outcome.
+        """Takes a step and records the frame.
 
         Raises:
-            ValueError: The environment rendered no image of 3 channels.
+            ValueError: The environment did not render an image with 3 channels.
         """
         result = super().step(action)
         if self._file is not None:
@@ -93,7 +92,7 @@ class VideoWrapper(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class _VideoFile:
-    """One file in the making; it has a temporary name until it is complete."""
+    """A file during recording; it has a temporary name until it is complete."""
 
     def __init__(self, path: Path, fps: float) -> None:
         self.path = path
@@ -112,8 +111,8 @@ class _VideoFile:
 
     def add_frame(self, frame: npt.NDArray[Any]) -> None:
         if frame.ndim != 3 or frame.shape[-1] != 3:
-            raise ValueError(f"env: rendered an array of shape {frame.shape}, no RGB image")
-        # The encoder halves the resolution of colours, so that both sides must be even.
+            raise ValueError(f"env: rendered an array of shape {frame.shape}, not an RGB image")
+        # The encoder halves the resolution of colours, so that width and height must be even.
         height, width = frame.shape[:2]
         if height % 2 or width % 2:
             frame = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
@@ -130,11 +129,11 @@ def import_encoder(purpose: str = "recording videos") -> Any:
     """Imports the package that writes videos.
 
     Args:
-        purpose: What it is needed for.
+        purpose: What needs it, for the message.
 
     Raises:
-        InputError: It is not installed.
+        InputError: The package is not installed.
     """
-    # It takes a while to load, and few people need it.
+    # Imported on use because it loads slowly and few users need it.
     import_extra("imageio_ffmpeg", "video", purpose)
     return import_extra("imageio", "video", purpose)

@@ -15,6 +15,7 @@ from imitbench.bench.plan import make_plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.request import PluginSelection, plan_missing, plan_request
 from imitbench.bench.spec import SweepSettings
+from imitbench.cards.catalog import load_algorithm
 from imitbench.conformance.reproduction import sample_runs
 from imitbench.errors import InputError
 from imitbench.published.results_folder import export_results, read_runs
@@ -41,19 +42,23 @@ PINNED = {
 }
 
 
-def plan_of(*algorithms, suite="classic", environment="Pendulum-v1", folder=None):
+def plan_of(*algorithms, suite="classic", environment="Pendulum-v1", **settings):
     return make_plan(
         algorithms=algorithms,
         suite=suite,
         environment=environment,
         seeds=[0],
-        settings=SweepSettings(**({"folder": folder} if folder else {})),
+        settings=SweepSettings(**settings),
     )
 
 
 @pytest.mark.parametrize(("suite", "algo", "env"), PINNED)
 def test_runs_of_bundled_methods_keep_their_identity(suite, algo, env):
-    [spec] = plan_of(algo, suite=suite, environment=env)
+    first_defaults = next(iter(load_algorithm(algo).earlier_defaults), {})
+    overrides = {
+        name: "null" if value is None else str(value) for name, value in first_defaults.items()
+    }
+    [spec] = plan_of(algo, suite=suite, environment=env, overrides=overrides)
     assert spec.run_id == PINNED[suite, algo, env]
 
 

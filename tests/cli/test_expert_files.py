@@ -123,7 +123,7 @@ def test_what_is_wrong_is_one_line(refused, shared_dir, tmp_path):
     assert "made for" in refused("experts", "convert", cheetah, "out", "--env", "Pendulum-v1")
     assert "made for" in refused("experts", "eval", cheetah, "--env", "Pendulum-v1")
     assert "neither a path" in refused("experts", "convert", "absent", "out")
-    assert "no policy there" in refused("experts", "convert", tmp_path, "out")
+    assert "no policy found" in refused("experts", "convert", tmp_path, "out")
     assert "--revision" in refused("experts", "convert", cheetah, "out", "--revision", "main")
     (tmp_path / "bad.zip").write_bytes(b"no zip")
     assert "bad.zip" in refused("experts", "convert", "bad.zip", "out")

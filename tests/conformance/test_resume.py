@@ -121,7 +121,7 @@ def test_a_training_that_is_not_repeatable_is_distinguished(verify):
 def test_a_method_that_swallows_a_stop_is_reported(verify):
     # One offer in the middle: the first interruption requests a stop.
     found = verify("Swallows", batches=2)
-    assert "swallowed" in found.hint
+    assert "must not swallow exceptions" in found.hint
 
 
 @pytest.mark.slow

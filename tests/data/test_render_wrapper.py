@@ -134,14 +134,14 @@ def test_rendered_arrays_that_are_not_images_are_refused(options):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"gone\.png: the frame stored there cannot be read"):
+    with pytest.raises(InputError, match=r"gone\.png: the stored frame cannot be read"):
         load_frame(str(tmp_path / "gone.png"))
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + bytes(20)])
 def test_a_damaged_file_is_named(tmp_path, content):
     (tmp_path / "frame.png").write_bytes(content)
-    with pytest.raises(InputError, match=r"frame\.png: the frame stored there cannot be read"):
+    with pytest.raises(InputError, match=r"frame\.png: the stored frame cannot be read"):
         load_frame(str(tmp_path / "frame.png"))
 
 

@@ -115,7 +115,7 @@ def test_a_failure_leaves_no_files(source, tmp_path):
     with pytest.raises(InputError, match="made for"):
         convert_expert(source, tmp_path / "out", environment=cartpole)
     (source / "vec_normalize.pkl").write_bytes(b"\x80\x04cos\nsystem\n.")
-    with pytest.raises(InputError, match=r"vec_normalize\.pkl: .*names os\.system"):
+    with pytest.raises(InputError, match=r"vec_normalize\.pkl: .*refers to os\.system"):
         convert_expert(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["ppo-Drift-v0"]
 

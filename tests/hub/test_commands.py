@@ -87,7 +87,7 @@ def test_pulled_folders_are_a_source(imitbench, classic, tmp_path):
         (["experts", "pull", "--suite", "classic", "--revision", "x"], "applies to one repository"),
         (["experts", "pull", CARTPOLE, "--env", "x"], "needs --suite"),
         (["experts", "pull", "ppo-seals-CartPol-v0"], f"did you mean '{CARTPOLE}'"),
-        (["experts", "pull", "no name!/x"], "no name of a repository"),
+        (["experts", "pull", "no name!/x"], "not a valid repository name"),
         (["demos", "pull", "org/absent"], "datasets/org/absent: no such repository"),
         (["demos", "pull", CARTPOLE, "--revision", "absent"], "no revision 'absent'"),
         (["prefetch", "--suite", "tabular"], "names no hub repository"),

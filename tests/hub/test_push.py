@@ -389,7 +389,7 @@ def test_one_more_run_changes_few_files(hub, out):
 
 def test_results_are_not_pushed_to_a_repository_of_demonstrations(hub, out):
     push_demos(DEMOS, "me/demos")
-    with pytest.raises(InputError, match="holds what no such push put there"):
+    with pytest.raises(InputError, match="with files that are not from such a push"):
         push_results(out, "me/demos")
 
 

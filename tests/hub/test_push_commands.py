@@ -100,7 +100,7 @@ def test_an_interrupted_push_says_how_to_resume_and_resumes(hub, monkeypatch):
     hub.fail("POST .*/commit", 503, times=1000)
     error = call().exception
     assert isinstance(error, InputError)
-    assert "the upload broke off (the hub answered 503)" in str(error)
+    assert "the upload was interrupted (the hub answered 503)" in str(error)
     assert "the same command continues" in str(error)
     hub.faults.clear()
     assert call().exit_code == 0
@@ -124,7 +124,7 @@ def test_a_public_repository_is_refused_for_a_private_push(refused, hub):
     line = refused(
         "demos", "push", DEMOS, "me/x", "--yes", "--private", "--json", "--quiet", **TOKEN
     )
-    assert "is there already, and public" in line
+    assert "exists already and is public" in line
 
 
 def test_a_link_is_refused(refused, hub, tmp_path):

@@ -1,13 +1,14 @@
-"""Plants faults in a copy of the project, one at a time, and tells which tests notice.
+"""Plants faults in a copy of the project, one at a time, and reports which tests detect them.
 
-The suite's own test, run by hand: `python tests/mutation/run.py`. `faults.yaml` lists the faults;
-`table.md` is what the last run of all of them found.
+This tests the test suite, and is started manually: `python tests/mutation/run.py`. `faults.yaml`
+lists the faults; `table.md` has the results of the latest run of all faults.
 
-Each copy has an interpreter of its own that imports `imitbench` from the copy, so processes that
-tests start see the fault as well, whatever they make of PYTHONPATH. Nothing is changed in the
-working tree but the table.
+Each copy has a separate interpreter that imports `imitbench` from the copy, so that processes
+started by tests have the fault as well, for any PYTHONPATH. In the working tree, only the table is
+changed.
 
-Exit codes: 0 every fault was caught; 1 one survived; 2 bad input, or tests that fail anyway.
+Exit codes: 0 every fault was caught; 1 a fault survived; 2 bad input, or tests that fail without a
+fault.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ FAULTS_FILE = HERE / "faults.yaml"
 TABLE_FILE = HERE / "table.md"
 
 _LIMIT_S = 300.0
-"""A test run that takes longer than this hangs."""
+"""Seconds after which a test run is considered to hang."""
 _SHOWN = 3
-"""Failing tests that the table names."""
-# Where a checkout has them, an installation has them inside the package.
+"""Maximum number of failing tests to list in the table."""
+# Folders of a checkout that are inside the package of an installation.
 _LINKS = {
     "imitbench/cards/algorithms": "../../algorithms",
     "imitbench/cards/suites": "../../suites",
@@ -58,7 +59,7 @@ print(imitbench.__file__, *cards.algorithms.__path__, *cards.suites.__path__, se
 
 
 class BadInputError(Exception):
-    """What is asked for cannot be done; the message says why."""
+    """The request cannot be carried out; the message has the reason."""
 
 
 class Fault(BaseModel):
@@ -66,12 +67,12 @@ class Fault(BaseModel):
 
     Attributes:
         id: Short name.
-        kind: What sort of mistake it is, such as `wrong sign`.
-        file: The file that it is in, relative to the root.
-        old: Text that occurs once in the file.
-        new: What stands there instead.
-        breaks: What goes wrong, in one line.
-        tests: Files, folders or single tests that can notice, as few as possible.
+        kind: Kind of mistake, such as `wrong sign`.
+        file: File with the fault, relative to the root.
+        old: Text that occurs exactly once in the file.
+        new: Replacement of this text.
+        breaks: Consequence of the fault, in one line.
+        tests: Files, folders or single tests that can detect it, as few as possible.
         slow: Whether tests marked `slow` are needed.
     """
 
@@ -88,18 +89,18 @@ class Fault(BaseModel):
 
     @property
     def package(self) -> str:
-        """The package that the file belongs to."""
+        """Package of the file."""
         first, _, rest = self.file.partition("/")
         return rest.partition("/")[0].removesuffix(".py") if first == "imitbench" else first
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run of tests.
+    """Result of a test run.
 
     Attributes:
-        failed: Tests that failed, in the order in which they did.
-        seconds: How long it took.
+        failed: Failed tests, in order.
+        seconds: Duration of the test run.
     """
 
     failed: tuple[str, ...]
@@ -110,11 +111,11 @@ def read_faults(path: Path, only: Sequence[str]) -> list[Fault]:
     """Reads the list of faults.
 
     Args:
-        path: The list.
-        only: Ids of those to keep; none keeps all.
+        path: `faults.yaml`.
+        only: Ids of the faults to return; empty for all.
 
     Raises:
-        BadInputError: The list is malformed, an id is taken twice or unknown, a text does not
+        BadInputError: The list is malformed, an id is duplicated or unknown, a text does not
             occur exactly once, or a test does not exist.
     """
     try:
@@ -142,16 +143,16 @@ def read_faults(path: Path, only: Sequence[str]) -> list[Fault]:
 def _problem(fault: Fault) -> str | None:
     path = ROOT / fault.file
     if not path.is_file():
-        return f"{fault.id}: {fault.file}: no such file; name the one where the code is now"
+        return f"{fault.id}: {fault.file}: no such file; name the file that has the code now"
     count = path.read_text(encoding="utf-8").count(fault.old)
     if count != 1:
         return (
-            f"{fault.id}: {fault.file} holds the old text {count} times, not once; "
-            "write down the text as it is now"
+            f"{fault.id}: {fault.file} contains the old text {count} times, not once; "
+            "update it to the present code"
         )
     for test in fault.tests:
         if not (ROOT / test.partition("::")[0]).exists():
-            return f"{fault.id}: {test}: no such test; name those that can notice the fault"
+            return f"{fault.id}: {test}: no such test; name tests that can detect the fault"
     return None
 
 
@@ -159,10 +160,11 @@ class Copy:
     """A copy of the project with an interpreter that imports it.
 
     Args:
-        place: Folder to make it in.
+        place: Folder for the copy.
 
     Raises:
-        BadInputError: The project is no checkout, or the interpreter imports something else.
+        BadInputError: The project is not a git checkout, or the interpreter imports another
+            package.
     """
 
     def __init__(self, place: Path) -> None:
@@ -193,7 +195,7 @@ class Copy:
 
     @contextlib.contextmanager
     def planted(self, fault: Fault) -> Iterator[None]:
-        """Within it, the copy has the fault."""
+        """Plants a fault in the copy within the context."""
         path = self.root / fault.file
         right = path.read_text(encoding="utf-8")
         try:
@@ -205,7 +207,7 @@ class Copy:
     @staticmethod
     def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
-        # Two texts of one size within a second look alike to Python's cache.
+        # Python's cache does not detect a change of equal size within a second.
         for cached in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
             cached.unlink()
 
@@ -216,13 +218,13 @@ class Copy:
 
         Args:
             tests: Files, folders or single tests.
-            slow: Whether those marked `slow` are run, too.
-            until_first: Whether to stop at the first that fails.
-            limit_s: After so many seconds it is ended.
-            jobs: Processes.
+            slow: Whether to run tests marked `slow`, too.
+            until_first: Whether to stop at the first failed test.
+            limit_s: Time limit in seconds.
+            jobs: Number of processes.
 
         Raises:
-            BadInputError: There is no test to run, or pytest itself fails.
+            BadInputError: There is no test to run, or pytest fails.
         """
         self._runs += 1
         report = self._scratch / f"report-{self._runs}.xml"
@@ -246,7 +248,7 @@ class Copy:
 
 
 def _tracked() -> list[str]:
-    """Files of the checkout: known to git, or new and not ignored."""
+    """Lists the files of the checkout: tracked by git, or new and not ignored."""
     done = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -254,15 +256,15 @@ def _tracked() -> list[str]:
         text=True,
     )
     if done.returncode:
-        raise BadInputError(f"{ROOT}: is no checkout of git ({done.stderr.strip()})")
+        raise BadInputError(f"{ROOT}: is not a git checkout ({done.stderr.strip()})")
     return [name for name in done.stdout.split("\0") if name and os.path.lexists(ROOT / name)]
 
 
 def _make_interpreter(folder: Path, root: Path) -> Path:
-    """An interpreter that sees `root` first, and then what this one has installed.
+    """Creates an interpreter that imports from `root` first, then this one's packages.
 
-    The .pth files of this one's packages are not read, nor is the one that maps `imitbench` to
-    the working tree.
+    The .pth files of this interpreter's packages, including the one that maps `imitbench` to the
+    working tree, are not read.
     """
     venv.EnvBuilder(symlinks=True).create(folder)
     installed = [entry for entry in sys.path if Path(entry).name.endswith("-packages")]
@@ -273,12 +275,12 @@ def _make_interpreter(folder: Path, root: Path) -> Path:
 
 def _environment() -> dict[str, str]:
     given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    # Where tests/conftest.py looks, as seen from the working tree.
+    # The folder of tests/conftest.py, relative to the working tree.
     return {"IMITBENCH_SHARED": str(ROOT.parent / "shared"), **given}
 
 
 def _run(command: Sequence[str], folder: Path, limit_s: float) -> tuple[int | None, str]:
-    """Runs a command in a session of its own; `None` if it had to be ended."""
+    """Runs a command in a new session; the exit code is `None` after the time limit."""
     with subprocess.Popen(
         command,
         cwd=folder,
@@ -301,25 +303,25 @@ def _run(command: Sequence[str], folder: Path, limit_s: float) -> tuple[int | No
 
 
 def _failed(report: Path) -> Iterator[str]:
-    """Names of the tests that a JUnit file says failed."""
+    """Yields the names of failed tests in a JUnit file."""
     for case in ET.parse(report).iter("testcase"):
         if case.find("failure") is None and case.find("error") is None:
             continue
         file, name = case.get("file"), case.get("name", "")
-        if file is None:  # what could not even be imported
+        if file is None:  # a file that could not be imported
             yield name
             continue
-        # A class's tests have its name behind that of the module.
+        # For tests of a class, its name follows that of the module.
         inner = case.get("classname", "").removeprefix(file.removesuffix(".py").replace("/", "."))
         yield "::".join([file, *filter(None, inner.split(".")), name])
 
 
 def make_table(found: Sequence[tuple[Fault, Outcome]], heading: Sequence[str]) -> str:
-    """The table, as Markdown.
+    """Returns the table as Markdown.
 
     Args:
-        found: Faults with what came of them.
-        heading: Lines that stand above it.
+        found: Faults with their outcomes.
+        heading: Lines above the table.
     """
     lines = [
         *heading,
@@ -358,16 +360,16 @@ def _commit() -> str:
             ["git", *command], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    # The table itself is what a run changes.
+    # Except for the table, which a run changes.
     changed = git("status", "--porcelain", "--", ".", f":!{TABLE_FILE.relative_to(ROOT)}")
     return git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
 
 
 def check_pristine(copy: Copy, faults: Sequence[Fault], jobs: int) -> None:
-    """Makes sure that the tests pass where nothing is planted.
+    """Checks that the tests pass without a fault.
 
     Raises:
-        BadInputError: One fails.
+        BadInputError: A test fails.
     """
     for slow in (False, True):
         tests = list(dict.fromkeys(t for f in faults if f.slow == slow for t in f.tests))
@@ -378,7 +380,7 @@ def check_pristine(copy: Copy, faults: Sequence[Fault], jobs: int) -> None:
         if outcome.failed:
             raise BadInputError(
                 f"{outcome.failed[0]} fails without any fault ({len(outcome.failed)} tests do); "
-                "mend the tests first"
+                "fix the tests first"
             )
         _tell(f"{len(tests)} test files pass without a fault ({outcome.seconds:.0f} s)")
 
@@ -386,12 +388,12 @@ def check_pristine(copy: Copy, faults: Sequence[Fault], jobs: int) -> None:
 def find_catchers(
     copies: Sequence[Copy], faults: Sequence[Fault], *, until_first: bool
 ) -> list[tuple[Fault, Outcome]]:
-    """Plants the faults one by one in whichever copy is free.
+    """Plants the faults one by one, each in a free copy.
 
     Args:
-        copies: One for each fault that is tried at a time.
-        faults: What to plant.
-        until_first: Whether to stop at the first test that fails.
+        copies: Copies of the project, as many as faults are tried at a time.
+        faults: Faults to plant.
+        until_first: Whether to stop at the first failed test.
     """
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
     for copy in copies:
@@ -425,7 +427,7 @@ def _tell(line: str) -> None:
 def _parse(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="ID", help="these faults; prints the table"
+        "--only", nargs="+", default=[], metavar="ID", help="only these faults; prints the table"
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="faults at a time [1]")
     parser.add_argument(

@@ -26,7 +26,7 @@ from imitbench.policies.time_feature import TimeFeaturePolicy
 ZOO = "!!python/object/apply:collections.OrderedDict\n- - - {0}\n    - {1}\n"
 
 
-def surroundings(venv, limit=None):
+def env_spaces(venv, limit=None):
     return Spaces(venv.observation_space, venv.action_space, limit)
 
 
@@ -82,7 +82,7 @@ def test_an_undetermined_space_requires_the_environment(tmp_path):
     alter(tmp_path / "model.zip", lambda data: data.pop("observation_space"))
     with pytest.raises(InputError, match=r"observation_space: cannot be determined.*--env"):
         load_expert_policy(tmp_path)
-    load_expert_policy(tmp_path, surroundings(drift_venv()))
+    load_expert_policy(tmp_path, env_spaces(drift_venv()))
 
 
 def test_an_environment_that_does_not_fit_is_refused(tmp_path):
@@ -90,9 +90,9 @@ def test_an_environment_that_does_not_fit_is_refused(tmp_path):
     save_policy(load_expert_policy(tmp_path), tmp_path / "own")
     for source in (tmp_path / "model.zip", tmp_path / "own"):
         with pytest.raises(InputError, match="made for"):
-            load_expert_policy(source, surroundings(drift_venv(size=4)))
+            load_expert_policy(source, env_spaces(drift_venv(size=4)))
         with pytest.raises(InputError, match="made for"):
-            load_expert_policy(source, surroundings(drift_venv(CHOICE)))
+            load_expert_policy(source, env_spaces(drift_venv(CHOICE)))
 
 
 class Timed(gym.ObservationWrapper):
@@ -140,7 +140,7 @@ class TestTimeFeature:
             np.testing.assert_array_equal(found, actions(self.model, shown))
 
     def test_bounds_of_zero_and_one_indicate_it(self, folder):
-        self.check(load_expert_policy(folder, surroundings(drift_venv(), 10)), 10)
+        self.check(load_expert_policy(folder, env_spaces(drift_venv(), 10)), 10)
 
     def test_settings_indicate_it_and_its_limit(self, folder):
         wrapper = "sb3_contrib.common.wrappers.TimeFeatureWrapper"
@@ -150,16 +150,16 @@ class TestTimeFeature:
         ):
             (folder / "config.yml").write_text(text)
             self.check(load_expert_policy(folder), limit)
-            self.check(load_expert_policy(folder, surroundings(drift_venv(), 10)), 10)
+            self.check(load_expert_policy(folder, env_spaces(drift_venv(), 10)), 10)
 
     def test_it_is_stored_without_pickle(self, folder, tmp_path):
-        save_policy(load_expert_policy(folder, surroundings(drift_venv(), 10)), tmp_path / "own")
-        self.check(load_expert_policy(tmp_path / "own", surroundings(drift_venv())), 10)
+        save_policy(load_expert_policy(folder, env_spaces(drift_venv(), 10)), tmp_path / "own")
+        self.check(load_expert_policy(tmp_path / "own", env_spaces(drift_venv())), 10)
 
     def test_an_extra_number_without_these_bounds_is_refused(self, tmp_path):
         PPO("MlpPolicy", drift_venv(size=4), **SHORT).save(tmp_path / "model.zip")
         with pytest.raises(InputError, match="was it trained with a time feature"):
-            load_expert_policy(tmp_path, surroundings(drift_venv()))
+            load_expert_policy(tmp_path, env_spaces(drift_venv()))
 
 
 class MyPolicy(ActorCriticPolicy):

@@ -69,7 +69,7 @@ def test_real_statistics_of_an_old_version_are_read(shared_dir):
 def test_statistics_of_dictionaries_are_refused(tmp_path):
     venv = VecNormalize(DummyVecEnv([Parts]), norm_obs_keys=["numbers"])
     path = write(tmp_path / "a.pkl", venv)
-    with pytest.raises(InputError, match=r"dictionaries of observations.*--trust"):
+    with pytest.raises(InputError, match=r"dictionary observations.*--trust"):
         read_observation_statistics(path)
 
 
@@ -89,17 +89,17 @@ def with_mean(normalizer, mean):
 
 
 HOSTILE = {
-    "a bomb": (lambda _, mark: Bomb(mark), "names i?o.*open"),
-    "a bomb within": (lambda n, mark: altered(n, surprise=Bomb(mark)), "names i?o.*open"),
-    "a class of its own": (lambda *_: Mine(drift_venv()), r"names .*\.Mine"),
-    "another object": (lambda n, _: n.obs_rms, "it holds .*RunningMeanStd"),
-    "a number": (lambda *_: 7, "it holds int"),
+    "a bomb": (lambda _, mark: Bomb(mark), "refers to i?o.*open"),
+    "a bomb within": (lambda n, mark: altered(n, surprise=Bomb(mark)), "refers to i?o.*open"),
+    "a class of its own": (lambda *_: Mine(drift_venv()), r"refers to .*\.Mine"),
+    "another object": (lambda n, _: n.obs_rms, "it contains .*RunningMeanStd"),
+    "a number": (lambda *_: 7, "it contains int"),
     "no statistics": (lambda n, _: altered(n, obs_rms=None), "no statistics of observations"),
-    "no epsilon": (lambda n, _: altered(n, epsilon=None), "NoneType where an array"),
+    "no epsilon": (lambda n, _: altered(n, epsilon=None), "NoneType instead of a numeric array"),
     "clipping at nothing": (lambda n, _: altered(n, clip_obs=float("nan")), "clip_obs"),
-    "text": (lambda n, _: with_mean(n, np.array(["a"] * 3)), "where a type of numbers"),
+    "text": (lambda n, _: with_mean(n, np.array(["a"] * 3)), "instead of a numeric data type"),
     "not a number": (lambda n, _: with_mean(n, np.full(3, np.nan)), "obs_rms.mean is not finite"),
-    "other shapes": (lambda n, _: with_mean(n, np.zeros(4)), "contradict each other"),
+    "other shapes": (lambda n, _: with_mean(n, np.zeros(4)), "are inconsistent"),
 }
 
 
@@ -118,7 +118,7 @@ def test_malicious_files_are_refused_in_one_line_and_not_executed(normalizer, tm
 def test_damaged_missing_and_huge_files_are_refused(normalizer, tmp_path):
     path = write(tmp_path / "a.pkl", normalizer)
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(InputError, match="damaged or no pickle"):
+    with pytest.raises(InputError, match="damaged, or not a pickle"):
         read_observation_statistics(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_observation_statistics(tmp_path / "absent.pkl")

@@ -86,7 +86,7 @@ def test_nothing_is_unpickled(content, tmp_path):
         ("data", b"[1]", "must be a JSON object"),
         ("data", b"[" * 100_000, "'data' is not JSON"),
         ("policy.pth", b"x", "not plain tensors"),
-        ("policy.pth", tensors([1]), "must hold named tensors"),
+        ("policy.pth", tensors([1]), "must contain named tensors"),
         ("policy.pth", tensors({"a": 1}), "'a' is not a tensor"),
         ("pytorch_variables.pth", tensors({"a": "b"}), "'a' is not a tensor"),
     ],

@@ -207,7 +207,7 @@ def test_a_missing_model_is_also_a_file_not_found_error(tmp_path, torque_venv):
         lambda: load_policy("ppo", torque_venv, path=tmp_path / "absent"),
         lambda: load_stable_baselines_model(PPO, str(tmp_path), torque_venv),
     ):
-        with pytest.raises(FileNotFoundError, match="no model there"):
+        with pytest.raises(FileNotFoundError, match="no model found"):
             load()
 
 
@@ -216,7 +216,7 @@ def test_another_algorithms_model_is_refused(tmp_path, form):
     model = off(SAC)
     path = tmp_path / "model.zip"
     model.save(path) if form == "zip" else save_stable_model(tmp_path, model)
-    with pytest.raises(InputError, match=r"holds a SACPolicy, .* does not train; it is one of sac"):
+    with pytest.raises(InputError, match=r"contains a SACPolicy, .* does not train; it is one of sac"):
         load_policy("ppo", drift_venv(), path=path)
     with pytest.raises(InputError, match="which PPO does not train"):
         load_stable_baselines_model(PPO, path, drift_venv())
@@ -224,7 +224,7 @@ def test_another_algorithms_model_is_refused(tmp_path, form):
 
 def test_algorithms_with_the_same_policy_are_distinguished(tmp_path, torque_venv):
     save_stable_model(tmp_path, ppo())
-    with pytest.raises(InputError, match="holds the algorithm PPO, not A2C"):
+    with pytest.raises(InputError, match="contains the algorithm PPO, not A2C"):
         load_stable_baselines_model(A2C, tmp_path, torque_venv)
 
 
@@ -282,7 +282,7 @@ def test_files_of_different_saves_are_refused(tmp_path, torque_venv):
 def test_a_policy_without_training_state_is_not_an_algorithm(tmp_path, torque_venv):
     save_stable_model(tmp_path, ppo())
     (tmp_path / "algorithm.json").unlink()
-    with pytest.raises(InputError, match="a policy without its training state"):
+    with pytest.raises(InputError, match="a policy without training state"):
         load_stable_baselines_model(PPO, tmp_path, torque_venv)
 
 

@@ -97,8 +97,8 @@ class TestBadInput:
         [
             (np.full((3, 2), 0.5), r"pi: has shape \(3, 2\); it needs \(horizon, 3, 2\)"),
             (np.full((4, 2, 2), 0.5), r"pi: has shape \(4, 2, 2\)"),
-            (np.full((4, 3, 2), 0.6), "pi: must hold probabilities"),
-            (np.tile([1.5, -0.5], (4, 3, 1)), "pi: must hold probabilities"),
+            (np.full((4, 3, 2), 0.6), "pi: must contain probabilities"),
+            (np.tile([1.5, -0.5], (4, 3, 1)), "pi: must contain probabilities"),
         ],
     )
     def test_tables_that_do_not_fit_are_refused(self, pi, message):
@@ -116,7 +116,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ((np.array([3]),), "observation: holds values that are not states"),
+            ((np.array([3]),), "observation: contains values that are not states"),
             (({"a": np.array([0])},), "a table needs states, not a dictionary"),
             ((np.array([0]), (np.array([4]),)), "an episode is at step 4, but the table has 4"),
             ((np.array([0]), (np.array([1, 2]),)), r"state: has shapes \[\(2,\)\]"),

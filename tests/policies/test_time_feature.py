@@ -79,7 +79,7 @@ def test_the_forward_pass_and_invalid_arguments_are_refused(inner):
     with pytest.raises(ValueError, match="max_steps: must be positive"):
         TimeFeaturePolicy(inner, 0)
     images = RandomPolicy(spaces.Box(0, 1, (2, 2)), TORQUE)
-    with pytest.raises(ValueError, match="observations that are vectors"):
+    with pytest.raises(ValueError, match="requires vector observations"):
         TimeFeaturePolicy(images, 10)
 
 

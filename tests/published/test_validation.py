@@ -252,7 +252,7 @@ def test_what_was_published_is_valid(submission):
     validation = validate(submission)
     assert (validation.valid, validation.problems) == (True, ())
     assert len(validation.submission.runs) == 9
-    [told] = validation.told
+    [told] = validation.notes
     assert "nothing was run on seals/CartPole-v0, seals/MountainCar-v0" in str(told)
 
 
@@ -289,7 +289,9 @@ def test_what_is_not_bundled_is_noted_and_not_a_problem(tmp_path):
     sign(folder)
     validation = validate(folder)
     assert validation.valid, validation.problems
-    assert any("mine: is not an algorithm of this package" in str(each) for each in validation.told)
+    assert any(
+        "mine: is not an algorithm of this package" in str(each) for each in validation.notes
+    )
 
 
 def test_the_digest_covers_all_that_is_there(submission):
@@ -331,12 +333,12 @@ def test_demonstrations_of_an_earlier_suite_are_noted_and_not_a_problem(submissi
     lines = [json.loads(line) for line in (submission / RUNS).read_text().splitlines()]
     validation = validate(submission)
     assert validation.valid, validation.problems
-    [told] = [each.what for each in validation.told if each.check == "algorithm"]
+    [told] = [each.what for each in validation.notes if each.check == "algorithm"]
     digest = lines[BC + 1]["spec"]["demos"]["digest"]
     assert told == (
         f"demonstrations sac-Pendulum-v1: its digest is {'0' * 12}, this package's {digest[:12]}"
     )
-    [told] = [each.what for each in validation.told if each.check == "references"]
+    [told] = [each.what for each in validation.notes if each.check == "references"]
     assert told == "references of version 1; this package has 2, so scores do not compare"
 
 
@@ -424,7 +426,7 @@ def test_names_in_a_submission_cannot_write_on_the_terminal(submission):
     (submission / "manifest.json").write_text(json.dumps(manifest))
     sign(submission)
     validation = validate(submission)
-    assert all(str(each).isprintable() for each in validation.problems + validation.told)
+    assert all(str(each).isprintable() for each in validation.problems + validation.notes)
     answer = call_imitbench("leaderboard", "validate", ".", cwd=submission)
     assert answer.code == 1
     assert (answer.out + answer.err).replace("\n", "").isprintable()
@@ -484,4 +486,4 @@ def test_problems_are_printable_lines_for_any_content(published, tmp_path, seed)
         except InputError as error:
             assert str(error).isprintable()
         else:
-            assert all(str(each).isprintable() for each in validation.problems + validation.told)
+            assert all(str(each).isprintable() for each in validation.problems + validation.notes)

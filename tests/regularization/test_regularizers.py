@@ -69,7 +69,7 @@ def test_without_an_updater_the_strength_is_constant(weights, log):
     [
         ({"initial_lambda": 0.0}, "no effect"),
         ({"initial_lambda": -1.0}, "negative"),
-        ({"initial_lambda": 1.0, "val_split": 0.1}, "no use"),
+        ({"initial_lambda": 1.0, "val_split": 0.1}, "requires a lambda_updater"),
         ({"initial_lambda": 1.0, "lambda_updater": ConstantParamScaler()}, "needs val_split"),
         (
             {"initial_lambda": 1.0, "lambda_updater": ConstantParamScaler(), "val_split": 1.0},

@@ -122,8 +122,8 @@ def test_they_take_part_in_no_comparison(controlled):
     [cost] = [table for table in section.extra if table.title == "Cost"]
     assert {row[0].shown for row in cost.rows} == {"bc", "gail"}
     entries = own_entries(section.runs, [])
-    [contest] = compare_pairwise("bc", entries, entries, [], PairwiseOptions(replicates=50))
-    assert [verdict.second for verdict in contest.verdicts] == ["gail"]
+    [comparison] = compare_pairwise("bc", entries, entries, [], PairwiseOptions(replicates=50))
+    assert [verdict.second for verdict in comparison.verdicts] == ["gail"]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class _Twice(nn.Module):
 @pytest.mark.parametrize(
     ("kwargs", "reason"),
     [
-        ({"cls": _OwnValues}, "no plain actor-critic"),
+        ({"cls": _OwnValues}, "not a plain ActorCriticPolicy"),
         ({"activation_fn": nn.ELU}, "Tanh or ReLU"),
         ({"dtype": th.float64}, "float64"),
         ({"action_space": spaces.MultiDiscrete([2, 2])}, "MultiCategorical"),
@@ -126,7 +126,7 @@ class _Twice(nn.Module):
                 "features_extractor_class": NormalizeFeaturesExtractor,
                 "share_features_extractor": False,
             },
-            "apart",
+            "separately",
         ),
     ],
 )

@@ -249,7 +249,7 @@ def test_a_function_replaces_the_rewards_of_a_whole_rollout(counters, truncate):
 def test_an_unusable_reward_is_an_error(counters, result, message):
     model = make(PPO, counters(), n_steps=2, batch_size=4)
     model.reward_fn = lambda *_: result
-    with pytest.raises(ValueError, match=rf"reward_fn gave.*{message}"):
+    with pytest.raises(ValueError, match=rf"reward_fn returned.*{message}"):
         model.learn(4)
 
 

@@ -37,7 +37,7 @@ def test_a_task_that_is_asked_to_stop_saves_its_run_and_goes_back(
     wait_for_checkpoint(out)
     tell("scancel", f"--signal={number}", cluster.job())
     wait_for(lambda: "PENDING" in cluster.queue().values(), "the job to go back")
-    wait_for(lambda: "going back into the queue" in logs(out), "the task's last words")
+    wait_for(lambda: "requeueing the task" in logs(out), "the task's last words")
     [status] = out.glob("*/*/*/*/status.json")
     assert json.loads(status.read_text())["state"] == "interrupted"
     cluster.wait_until_empty()
@@ -93,7 +93,7 @@ def test_a_time_limit_that_is_hit_costs_nothing(
     # The run must not end before the signal comes. SLURM sends SIGCONT along with it.
     [worker] = task_processes("imitbench.bench.worker")
     worker.suspend()
-    wait_for(lambda: "going back into the queue" in logs(out), "the time limit")
+    wait_for(lambda: "requeueing the task" in logs(out), "the time limit")
     cluster.wait_until_empty()
     assert_resumed(out)
     assert scores(out) == scores(undisturbed)

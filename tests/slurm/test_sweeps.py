@@ -73,7 +73,7 @@ def test_logs_show_what_the_task_of_a_run_wrote(cluster, submit, imitbench, tmp_
     tell("scancel", "--signal=TERM", cluster.job())
     [log] = tmp_path.glob("runs/*/*/*/*/log.txt")
     wait_for(
-        lambda: "going back" in imitbench("logs", log.parent.name).out, "the task's last words"
+        lambda: "requeueing" in imitbench("logs", log.parent.name).out, "the task's last words"
     )
 
 

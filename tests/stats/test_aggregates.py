@@ -164,7 +164,7 @@ def test_a_batch_gives_one_value_per_sample(
         ({}, "no environments"),
         ({"a": [1.0], "b": []}, "b needs the shape"),
         ({"a": [[1.0]]}, "a needs the shape"),
-        ({"a": [1.0, math.nan]}, "a holds a value that is not finite"),
+        ({"a": [1.0, math.nan]}, "a contains a value that is not finite"),
         (np.zeros(3), r"shape \(runs, environments\)"),
         (np.zeros((0, 2)), "column 0 needs the shape"),
     ],

@@ -49,12 +49,14 @@ def changed_suite(monkeypatch):
 
 @pytest.fixture
 def changed_card(monkeypatch):
-    """GAIL with changed defaults."""
+    """GAIL with changed defaults, once more since the published run."""
     card = load_algorithm("gail")
     parameters = dict(card.hyperparameters)
-    for name, value in (("log_std_init", -1.0), ("learning_rate", 3e-4)):
+    changes = {"log_std_init": -1.0, "learning_rate": 0.123}
+    before = {name: parameters[name].default for name in changes}
+    for name, value in changes.items():
         parameters[name] = parameters[name].model_copy(update={"default": value})
-    earlier = [{"log_std_init": 0.0, "learning_rate": 0.001}]
+    earlier = [{**before, **each} for each in card.earlier_defaults] + [before]
     card = card.model_copy(update={"hyperparameters": parameters, "earlier_defaults": earlier})
     monkeypatch.setattr(bundled_cards, "_algorithm", lambda _: card)
     return card
@@ -65,7 +67,7 @@ def findings(spec):
     run = PublishedRun(spec, None, RunFailure.model_construct(references=references), None)
     found = Findings()
     check_against_cards([LocatedRun("here", run)], found)
-    return [e for e in found.problems if e.check in ("budget", "algorithm")], found.told
+    return [e for e in found.problems if e.check in ("budget", "algorithm")], found.notes
 
 
 def test_a_result_keeps_the_budget_that_it_had(spec, changed_suite):

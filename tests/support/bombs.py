@@ -1,4 +1,4 @@
-"""Objects and files that leave a mark where somebody unpickles them."""
+"""Objects and files that create a marker file when they are unpickled."""
 
 import base64
 import io
@@ -10,7 +10,7 @@ import torch as th
 
 
 class Bomb:
-    """Creates the file `mark` where it is unpickled."""
+    """Creates the file `mark` when it is unpickled."""
 
     def __init__(self, mark):
         self.mark = mark
@@ -20,14 +20,14 @@ class Bomb:
 
 
 def tensor_file(state, **kwargs):
-    """The bytes that torch saves."""
+    """Returns the bytes that torch saves."""
     stream = io.BytesIO()
     th.save(state, stream, **kwargs)
     return stream.getvalue()
 
 
 def read_zip(path):
-    """Files of a zip, by name."""
+    """Returns the files of a zip by name."""
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -40,7 +40,7 @@ def write_zip(path, files, compression=zipfile.ZIP_STORED):
 
 
 def with_bombs_in_data(data, mark):
-    """The `data` of a zip with every pickle in it replaced by a bomb."""
+    """Returns the `data` of a zip with every pickle replaced by a bomb."""
     document = json.loads(data)
     pickled = base64.b64encode(pickle.dumps(Bomb(mark))).decode()
     for value in document.values():

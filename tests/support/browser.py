@@ -1,4 +1,4 @@
-"""A real Chromium, if this machine has one."""
+"""Chromium, if it is installed."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ CANDIDATES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-st
 
 
 def chromium():
-    """Path of Chromium; without it tests are skipped, unless they are asked for."""
+    """Returns the path of Chromium; without it, tests are skipped unless it is required."""
     for name in CANDIDATES:
         if path := shutil.which(name):
             return path
@@ -22,11 +22,11 @@ def chromium():
 
 @contextmanager
 def browser():
-    """An open browser."""
+    """Yields an open browser."""
     path = chromium()
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as playwright:
-        # Containers rarely have what the sandbox needs, and the pages are our own.
+        # Containers rarely support the sandbox, and the pages are trusted.
         opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield opened
@@ -35,12 +35,12 @@ def browser():
 
 
 class Watched:
-    """A page, and what it complained about or asked the network for.
+    """A page that records its console messages and network requests.
 
     Attributes:
         page: The page.
-        complaints: Errors, warnings and messages on its console.
-        requests: Addresses that it asked for, its own left out.
+        complaints: Errors, warnings and messages on the console.
+        requests: Requested URLs, except for that of the page.
     """
 
     def __init__(self, opened, file, width=1280, height=900, **options):
@@ -53,11 +53,11 @@ class Watched:
         self.requests.remove(file.as_uri())
 
     def overflow(self):
-        """By how many pixels the page is wider than its window."""
+        """Returns by how many pixels the page is wider than its window."""
         return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
     def column(self, selector, place):
-        """Texts of one column of a table, rows that are hidden left out."""
+        """Returns the texts of one column of a table, without hidden rows."""
         return self.page.evaluate(
             "([selector, place]) => [...document.querySelector(selector).tBodies[0].rows]"
             ".filter((row) => !row.hidden).map((row) => row.cells[place].textContent.trim())",

@@ -1,4 +1,4 @@
-"""Kills processes of a sweep at random instants and starts them again."""
+"""Kills processes of a sweep at random times and restarts them."""
 
 import math
 import os
@@ -18,23 +18,23 @@ ROLES = ("worker", "submitter", "collector")
 
 
 class Chaos:
-    """Keeps overlapping submitters and a collector at work in one results folder.
+    """Runs overlapping submitters and a collector in one results folder.
 
     Args:
         out: The results folder.
         commands: Arguments of `imitbench run`, one list for each submitter; `--out` is added.
-        seed: Of the instants and the victims.
+        seed: Seed of the times and of the choice of processes.
         pause_s: Mean seconds between two kills.
 
     Attributes:
         kills: Number of processes killed so far, by role.
-        complaints: What a process that was not killed did wrong.
+        complaints: Unexpected exits of processes that were not killed.
     """
 
     def __init__(self, out, commands, seed, pause_s):
         self.kills = Counter()
         self.complaints = []
-        out.mkdir(parents=True)  # the collector may be the first
+        out.mkdir(parents=True)  # the collector may start first
         self._out = out
         self._rng = random.Random(seed)
         self._pause_s = pause_s
@@ -49,10 +49,10 @@ class Chaos:
         self._complete = set()
 
     def kill(self, count):
-        """Kills up to so many processes, fewer if the sweep is complete before.
+        """Kills up to `count` processes; fewer if the sweep completes earlier.
 
         Returns:
-            How many were killed.
+            Number of killed processes.
         """
         killed = 0
         due = time.monotonic()
@@ -65,18 +65,18 @@ class Chaos:
         return killed
 
     def let_finish(self):
-        """Lets the submitters come to their end, each started again until it completes."""
+        """Waits for the submitters, and restarts each until it completes."""
         while not self._all_submitters_completed():
             self._keep_running()
             time.sleep(0.05)
 
     def close(self):
-        """Kills whatever is left, workers without a submitter included."""
+        """Kills all remaining processes, including workers without a submitter."""
         for process in self._alive("submitter", "collector", "worker"):
             process.kill()
         for process, _ in self._running.values():
             process.wait()
-        while self._alive("worker"):  # they are nobody's children any more
+        while self._alive("worker"):  # they are orphans
             time.sleep(0.02)
 
     def _all_submitters_completed(self):
@@ -109,7 +109,7 @@ class Chaos:
         errors.seek(0)
         said = errors.read()
         errors.close()
-        # A worker that died is a failure on record, and the submitter's exit code says so.
+        # A worker that died is recorded as a failure, which the submitter's exit code reports.
         tolerated = (0, 1, -signal.SIGKILL) if role == "submitter" else (0, -signal.SIGKILL)
         if process.returncode not in tolerated or "Traceback" in said or "left out" in said:
             self.complaints.append(f"{name} ended with {process.returncode}: {said}")
@@ -124,13 +124,13 @@ class Chaos:
         victim = self._rng.choice(sorted(candidates, key=lambda process: process.pid))
         try:
             victim.kill()
-        except psutil.NoSuchProcess:  # it was quicker
+        except psutil.NoSuchProcess:  # it has exited already
             return False
         self.kills[role] += 1
         return True
 
     def _alive(self, *roles):
-        """Processes in some roles; workers carry the mark that their submitter was started with."""
+        """Returns processes by role; workers inherit the mark of their submitter."""
         found = [
             psutil.Process(process.pid)
             for name, (process, _) in self._running.items()
@@ -147,5 +147,5 @@ class Chaos:
                 and process.environ().get(_MARK) == self._mark
                 and process.status() != psutil.STATUS_ZOMBIE
             )
-        except psutil.Error:  # it has ended, or is none of ours
+        except psutil.Error:  # it has exited, or belongs to another user
             return False

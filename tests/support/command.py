@@ -1,4 +1,4 @@
-"""The real command in a real process."""
+"""Runs the real command in a separate process."""
 
 import atexit
 import functools
@@ -25,10 +25,10 @@ def _warm_start():
 
 
 def call_imitbench(*arguments, cwd, env=None):
-    """Runs `imitbench ARGUMENTS…`, which must not show a traceback.
+    """Runs `imitbench ARGUMENTS…`, which must not print a traceback.
 
     Args:
-        cwd: Folder to run it in.
+        cwd: Working directory.
         env: Variables in addition to those of this process.
     """
     words = [str(argument) for argument in arguments]
@@ -50,7 +50,7 @@ def call_imitbench(*arguments, cwd, env=None):
 
 
 def refusal(answer):
-    """The one line by which a command refused, with exit code 2 and nothing on stdout."""
+    """Returns the error line of a command with exit code 2 and without output on stdout."""
     assert (answer.code, answer.out) == (2, ""), answer
     [line] = answer.err.strip().splitlines()
     assert line.startswith("error: ")

@@ -1,4 +1,4 @@
-"""A walk on a line with an expert, and DAgger trainers on it."""
+"""An environment on a line with an expert, and DAgger trainers on it."""
 
 import gymnasium as gym
 import numpy as np
@@ -25,7 +25,7 @@ SMALL_ROUNDS = {
 
 
 class Corridor(gym.Env):
-    """A walk on a line from a random place; 20 steps long; the expert walks towards 0."""
+    """Moves on a line from a random position for 20 steps; the expert moves towards 0."""
 
     observation_space = spaces.Box(-20.0, 20.0, (2,), np.float32)
     action_space = spaces.Discrete(2)
@@ -45,7 +45,7 @@ class Corridor(gym.Env):
 
 
 class Homing(BasePolicy):
-    """The expert of `Corridor`: keeps count of the observations that it was shown."""
+    """The expert of `Corridor`; counts the observations that it gets."""
 
     calls: tuple = ()
 
@@ -94,7 +94,7 @@ def collect(trainer, steps, expert=None):
 
 
 def episodes(count=1, *, with_rewards=True):
-    """Demonstrations for `Corridor`, made by hand."""
+    """Returns hand-written demonstrations for `Corridor`."""
     rng = np.random.default_rng(count)
     made = []
     for _ in range(count):
@@ -106,7 +106,7 @@ def episodes(count=1, *, with_rewards=True):
 
 
 def fingerprint(trainer):
-    """Everything that could differ: parameters, demonstrations, random numbers to come."""
+    """Returns everything that could differ: parameters, demonstrations, later random numbers."""
     parameters = [p.detach().numpy().copy() for p in trainer.policy.parameters()]
     demos = [t for n in range(trainer.round_num) for t in read_demos(trainer.round_folder(n))]
     return parameters, demos, trainer.rng.bit_generator.state, trainer.round_num

@@ -1,9 +1,9 @@
-"""Does a small piece of work again and again on a disk that fails, each time at another call.
+"""Repeats a small task on a disk that fails, each time at another call.
 
     python -m support.disk_trials WORK ERROR once|stays FOLDER FIRST STEP
 
-tries every STEP-th call of the work from FIRST on, each in a folder of its own, and prints a line
-of JSON about each trial. `support.failing_disk.run_with_library` starts it.
+tries every STEP-th call of the task, starting with FIRST, each in a separate folder, and prints a
+line of JSON for each trial. It is started by `support.failing_disk.run_with_library`.
 """
 
 import errno
@@ -26,7 +26,7 @@ def main(name, error, mode, folder, first, step):
         out = folder / str(call)
         disk = FailingDisk(out, call, getattr(errno, error), stays=mode == "stays")
         record = trial(work, out, disk, expected)
-        if disk.calls < call:  # the work has fewer
+        if disk.calls < call:  # the task has fewer calls
             return
         print(json.dumps({"call": call} | record), flush=True)
         shutil.rmtree(out)

@@ -1,4 +1,4 @@
-"""Small pieces of work that need a disk, and what a disk that fails may do to them."""
+"""Small tasks that need a disk, and checks of their results on a disk that fails."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ from support.outcomes import database_content, finished_runs
 
 
 class TinyPlan(Plan):
-    """A plan whose runs take a moment each."""
+    """A plan with very short runs."""
 
     def __iter__(self):
         for run in super().__iter__():
@@ -51,7 +51,7 @@ def tiny_plan():
 class WorkerAlone:
     """A worker does a job of one run, with a checkpoint after each batch.
 
-    Going on is another job, for what failed in a job is not tried again in the same one.
+    A retry is another job, because failed runs are not repeated in the same job.
     """
 
     def prepare(self, out):
@@ -109,7 +109,7 @@ class Collection:
             second.rename(template.parent / "second")
             collect(template)
             (template.parent / "second").rename(second)
-        # A copy is another file, which counts as changed.
+        # A copy is a new file, which is detected as a change.
         shutil.copytree(template, out)
 
     def do(self, out):
@@ -121,7 +121,7 @@ class Collection:
         return 0
 
     def results(self, out):
-        """Rows of each run, without the stamps of its files."""
+        """Returns the rows of each run, without the stamps of its files."""
         content = database_content(out)
         del content["ingested"]
         return {
@@ -134,14 +134,14 @@ WORKS = {"worker": WorkerAlone, "sweep": Sweep, "collection": Collection}
 
 
 def said_by(work, out):
-    """Exit code of the work, and what it wrote to the standard error stream."""
+    """Returns the exit code of the task and its output on stderr."""
     with contextlib.redirect_stderr(io.StringIO()) as errors:
         code = work.do(out)
     return code, errors.getvalue()
 
 
 def debris(out):
-    """Files under temporary names."""
+    """Returns files with temporary names."""
     drafts = [
         *out.rglob("*.tmp"),
         *out.rglob(".probe-*"),
@@ -151,8 +151,8 @@ def debris(out):
 
 
 def untrue(results, expected):
-    """Runs with a result that is not the one they ought to have."""
-    # Files of a complete run that are to be removed say nothing wrong.
+    """Returns runs with a wrong result."""
+    # Remaining temporary files of a complete run are not an error.
     return [
         name
         for name, result in results.items()
@@ -161,23 +161,23 @@ def untrue(results, expected):
 
 
 def expected_results(work, out):
-    """What the work comes to on a disk that is whole."""
+    """Returns the results of the task on a disk that works."""
     work.prepare(out)
     assert said_by(work, out) == (0, "")
     return work.results(out)
 
 
 def trial(work, out, failing, expected):
-    """Does the work on a disk that fails, then again on one that is whole.
+    """Does the task on a disk that fails, then again on one that works.
 
     Args:
-        work: One of the works.
+        work: The task.
         out: Results folder, which must not exist yet.
         failing: A context manager within which the disk fails.
-        expected: What the work comes to.
+        expected: Results on a disk that works.
 
     Returns:
-        A record of what happened, which can be written as JSON.
+        A JSON record of what happened.
     """
     work.prepare(out)
     with failing:
@@ -191,7 +191,7 @@ def trial(work, out, failing, expected):
     }
     code, said = said_by(work, out)
     if isinstance(work, WorkerAlone):
-        RunDirectory(next(out.rglob("spec.json")).parent).tidy()  # as whoever submits jobs does
+        RunDirectory(next(out.rglob("spec.json")).parent).tidy()  # as submitters do
     return record | {
         "code_after": code,
         "said_after": said,
@@ -202,12 +202,12 @@ def trial(work, out, failing, expected):
 
 
 def check(record):
-    """What must be true of every trial."""
+    """Checks a trial."""
     assert record["code"] in (0, 1, 2), record
     assert "Traceback" not in record["said"], record
     if record["code"] == 2:
         lines = record["said"].splitlines()
-        # One of the submitter, and one for each run of a worker that is in the same process.
+        # One of the submitter, and one for each run of the worker in the same process.
         assert 1 <= len(lines) <= 3, record
         for line in lines:
             errors = [text for text in ("Input/output error", "No space left") if text in line]

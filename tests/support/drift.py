@@ -1,4 +1,4 @@
-"""An environment for training a few steps in, with any actions."""
+"""An environment for short trainings, with any action space."""
 
 import gymnasium as gym
 import numpy as np
@@ -7,7 +7,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 
 class Drift(gym.Env):
-    """A point drifts at random and may be pushed; episodes take ten steps."""
+    """A point drifts at random and is pushed by actions; episodes have ten steps."""
 
     def __init__(self, action_space, size=3):
         self.action_space = action_space

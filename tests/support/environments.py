@@ -1,4 +1,4 @@
-"""Small environments of which every observation, reward and length is known beforehand."""
+"""Small environments with known observations, rewards and lengths."""
 
 import gymnasium as gym
 import numpy as np
@@ -8,7 +8,7 @@ from gymnasium import spaces
 class Counter(gym.Env):
     """Counts the steps of the episode; the reward is the count.
 
-    Its raw observations are float64 though its space is float32, as in many environments.
+    Its observations are float64 although its space is float32, as in many environments.
     """
 
     action_space = spaces.Discrete(3)
@@ -36,7 +36,7 @@ class Counter(gym.Env):
 
 
 class CoinFlip(gym.Env):
-    """Episodes of 1 or of 30 steps, equally likely: 15.5 steps on average."""
+    """Has episodes of 1 or 30 steps with equal probability: 15.5 steps on average."""
 
     action_space = spaces.Discrete(2)
     observation_space = spaces.Box(0.0, 30.0, (1,), np.float32)

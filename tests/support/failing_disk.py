@@ -1,4 +1,4 @@
-"""A disk that fails at a chosen call of a real process, by a library that stands before libc."""
+"""Makes the disk fail at a chosen call of a real process, with a preloaded library."""
 
 import ctypes
 import os
@@ -14,10 +14,10 @@ _TESTS = Path(__file__).parents[1]
 
 
 def build_library(folder):
-    """Compiles the library; the test is skipped where that cannot be done."""
+    """Compiles the library; skips the test if that is not possible."""
     compiler = shutil.which("gcc")
     if sys.platform != "linux" or compiler is None:
-        pytest.skip("making a disk fail takes Linux and gcc")
+        pytest.skip("failing disks need Linux and gcc")
     library = folder / "failing_disk.so"
     command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-ldl", str(_SOURCE)]
     subprocess.run([*command, "-o", str(library)], check=True)
@@ -28,7 +28,7 @@ def run_with_library(library, module, *arguments):
     """Runs a module of the tests in a process in which the disk can fail.
 
     Returns:
-        What it printed.
+        Its output.
     """
     paths = [str(_TESTS), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
@@ -46,18 +46,18 @@ def run_with_library(library, module, *arguments):
 
 
 class FailingDisk:
-    """Within this context, calls that put something below a folder fail.
+    """Context in which calls that write below a folder fail.
 
-    Only in a process that `run_with_library` started.
+    Works only in a process started by `run_with_library`.
 
     Args:
         folder: The folder.
-        call: Which call fails, counted from 1.
-        number: Its `errno`.
+        call: Number of the call that fails, counted from 1.
+        number: The `errno` of the failure.
         stays: Whether all later calls fail, too.
 
     Attributes:
-        calls: How many calls there were; known at the end.
+        calls: Number of calls; set at the end.
     """
 
     def __init__(self, folder, call, number, *, stays):

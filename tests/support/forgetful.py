@@ -1,4 +1,4 @@
-"""Behavioral cloning by people who got its checkpoints wrong."""
+"""Variants of behavioral cloning with wrong checkpoints."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from imitbench.bench.learners.bc import BCLearner
 
 
 class _Forgets(BCLearner):
-    """Leaves a part of its state out, and goes on with a new one."""
+    """Omits a part of its state, and continues with a new one."""
 
     part = ""
 
@@ -30,7 +30,7 @@ class ForgetsGenerator(_Forgets):
 
 
 class RestoresWithoutGenerator(BCLearner):
-    """Has everything in its state, and does not read all of it."""
+    """Saves its whole state, but does not restore all of it."""
 
     def load_state_dict(self, state):
         new = self._bc.state_dict()["rng"]
@@ -48,7 +48,7 @@ class Unseeded(BCLearner):
 
 
 class Swallows(BCLearner):
-    """Goes on whatever happens."""
+    """Continues after any exception."""
 
     def train(self, budget, callback, checkpoint=no_checkpoint):
         def swallowed():

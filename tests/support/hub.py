@@ -1,8 +1,8 @@
-"""A hub of models and datasets on the loopback interface, for the hub's real clients.
+"""A hub of models and data sets on the loopback interface, for the hub's real client.
 
 Repositories have commits and branches; large files are redirected to a content store and named
-by their SHA-256, as on the real hub. Faults can be ordered: answers of an error, bodies cut short,
-content that is not what was announced.
+by their SHA-256, as on the real hub. Faults can be injected: error responses, truncated bodies, and
+content that differs from the announced one.
 """
 
 import hashlib
@@ -18,20 +18,20 @@ from support.hub_server import Handler, is_large
 
 @dataclass
 class Fault:
-    """What goes wrong with requests whose `METHOD path` matches."""
+    """A fault of requests whose `METHOD path` matches."""
 
     pattern: str
     times: int
     status: int | None = None
     headers: dict = field(default_factory=dict)
-    spoil: str | None = None  # what happens to the body, see `Hub.spoil`
+    spoil: str | None = None  # how the body is changed, see `Hub.spoil`
 
 
 class Hub:
-    """Repositories by name; each holds commits, and names of revisions.
+    """Repositories with commits and revisions.
 
     `commits` has the files of (kind, repository, commit); `revisions` the commit of (kind,
-    repository, branch); `objects` large files by SHA-256; `requests` what was asked.
+    repository, branch); `objects` large files by SHA-256; `requests` all requests.
     """
 
     def __init__(self):
@@ -41,8 +41,8 @@ class Hub:
         self.requests = []
         self.gated = set()
         self.private = {}
-        self.writers = None  # by token, the owners that it may write for; None lets anybody
-        self.messages = []  # of the commits that were uploaded
+        self.writers = None  # owners that a token may write for, by token; None for all
+        self.messages = []  # of uploaded commits
         self.faults = []
         self.url = self.store_url = ""
         self.lock = Lock()
@@ -51,11 +51,11 @@ class Hub:
         self._server = None
 
     def add_model(self, repository, files, revision="main"):
-        """Adds a commit of `files`, contents by path, and points `revision` at it."""
+        """Adds a commit with `files`, contents by path, and sets `revision` to it."""
         return self.add("model", repository, files, revision)
 
     def add_dataset(self, repository, files, revision="main"):
-        """As `add_model`."""
+        """Does what `add_model` does, for a data set."""
         return self.add("dataset", repository, files, revision)
 
     def add(self, kind, repository, files, revision="main"):
@@ -74,30 +74,30 @@ class Hub:
         )
 
     def files(self, kind, repository, revision="main"):
-        """The files of a revision; `None` where there is none."""
+        """Returns the files of a revision; `None` if it does not exist."""
         commit = self.resolve(kind, repository, revision)
         return None if commit is None else self.commits.get((kind, repository, commit))
 
     def has(self, kind, repository):
-        """Whether there is such a repository."""
+        """Whether a repository exists."""
         return any(key[:2] == (kind, repository) for key in self.commits)
 
     def resolve(self, kind, repository, revision):
-        """The commit that a revision names; `None` where there is none."""
+        """Returns the commit of a revision; `None` if it does not exist."""
         if (kind, repository, revision) in self.commits:
             return revision
         return self.revisions.get((kind, repository, revision))
 
     def fail(self, pattern, status, times=1, **headers):
-        """Answers the next `times` requests that match by an error."""
+        """Answers the next `times` matching requests with an error."""
         self.faults.append(Fault(pattern, times, status=status, headers=headers))
 
     def spoil(self, pattern, how, times=1):
-        """Spoils the next bodies: `cut` in transit, `short`, `altered`, or `stalled` midway."""
+        """Changes the next bodies: `cut` in transit, `short`, `altered`, or `stalled` midway."""
         self.faults.append(Fault(pattern, times, spoil=how))
 
     def fault_of(self, request):
-        """The fault that is due for a request, if any."""
+        """Returns the fault for a request, if there is one."""
         with self.lock:
             for fault in self.faults:
                 if fault.times > 0 and re.search(fault.pattern, request):
@@ -106,11 +106,11 @@ class Hub:
         return None
 
     def count(self, pattern):
-        """How many requests matched."""
+        """Returns the number of matching requests."""
         return sum(bool(re.search(pattern, request)) for request in self.requests)
 
     def environment(self, home):
-        """Variables that make the clients of another process talk to this hub only."""
+        """Returns variables with which the client in another process uses only this hub."""
         return {
             "HF_ENDPOINT": self.url,
             "HF_HOME": str(home),
@@ -120,7 +120,7 @@ class Hub:
         }
 
     def point_client_here(self, monkeypatch, cache):
-        """Makes the client of this process talk to this hub; it reads its settings on import."""
+        """Makes the client in this process use this hub; it reads its settings on import."""
         import huggingface_hub
         from huggingface_hub import constants
 
@@ -138,12 +138,12 @@ class Hub:
         server.hub, server.daemon_threads = self, True
         self._server = server
         self.url = f"http://127.0.0.1:{server.server_port}"
-        # Another host, as it is on the real hub.
+        # Another host, as on the real hub.
         self.store_url = f"http://localhost:{server.server_port}"
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self):
-        """Goes down; nobody answers from now on."""
+        """Stops the server; later requests get no answer."""
         self.stopped.set()
         if self._server is not None:
             self._server.shutdown()
@@ -153,7 +153,7 @@ class Hub:
 
 
 class _Server(ThreadingHTTPServer):
-    """Can end the connections that clients keep open."""
+    """A server that can close the connections that clients keep open."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -165,7 +165,7 @@ class _Server(ThreadingHTTPServer):
 
     def hang_up(self):
         for connection in self._connections:
-            with suppress(OSError):  # it has ended already
+            with suppress(OSError):  # it is closed already
                 connection.shutdown(SHUT_RDWR)
 
 
@@ -175,7 +175,7 @@ def sha256(content):
 
 @contextmanager
 def serve_hub():
-    """A running hub; it has no repositories yet."""
+    """Yields a running hub without repositories."""
     hub = Hub()
     hub.start()
     try:

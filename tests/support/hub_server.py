@@ -1,4 +1,4 @@
-"""What the loopback hub answers over HTTP."""
+"""The HTTP responses of the loopback hub."""
 
 import base64
 import hashlib
@@ -73,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.reply(b"")
 
     def begin(self):
-        """Notes the request and reads its body; `None` if it has been answered by a fault."""
+        """Records the request and reads its body; `None` if it was answered by a fault."""
         url = urlsplit(self.path)
         path, self.query = unquote(url.path), parse_qs(url.query)
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -183,7 +183,7 @@ class Handler(BaseHTTPRequestHandler):
         return self.headers.get("Authorization", "").removeprefix("Bearer ")
 
     def is_refused(self, repository):
-        """Whether the token may not write there, which is answered then."""
+        """Sends an error if the token has no write permission; returns whether it did."""
         if self.hub.writers is None:
             return False
         owners = self.hub.writers.get(self.token())
@@ -265,7 +265,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(b"{}", {"X-Error-Code": code, **(headers or {})}, status=status)
 
     def reply_range(self, content, headers=None):
-        """The content, or the part that is asked for."""
+        """Sends the content, or the requested range of it."""
         headers = {"Accept-Ranges": "bytes", **(headers or {})}
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if asked is None:
@@ -305,7 +305,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def describe(name, content):
-    """What a listing says about a file."""
+    """Returns the entry of a file in a listing."""
     entry = {"type": "file", "path": name, "size": len(content), "oid": git_blob(content)}
     if is_large(name):
         digest = hashlib.sha256(content).hexdigest()
@@ -314,17 +314,17 @@ def describe(name, content):
 
 
 def card_tags(card):
-    """Tags in the metadata of a README.md."""
+    """Returns the tags in the metadata of a README.md."""
     head = card.decode(errors="replace").partition("\n---\n")[0]
     metadata = yaml.safe_load(head.removeprefix("---\n")) if head.startswith("---\n") else {}
     return list((metadata or {}).get("tags") or [])
 
 
 def git_blob(content):
-    """Name of a file's content in git."""
+    """Returns the git id of a file's content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def is_large(name):
-    """Whether a file is kept by its SHA-256, as .gitattributes would say."""
+    """Whether a file is stored by its SHA-256, as configured in .gitattributes."""
     return name.endswith((".parquet", ".zip", ".safetensors", ".pkl", ".pth", ".mp4"))

@@ -1,4 +1,4 @@
-"""Texts in the package's source, with a gap where a value is put in."""
+"""Texts in the package's source, with gaps for inserted values."""
 
 import ast
 from functools import cache
@@ -11,7 +11,7 @@ GAP = "…"
 
 @cache
 def texts():
-    """Every text of the package; implicit and explicit concatenation are undone."""
+    """Returns all texts of the package, after implicit and explicit concatenation."""
     found = set()
     for path in Path(imitbench.__file__).parent.rglob("*.py"):
         found.update(
@@ -23,7 +23,7 @@ def texts():
 
 
 def is_said(message):
-    """Whether the source has a text that the message, with gaps for values, is a part of."""
+    """Whether the message, with gaps for values, is part of a text in the source."""
     parts = [part for part in message.split(GAP) if part]
     return any(_in_order(parts, text) for text in texts())
 

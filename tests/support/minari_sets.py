@@ -1,4 +1,4 @@
-"""Small sets in Minari's own format, recorded on this machine."""
+"""Small data sets in Minari's format, recorded on this machine."""
 
 import warnings
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def record(name, env, *, episodes=3, steps=20):
-    """Plays at random and saves the episodes where `MINARI_DATASETS_PATH` says.
+    """Acts at random and saves the episodes in `MINARI_DATASETS_PATH`.
 
-    Every episode is cut after `steps`; the second one without a mark that it ended.
+    Every episode is truncated after `steps`; the second one is not marked as ended.
 
     Returns:
         The observations of each episode.

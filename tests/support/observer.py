@@ -2,7 +2,7 @@
 
 
 class Recorder:
-    """An observer that remembers."""
+    """An observer that records events."""
 
     def __init__(self):
         self.events = []

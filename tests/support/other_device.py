@@ -1,8 +1,8 @@
-"""A device beside the CPU on any machine: to see that code keeps its tensors together.
+"""Simulates a device other than the CPU on any machine, to test that code does not mix devices.
 
-Tensors there hold ordinary ones, with which everything is computed, but say that their device is
-`meta`; as with those on a GPU, NumPy cannot read them, and an operation on one of them and on
-another of the CPU is refused.
+Its tensors wrap ordinary ones, which are used for all computations, but their device is `meta`. As
+for tensors on a GPU, NumPy cannot read them, and operations that mix them with tensors on the CPU
+are refused.
 """
 
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_a
 from torch.utils._pytree import tree_flatten, tree_map
 
 DEVICE = "meta"
-# They take tensors of the CPU together with others, on GPUs as well.
+# These accept tensors of the CPU together with others, also on GPUs.
 _MIXED = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
 
 
 class Elsewhere(th.Tensor):
-    """A tensor on the other device."""
+    """A tensor on the simulated device."""
 
     @staticmethod
     def __new__(cls, inner):
@@ -107,7 +107,7 @@ def _is_device(value):
 
 
 class _Mode(TorchFunctionMode):
-    """Makes tensors on the other device where that is asked for."""
+    """Creates tensors on the simulated device when requested."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -153,7 +153,7 @@ class _Mode(TorchFunctionMode):
 
 
 class _Constants(TorchDispatchMode):
-    """Makes there what torch itself makes of numbers, as in `where(condition, tensor, 0.0)`."""
+    """Moves tensors that torch creates from numbers, as in `where(condition, tensor, 0.0)`."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -166,6 +166,6 @@ class _Constants(TorchDispatchMode):
 
 @contextmanager
 def other_device():
-    """Within it, `DEVICE` is another device than the CPU, which computes all the same."""
+    """Context in which `DEVICE` is a simulated device other than the CPU."""
     with _Mode(), _Constants(), patch("torch.optim.adam._device_dtype_check_for_fused"):
         yield DEVICE

@@ -1,4 +1,4 @@
-"""What must not depend on how often a sweep was disturbed."""
+"""Results that must not depend on interruptions of a sweep."""
 
 from pathlib import Path
 
@@ -20,10 +20,10 @@ TABLES = ("runs", "curves", "measures", "episodes", "failures", "ingested")
 
 
 def finished_runs(out):
-    """Every completed run of a results folder, by its path below that folder.
+    """Reads the completed runs of a results folder, by their path below the folder.
 
     Returns:
-        For each run its returns, episodes, learning curve, and the bytes of its policy.
+        For each run, its returns, episodes, learning curve, and the bytes of its policy.
     """
     return {
         result.parent.relative_to(out).as_posix(): _outcome(result.parent)
@@ -42,14 +42,14 @@ def _outcome(path):
         "files": sorted(
             file.relative_to(path).as_posix()
             for file in path.rglob("*")
-            # Who held the run last does not matter, as long as nobody is kept from it.
+            # The last owner of the run does not matter, if others can claim it.
             if not file.name.startswith(".lease")
         ),
     }
 
 
 def database_content(out):
-    """Every row of a results folder's database, in one order."""
+    """Returns all rows of a results folder's database, sorted."""
     with database.reader(Path(out)) as connection:
         return {
             table: connection.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall()

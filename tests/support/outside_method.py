@@ -1,4 +1,4 @@
-"""A method that is no Python of the harness's: a program which clones behaviour in NumPy."""
+"""A method that is an external program: behavioral cloning in NumPy."""
 
 PROGRAM = '''
 """Multinomial or linear regression of the expert's actions, in NumPy alone."""
@@ -85,7 +85,7 @@ CARD = """
 schema_version: 1
 name: outside
 title: Outside
-summary: A program of its own.
+summary: An external program.
 implementation: imitbench.bench.learners.command:CommandLearner
 command: {{run: [python, train.py], checkpoints: {checkpoints}{further}}}
 needs: {{demos: true, action_spaces: [discrete, box]}}

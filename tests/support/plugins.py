@@ -38,7 +38,7 @@ def write_plugin(
     needs="",
     role="method",
 ):
-    """Writes a plug-in; returns its folder."""
+    """Writes a plug-in, and returns its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     card = CARD.format(name=name, implementation=implementation, unit=unit, needs=needs, role=role)
     (folder / "card.yaml").write_text(card)

@@ -1,4 +1,4 @@
-"""Fragments, pairs of them, and reward networks whose numbers are known."""
+"""Fragments, pairs of fragments, and reward networks with known parameters."""
 
 import numpy as np
 import torch as th
@@ -18,7 +18,7 @@ SCALER = IntervalParamScaler(scaling_factor=0.1, tolerable_interval=(0.0, 0.01))
 
 
 def fragment(rng, length=5, *, rewards=True, terminal=False):
-    """A random fragment for `OBS_SPACE` and `ACT_SPACE`."""
+    """Returns a random fragment for `OBS_SPACE` and `ACT_SPACE`."""
     obs = rng.normal(size=(length + 1, 3)).astype(np.float32)
     acts = rng.uniform(-2, 2, size=(length, 1)).astype(np.float32)
     if not rewards:
@@ -27,12 +27,12 @@ def fragment(rng, length=5, *, rewards=True, terminal=False):
 
 
 def pairs_of(rng, lengths, **kwargs):
-    """Random pairs of fragments, one for each length."""
+    """Returns random pairs of fragments, one for each length."""
     return [(fragment(rng, n, **kwargs), fragment(rng, n, **kwargs)) for n in lengths]
 
 
 class LinearReward(RewardNet):
-    """The reward `weight · obs`, which has derivatives that can be written down."""
+    """The reward `weight · obs`, with derivatives in closed form."""
 
     def __init__(self, weight):
         super().__init__(OBS_SPACE, ACT_SPACE)
@@ -43,26 +43,26 @@ class LinearReward(RewardNet):
 
 
 def linear_ensemble(*weights):
-    """An ensemble of linear rewards."""
+    """Returns an ensemble of linear rewards."""
     return RewardEnsemble(OBS_SPACE, ACT_SPACE, [LinearReward(weight) for weight in weights])
 
 
 def perceptron(seed=0, **kwargs):
-    """A small `BasicRewardNet`."""
+    """Returns a small `BasicRewardNet`."""
     th.manual_seed(seed)
     return BasicRewardNet(OBS_SPACE, ACT_SPACE, **{"hid_sizes": (8, 8), **kwargs})
 
 
 def quiet_logger(folder) -> HierarchicalLogger:
-    """A logger that writes nothing."""
+    """Returns a logger without output."""
     return configure(folder, [])
 
 
 def weights(trainer):
-    """All parameters of a reward trainer's network in one row."""
+    """Returns all parameters of a reward trainer's network as one vector."""
     return th.cat([each.detach().flatten() for each in trainer._preference_model.parameters()])
 
 
 def logged(trainer):
-    """What a reward trainer has logged since the last dump."""
+    """Returns the values that a reward trainer logged since the last dump."""
     return trainer.logger.default_logger.name_to_value

@@ -13,7 +13,7 @@ def publish(out, folder):
 
 
 def sign(folder):
-    """Makes the manifest agree with its files again, as whoever edits on purpose does."""
+    """Updates the manifest to its files, as after a deliberate edit."""
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["files"] = {
@@ -27,7 +27,7 @@ def sign(folder):
 
 
 def change(folder, name, old, new, *, signed=True):
-    """Alters a file; with `signed`, the manifest agrees with it."""
+    """Changes a file; with `signed`, the manifest is updated."""
     text = (folder / name).read_text()
     assert old in text
     (folder / name).write_text(text.replace(old, new, 1))
@@ -36,7 +36,7 @@ def change(folder, name, old, new, *, signed=True):
 
 
 def edit_line(folder, name, number, edit):
-    """Alters one line of a file of runs by `edit(document)`, and signs."""
+    """Changes a line of a file of runs with `edit(document)`, and updates the manifest."""
     lines = (folder / name).read_text().splitlines()
     document = json.loads(lines[number])
     edit(document)

@@ -1,4 +1,4 @@
-"""The commands and programs that the README and pages like it show."""
+"""The commands and programs in the README and similar pages."""
 
 import re
 from pathlib import Path
@@ -19,5 +19,5 @@ def commands(page=README):
 
 
 def cluster_commands():
-    """Those that need a cluster."""
+    """Returns the commands that need a cluster."""
     return [command for command in commands() if command.startswith("slurm/")]

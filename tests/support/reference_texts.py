@@ -1,4 +1,4 @@
-"""Programs and signatures in the reference texts, which lie beside the repository as plain text."""
+"""Programs and signatures in the reference texts, which are next to the repository."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ _SIGNATURE = re.compile(r"^(?:(?:static|abstract|class) )*([\w.]+)\((.*)\)\[sour
 
 
 def reference_text(shared_dir: Path, start: str) -> str:
-    """The text whose file's name begins so; skips the test where it is not there."""
+    """Returns the text whose file name starts with `start`; skips the test if there is none."""
     found = sorted((shared_dir / "reference").glob(f"{start}*.txt"))
     if not found:
         pytest.skip(f"no file {start}*.txt in {shared_dir / 'reference'}")
@@ -20,12 +20,12 @@ def reference_text(shared_dir: Path, start: str) -> str:
 
 
 def section(text: str, first: str, last: str) -> str:
-    """What is between a line that begins with `first` and the next that begins with `last`."""
+    """Returns the text between a line that starts with `first` and one that starts with `last`."""
     return text.split(f"\n{first}\n", 1)[1].split(f"\n{last}", 1)[0]
 
 
 def program_in(text: str) -> str:
-    """The statements of Python among prose and output, in their order, for this package."""
+    """Returns the Python statements among prose and output, in order, for this package."""
     lines = text.splitlines()
     found, start = [], 0
     while start < len(lines):
@@ -36,7 +36,7 @@ def program_in(text: str) -> str:
             start += 1
             continue
         while end < len(lines) and (not lines[end] or lines[end][0].isspace()):
-            end += 1  # a function goes on as long as its lines are indented
+            end += 1  # a function ends where its lines are no longer indented
         found += lines[start:end]
         start = end
     return re.sub(r"\bimitation\b", "imitbench", "\n".join(found))
@@ -47,14 +47,14 @@ def _is_statement(lines: list[str]) -> bool:
         body = ast.parse("\n".join(lines)).body
     except SyntaxError:
         return False
-    # A single word of prose is an expression, too.
+    # A single word of prose is also a valid expression.
     return bool(body) and all(
         not isinstance(each, ast.Expr) or isinstance(each.value, ast.Call) for each in body
     )
 
 
 def with_arguments(program: str, **values: object) -> str:
-    """The program with other values for keyword arguments that are numbers."""
+    """Returns the program with other values of numeric keyword arguments."""
     for name, value in values.items():
         program, changes = re.subn(rf"\b{name}=[\d_]+", f"{name}={value}", program)
         assert changes, f"no argument {name} in the example"
@@ -62,7 +62,7 @@ def with_arguments(program: str, **values: object) -> str:
 
 
 def signatures_in(text: str) -> list[tuple[str, list[str]]]:
-    """Functions, classes and methods that a text describes, with the names of their arguments."""
+    """Returns the functions, classes and methods in a text, with the names of their arguments."""
     found, owner = [], ""
     for line in text.splitlines():
         if line.startswith(f"class {_PACKAGE}"):

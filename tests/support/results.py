@@ -1,4 +1,4 @@
-"""Results folders with whole runs: outcomes that follow from their episodes."""
+"""Results folders with complete runs, whose outcomes follow from their episodes."""
 
 import numpy as np
 

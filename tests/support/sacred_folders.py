@@ -1,4 +1,4 @@
-"""Run folders as Sacred and the reference library's scripts leave them."""
+"""Run folders as written by Sacred and the reference library's scripts."""
 
 import copy
 import json
@@ -34,9 +34,9 @@ def write_sacred(folder, run=None, config=None):
     """Writes a run folder.
 
     Args:
-        folder: Where.
-        run: What differs from `RUN`; `None` values are left out of it.
-        config: The same for `CONFIG`.
+        folder: Folder of the run.
+        run: Changes of `RUN`; keys with the value `None` are removed.
+        config: Changes of `CONFIG`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, usual, other in (("run", RUN, run), ("config", CONFIG, config)):

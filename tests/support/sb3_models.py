@@ -1,4 +1,4 @@
-"""A model of every kind that Stable-Baselines3 saves, for zips of them."""
+"""Models of every kind that Stable-Baselines3 saves."""
 
 import gymnasium as gym
 import numpy as np
@@ -17,7 +17,7 @@ from support.drift import CHOICE, TORQUE, drift_venv
 
 
 class Images(gym.Env):
-    """Random images."""
+    """Observes random images."""
 
     observation_space = spaces.Box(0, 255, (36, 36, 3), np.uint8)
     action_space = CHOICE
@@ -31,7 +31,7 @@ class Images(gym.Env):
 
 
 class Parts(Images):
-    """Dictionaries of an image and numbers."""
+    """Observes dictionaries of an image and numbers."""
 
     observation_space = spaces.Dict(
         {"image": Images.observation_space, "numbers": spaces.Box(-1, 1, (4,), np.float32)}
@@ -49,7 +49,7 @@ NORMALIZED = {"features_extractor_class": NormalizeFeaturesExtractor}
 
 
 def ppo(policy="MlpPolicy", action_space=TORQUE, policy_kwargs=None, **kwargs):
-    # A copy, because algorithms write into it.
+    # Copied because algorithms modify it.
     settings = dict(policy_kwargs or {})
     return PPO(policy, drift_venv(action_space), policy_kwargs=settings, seed=0, **SHORT, **kwargs)
 

@@ -1,4 +1,4 @@
-"""A results folder as a small benchmark leaves it: learning curves, failures and all."""
+"""A results folder of a small benchmark, with learning curves and failures."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ REFERENCES = {
     "seals/MountainCar-v0": (-200.0, -96.8),
     "Pendulum-v1": (-1224.5, -165.2),
 }
-# Typical score of the environments above, and its spread over seeds.
+# Typical scores on the environments above, and their spread over seeds.
 SKILLS = {
     "bc": ((0.99, 0.02), (0.86, 0.06), (0.62, 0.12)),
     "dagger": ((1.0, 0.004), (0.97, 0.02), (0.93, 0.03)),
@@ -49,7 +49,7 @@ def write_results(out, seeds=5, skills=SKILLS, failing=(("gail", "Pendulum-v1", 
         seeds: Runs of each algorithm on each environment.
         skills: Mean and spread of the score by algorithm, one pair for each of `REFERENCES`.
         failing: Algorithm, environment and seed of runs that fail.
-        message: What these say; by default that the loss is not finite.
+        message: Error message of these; by default, that the loss is not finite.
     """
     for place, (algo, levels) in enumerate(skills.items()):
         for (env, anchors), (level, spread) in zip(REFERENCES.items(), levels, strict=True):

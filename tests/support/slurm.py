@@ -1,4 +1,4 @@
-"""A real SLURM cluster of one node, and waiting for what happens on it."""
+"""A real SLURM cluster of one node, and functions that wait for its events."""
 
 import json
 import subprocess
@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[2] / "slurm" / "dev-cluster.sh"
-# A node that is gone is noticed soon, and no test waits for the scheduler.
+# A lost node is detected soon, and no test waits for the scheduler.
 SETTINGS = ["SlurmdTimeout=5", "KillWait=5", "SchedulerParameters=sched_interval=1"]
 PATIENCE_S = 400.0
 
 
 class Cluster:
-    """Starts, stops and watches the cluster."""
+    """Starts, stops and monitors the cluster."""
 
     def start(self, *settings):
         subprocess.run([SCRIPT, "start", *SETTINGS, *settings], check=True, stdout=subprocess.PIPE)
@@ -21,20 +21,20 @@ class Cluster:
         subprocess.run([SCRIPT, "stop"], check=True, stdout=subprocess.PIPE)
 
     def queue(self):
-        """State of each job in the queue, by its id."""
+        """Returns the state of each job in the queue by id."""
         answer = tell("squeue", "--noheader", "--array", "--format=%i|%T")
         return dict(line.split("|") for line in answer.splitlines())
 
     def job(self):
-        """Id of the only job."""
+        """Returns the id of the only job."""
         [job] = self.queue()
         return job
 
     def release(self):
-        """Lets jobs that were put back start soon; SLURM makes them wait for two minutes.
+        """Lets requeued jobs start soon; SLURM delays them by two minutes.
 
-        Not before the node is done with them, and a while after that: slurmctld 22.05 crashes
-        when a job is started that it is still ending.
+        It waits until the node has finished them, and a while longer: slurmctld 22.05 crashes if a
+        job is started that is still completing.
         """
         if "idle" not in tell("sinfo", "--noheader", "--format=%T"):
             return
@@ -61,7 +61,7 @@ def wait_for(condition, what):
 
 
 def wait_for_checkpoint(out):
-    """Waits until a run trains and has saved a checkpoint."""
+    """Waits until a run has saved a checkpoint."""
     wait_for(lambda: [*Path(out).glob("*/*/*/*/checkpoint/*.state")], "a checkpoint")
     [status] = statuses(out)
     assert (status["state"], status["phase"]) == ("running", "train")
@@ -72,5 +72,5 @@ def statuses(out):
 
 
 def logs(out):
-    """What the tasks of a results folder wrote to stderr."""
+    """Returns the output of a results folder's tasks on stderr."""
     return "".join(path.read_text() for path in sorted(Path(out).glob(".slurm/*/*/*.err")))

@@ -1,4 +1,4 @@
-"""A small file system, which is soon full."""
+"""A small file system that fills up quickly."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ _BALLAST = ".ballast"
 
 @contextmanager
 def small_disk(folder, size):
-    """Mounts a file system of a given size; the test is skipped where that is not allowed."""
+    """Mounts a file system of a given size; skips the test if that is not allowed."""
     folder.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
@@ -26,7 +26,7 @@ def small_disk(folder, size):
 
 @contextmanager
 def room(folder, size):
-    """Within it, only so many bytes are left on the file system of a folder."""
+    """Context in which the file system of a folder has only `size` free bytes."""
     disk = os.statvfs(folder)
     ballast = folder / _BALLAST
     with ballast.open("wb") as stream:

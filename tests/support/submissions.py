@@ -1,4 +1,4 @@
-"""Results folders whose runs are as the bundled cards say, but for their made-up episodes."""
+"""Results folders whose runs match the bundled cards, with synthetic episodes."""
 
 import numpy as np
 
@@ -29,10 +29,10 @@ def write_submitted_runs(
         out: Results folder.
         algorithms: Names of bundled algorithms.
         env: Glob over the environments of suite `classic`.
-        seeds: How many seeds each has.
-        failing: Algorithm, environment and seed of runs that fail, with this message.
-        message: What they say.
-        **settings: Further ones of the plan.
+        seeds: Number of seeds.
+        failing: Algorithm, environment and seed of runs that fail.
+        message: Error message of these.
+        **settings: Further settings of the plan.
     """
     plan = make_plan(
         algorithms=list(algorithms),

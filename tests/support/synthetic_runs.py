@@ -1,4 +1,4 @@
-"""Finished and failed runs that nobody ran, written by the same code as real ones."""
+"""Synthetic finished and failed runs, written by the same code as real ones."""
 
 import os
 from contextlib import contextmanager
@@ -28,17 +28,17 @@ def write_finished(
     episodes=1,
     references=REFERENCES,
 ):
-    """Writes the directory of a run that completed.
+    """Writes the directory of a completed run.
 
     Args:
         out: Results folder.
-        spec: The run.
+        spec: Specification of the run.
         raw_return: Return of every episode of the stochastic policy.
-        at: When it started and finished.
+        at: Time at which it started and finished.
         measures: Further measurements.
-        metrics: Metrics of the learning curve, which halve from 2.0.
-        points: Its points.
-        episodes: Episodes of either policy.
+        metrics: Metrics of the learning curve, which start at 2.0 and halve.
+        points: Number of points of the learning curve.
+        episodes: Number of episodes of each policy.
         references: Returns of scores 0 and 1.
     """
     directory = RunDirectory.of(out, spec)
@@ -77,7 +77,7 @@ def write_finished(
 
 
 def write_failed(out, spec, message="it broke", at=STARTED):
-    """Writes the directory of a run that failed."""
+    """Writes the directory of a failed run."""
     directory = RunDirectory.of(out, spec)
     with directory.claim(wait=False):
         directory.begin(spec)
@@ -97,7 +97,7 @@ def write_failed(out, spec, message="it broke", at=STARTED):
 
 
 def plan_runs(count):
-    """A real plan of at least `count` runs: five algorithms on every classic environment."""
+    """Plans at least `count` runs: five algorithms on every classic environment."""
     seeds = 1
     while len(plan := list(_plan(seeds))) < count:
         seeds = -(-count * seeds // len(plan))
@@ -115,10 +115,10 @@ def _plan(seeds):
 
 
 def write_results(out, specs, failed_every=0, **sizes):
-    """Writes the directories of many runs, every so-and-so-many-th of them failed.
+    """Writes the directories of many runs; every `failed_every`-th run is a failed one.
 
-    Nothing is flushed to the disk meanwhile, which thousands of runs would wait long for.
-    `sizes` are those of `write_finished`.
+    Files are not flushed to the disk, which would take long for thousands of runs. `sizes` are
+    arguments of `write_finished`.
     """
     rng = np.random.default_rng(0)
     with _no_flushing():

@@ -1,4 +1,4 @@
-"""Small tabular environments whose every trajectory can be listed."""
+"""Tabular environments that are small enough to list all trajectories."""
 
 import itertools
 
@@ -7,7 +7,7 @@ from seals.base_envs import TabularModelMDP, TabularModelPOMDP
 
 
 def small_model(*, deterministic, horizon=4, states=3, actions=2, seed=0):
-    """Three states, two actions, random rewards and starts; observations of two numbers."""
+    """Returns an environment with random rewards and starts, and observations of two numbers."""
     rng = np.random.default_rng(seed)
     if deterministic:
         transitions = np.zeros((states, actions, states))
@@ -25,7 +25,7 @@ def small_model(*, deterministic, horizon=4, states=3, actions=2, seed=0):
 
 
 def state_numbers(env):
-    """The same environment, in which states themselves are observed."""
+    """Returns the same environment with states as observations."""
     return TabularModelMDP(
         transition_matrix=env.transition_matrix,
         reward_matrix=env.reward_matrix,
@@ -35,13 +35,13 @@ def state_numbers(env):
 
 
 def every_trajectory(env):
-    """All (states, actions) of an episode, the state after the last action left out."""
+    """Returns all (states, actions) of an episode, without the state after the last action."""
     for states in itertools.product(range(env.state_dim), repeat=env.horizon):
         for actions in itertools.product(range(env.action_dim), repeat=env.horizon):
             yield np.array(states), np.array(actions)
 
 
 def chance(env, states, actions):
-    """Probability of the environment's part of a trajectory."""
+    """Returns the probability of the environment's part of a trajectory."""
     moves = env.transition_matrix[states[:-1], actions[:-1], states[1:]]
     return env.initial_state_dist[states[0]] * moves.prod()

@@ -1,4 +1,4 @@
-"""Tunings so small that they take seconds: short trainings on two demonstrations."""
+"""Tunings that take only seconds: short trainings on two demonstrations."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ AMOUNTS = BudgetAmounts(env_steps=4096, batches=40)
 
 
 def small_plan(algo="bc", suite="classic", env="Pendulum-v1", **settings):
-    """A plan whose budgets are next to nothing."""
+    """Returns a plan with very small budgets."""
     chosen = SweepSettings(**{"budget": "quick", "n_demos": 2, **settings})
     plan = make_plan(algorithms=[algo], suite=suite, environment=env, seeds=[0], settings=chosen)
     small = {

@@ -1,8 +1,8 @@
-"""Commands in processes of their own that need not load torch first.
+"""Runs commands in separate processes that do not have to import torch.
 
-A server loads the large packages once, and forks itself for each command. What a command is given
-is its own: arguments, folder, environment variables, output. Only what Python reads when it starts
-cannot differ, and who needs that starts an ordinary process.
+A server imports the large packages once, and forks itself for each command. Each command has its
+own arguments, working directory, environment variables and output. Only settings that Python reads
+at its start cannot differ; commands that need them run in an ordinary process.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import imitbench
 
-# What commands spend their first seconds on, beside the modules of this package. Nothing that
-# starts threads, and nothing that reads environment variables which a test may set, as
+# Packages that commands import in their first seconds, in addition to modules of this package.
+# None of them starts threads or reads environment variables that a test may set, as
 # huggingface_hub does.
 PRELOADED = (
     "duckdb",
@@ -32,13 +32,13 @@ PRELOADED = (
     "pydantic",
     "seals",
     "stable_baselines3",
-    "torch.fx.experimental.symbolic_shapes",  # the first backward() loads it
+    "torch.fx.experimental.symbolic_shapes",  # imported by the first backward()
 )
 _READ_AT_START = ("COVERAGE", "LC_", "LANG", "LD_", "MKL_", "OMP_", "PYTHON", "TZ")
 
 
 class WarmStart:
-    """A server of commands, which lives as long as the process that made it."""
+    """A server of commands, which exits with the process that created it."""
 
     def __init__(self):
         ours, its = socket.socketpair()
@@ -53,14 +53,14 @@ class WarmStart:
         self._given = _read_at_start(os.environ)
 
     def can_run(self, environment):
-        """Whether a command with these variables is what it would be in a process of its own."""
+        """Whether a command with these variables behaves as in an ordinary process."""
         return _read_at_start(environment) == self._given
 
     def run(self, module, arguments, cwd, environment):
         """Runs `python -m MODULE ARGUMENTS…`.
 
         Returns:
-            The exit code, negative for a signal, and what it wrote to stdout and stderr.
+            The exit code, negative for a signal, and the output on stdout and stderr.
         """
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder, "out"), Path(folder, "err")
@@ -75,7 +75,7 @@ class WarmStart:
             return json.loads(answer), out.read_text(), err.read_text()
 
     def close(self):
-        """Ends the server."""
+        """Stops the server."""
         self._answers.close()
         self._socket.close()
         self._process.wait()
@@ -90,9 +90,9 @@ def _serve(connection):
     names = [module.name for module in own if "templates" not in module.name]
     for name in (*PRELOADED, *names):
         if not name.endswith("__main__"):
-            with contextlib.suppress(ImportError):  # of an extra that is not installed
+            with contextlib.suppress(ImportError):  # a package of an extra that is not installed
                 importlib.import_module(name)
-    gc.freeze()  # so that its collections leave memory shared
+    gc.freeze()  # keeps memory shared after garbage collections
     with connection.makefile("rb") as requests:
         for line in requests:
             request = json.loads(line)
@@ -105,7 +105,7 @@ def _serve(connection):
 
 
 def _become(request):
-    """Does in a forked process what a new one would do; does not return."""
+    """Makes a forked process behave like a new one; does not return."""
     for number, name in ((1, "out"), (2, "err")):
         opened = os.open(request[name], os.O_WRONLY | os.O_CREAT)
         os.dup2(opened, number)
@@ -125,7 +125,7 @@ def _become(request):
         traceback.print_exc()
         code = 1
     finally:
-        # As Python ends: threads are waited for, exit functions called, buffers written.
+        # As at the end of Python: wait for threads, call exit functions, flush buffers.
         import atexit
         import threading
 

@@ -1,4 +1,4 @@
-"""A worker whose program is a module that a test wrote."""
+"""A worker whose program is a module written by a test."""
 
 import importlib
 from dataclasses import dataclass

@@ -35,16 +35,16 @@ def test_the_best_complete_trials_are_compared_with_the_default():
 
 
 def test_a_clear_difference_is_better():
-    contest = compare_candidates(
+    comparison = compare_candidates(
         [standing(0, [0.1, 0.2, 0.15, 0.12, 0.18]), standing(1, [0.3, 0.2, 0.1, 0.25, 0.28]),
          standing(2, [0.9, 0.8, 0.85, 0.92, 0.88])],
         trials=9,
     )  # fmt: skip
-    assert contest.decision == "better"
-    assert contest.winner.candidate.trial == 2
-    assert contest.winner.difference == pytest.approx(0.72)
-    assert contest.winner.p_value < 0.05
-    assert [each.decision for each in contest.standings] == [None, "better", "undecided"]
+    assert comparison.decision == "better"
+    assert comparison.winner.candidate.trial == 2
+    assert comparison.winner.difference == pytest.approx(0.72)
+    assert comparison.winner.p_value < 0.05
+    assert [each.decision for each in comparison.standings] == [None, "better", "undecided"]
 
 
 def test_a_small_difference_is_undecided_and_a_worse_mean_is_not_better():
@@ -60,26 +60,26 @@ def test_a_small_difference_is_undecided_and_a_worse_mean_is_not_better():
 
 
 def test_too_few_seeds_are_undecided_and_the_missing_number_is_reported():
-    contest = compare_candidates([standing(0, [0.1, 0.2]), standing(1, [0.8, 0.9])], trials=9)
-    assert contest.decision == "undecided"
-    assert contest.winner.more_seeds == 2
+    comparison = compare_candidates([standing(0, [0.1, 0.2]), standing(1, [0.8, 0.9])], trials=9)
+    assert comparison.decision == "undecided"
+    assert comparison.winner.more_seeds == 2
 
 
 def test_a_candidate_with_a_failed_run_cannot_win():
-    contest = compare_candidates(
+    comparison = compare_candidates(
         [standing(0, [0.1] * 5), standing(1, [0.9] * 4, failed=1)], trials=9
     )
-    assert contest.winner is None
-    assert contest.decision == "not better"
-    contest = compare_candidates(
+    assert comparison.winner is None
+    assert comparison.decision == "not better"
+    comparison = compare_candidates(
         [standing(0, [0.1] * 4, failed=1), standing(1, [0.9] * 5)], trials=9
     )
-    assert contest.decision == "undecided"
+    assert comparison.decision == "undecided"
 
 
 def test_without_candidates_there_is_no_winner():
-    contest = compare_candidates([standing(0, [])], trials=9)
-    assert (contest.winner, contest.decision) == (None, "not better")
+    comparison = compare_candidates([standing(0, [])], trials=9)
+    assert (comparison.winner, comparison.decision) == (None, "not better")
 
 
 def test_environments_of_a_suite_have_equal_weight():
@@ -93,8 +93,8 @@ def test_environments_of_a_suite_have_equal_weight():
 
     default = standing_on_two(0, [0.90, 0.91, 0.92, 0.93], [0.10, 0.11, 0.12, 0.13])
     other = standing_on_two(1, [0.95, 0.96, 0.97, 0.98], [0.15, 0.16, 0.17, 0.18])
-    contest = compare_candidates([default, other], trials=9)
-    assert contest.decision == "better"
-    assert contest.winner.difference == pytest.approx(0.05)
+    comparison = compare_candidates([default, other], trials=9)
+    assert comparison.decision == "better"
+    assert comparison.winner.difference == pytest.approx(0.05)
     pooled = compare_candidates([standing(0, default.scores), standing(1, other.scores)], trials=9)
     assert pooled.decision == "undecided"

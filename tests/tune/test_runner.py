@@ -52,16 +52,16 @@ def test_a_search_ends_with_a_held_out_comparison(make_request, run_tuning, tmp_
     [study] = read_studies(root)
     assert [each.state for each in study.trials] == ["complete", "complete"]
     assert study.trials[0].values == make_request().defaults
-    assert outcome.contests == {ENV: study.contest}
-    assert [len(each.scores) for each in study.contest.standings] == [2, 2]
-    assert study.contest.decision in ("undecided", "not better")  # of two seeds
+    assert outcome.comparisons == {ENV: study.comparison}
+    assert [len(each.scores) for each in study.comparison.standings] == [2, 2]
+    assert study.comparison.decision in ("undecided", "not better")  # of two seeds
     assert [done for _, done, _ in notes.of("held_out")] == [1, 2, 3, 4]
     assert not list(root.glob("**/.jobs/*.json"))
 
     assert collect(out).added == 0  # trials are not results
     runs = finished_runs(root / ENV / "held-out")
     again, notes = run_tuning(make_request(trials=1), root)
-    assert again.contests == outcome.contests
+    assert again.comparisons == outcome.comparisons
     assert notes.of("trial") == notes.of("held_out") == []
     assert notes.of("resumed") == [[ENV, 2, 0, 1]]
     assert finished_runs(root / ENV / "held-out") == runs
@@ -79,7 +79,7 @@ def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
     outcome, _ = run_tuning(request, tmp_path)
     [study] = read_studies(tmp_path)
     assert study.settings.environments == ["seals/CartPole-v0", ENV]
-    assert outcome.contests == {"classic": study.contest}
+    assert outcome.comparisons == {"classic": study.comparison}
     for trial in study.trials:
         place = tmp_path / "classic" / "search" / f"{trial.number:04d}"
         specs = [request.spec(env_id, trial.values, 100) for env_id in request.plan.environments]
@@ -90,7 +90,7 @@ def test_a_whole_suite_gets_the_same_values(make_request, run_tuning, tmp_path):
     with open_storage(StudyLocation.within(tmp_path / "classic", "sqlite")) as storage:
         for trial in study.trials:  # half-way through each of two runs of two points
             assert [*storage.get_trial(trial.id).intermediate_values] == [1, 3]
-    for standing in study.contest.standings:
+    for standing in study.comparison.standings:
         assert standing.environments == ["seals/CartPole-v0", ENV]
     with pytest.raises(InputError, match="started with seals/CartPole-v0, Pendulum-v1; give"):
         check_request(dataclasses.replace(request, plan=small_plan(env=None)), tmp_path)
@@ -104,7 +104,7 @@ def test_an_interrupted_suite_ends_with_the_same_numbers(make_request, run_tunin
     stopped, _ = run_tuning(request, tmp_path / "parts", StopsAfter(jobs))
     assert stopped.stopped
     finished, _ = run_tuning(request, tmp_path / "parts")
-    assert finished.contests == whole.contests
+    assert finished.comparisons == whole.comparisons
     assert trials_of(tmp_path / "parts") == trials_of(tmp_path / "whole")
 
 
@@ -168,7 +168,7 @@ def test_failing_trials_are_reported_and_do_not_end_the_search(make_request, run
     failed = [each for each in study.trials if each.state == "failed"]
     assert len(study.trials) == 4
     assert all("less than a single round" in each.failure for each in failed)
-    assert outcome.contests[ENV].default.scores
+    assert outcome.comparisons[ENV].default.scores
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_an_interrupted_tuning_ends_with_the_same_numbers(
         assert stopped.stopped
     finished, _ = run_tuning(request, tmp_path / "parts")
     assert not finished.stopped
-    assert finished.contests == whole.contests
+    assert finished.comparisons == whole.comparisons
     assert trials_of(tmp_path / "parts") == trials_of(tmp_path / "whole")
 
 

@@ -22,7 +22,7 @@ environments:
 BETTER, WORSE = [0.9, 0.8, 0.85, 0.92, 0.88], [0.1, 0.2, 0.15, 0.12, 0.18]
 
 
-def contest(values, tuned=BETTER, default=WORSE):
+def comparison(values, tuned=BETTER, default=WORSE):
     def standing(number, scores, values):
         candidate = Candidate(trial=number, values=values)
         return CandidateResult(candidate=candidate, scores=scores, returns=scores)
@@ -35,7 +35,7 @@ def found(make_request):
     request = make_request(
         plan=small_plan(overrides={"hidden_layers": "1"}), command="imitbench tune --algo bc"
     )
-    return tuned_values(request, contest({"learning_rate": 2.5e-05, "batch_size": 32}))
+    return tuned_values(request, comparison({"learning_rate": 2.5e-05, "batch_size": 32}))
 
 
 def test_values_come_with_their_provenance(found, make_request, tmp_path):
@@ -75,7 +75,7 @@ def read_tuned_text(text, folder):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (OTHER.replace("algorithm: bc", "algorithm: gail"), "holds values of gail, not of bc"),
+        (OTHER.replace("algorithm: bc", "algorithm: gail"), "contains values of gail, not of bc"),
         (OTHER.replace("batch_size", "batch_sise"), "did you mean 'batch_size'"),
         ("anything: 1", "unknown key"),
     ],
@@ -97,10 +97,10 @@ def test_a_folder_is_refused(make_request, tmp_path):
 
 def test_tuned_values_need_a_winner_but_not_a_better_verdict(make_request):
     assert (
-        tuned_values(make_request(), compare_candidates(contest({}).standings[:1], trials=9))
+        tuned_values(make_request(), compare_candidates(comparison({}).standings[:1], trials=9))
         is None
     )
-    undecided = tuned_values(make_request(), contest({"batch_size": 32}, BETTER, BETTER))
+    undecided = tuned_values(make_request(), comparison({"batch_size": 32}, BETTER, BETTER))
     assert undecided.tuning.verdict == "not better"
 
 

@@ -189,7 +189,7 @@ def test_content_with_a_wrong_digest_is_refused_and_not_kept(hub, pauses):
         (lambda hub: hub.gated.add(REPO), {}, "gated; accept its terms"),
         (lambda hub: hub.private.update({REPO: "hf_secret"}), {}, "set HF_TOKEN if it is private"),
         (lambda hub: hub.fail("/api/models", 403, times=99), {}, "no access .403."),
-        (lambda hub: hub.fail("/api/models", 418, times=99), {}, "refuses it .it answered 418"),
+        (lambda hub: hub.fail("/api/models", 418, times=99), {}, "refuses the request .status 418"),
     ],
 )
 def test_what_cannot_be_had_is_one_line_and_asked_for_once(hub, pauses, prepare, options, message):

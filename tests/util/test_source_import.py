@@ -99,7 +99,9 @@ def test_tests_are_no_source_and_cannot_be_imported(tmp_path, load):
     digest = source_digest(folder)
     write(folder, test_it="X = 2")
     assert source_digest(folder) == digest
-    with pytest.raises(InputError, match=r"test_it\.py: a test is no source"):
+    with pytest.raises(
+        InputError, match=r"test_it\.py: is a test, which is not part of the source"
+    ):
         load(folder)
 
 
@@ -107,7 +109,7 @@ def test_byte_code_without_source_is_refused_unless_it_is_listed(tmp_path, load)
     folder = write(tmp_path, learner="from .helper import X", helper="X = 1")
     py_compile.compile(str(folder / "helper.py"), cfile=str(folder / "helper.pyc"))
     (folder / "helper.py").unlink()
-    with pytest.raises(InputError, match=r"helper\.pyc: is no Python source.*under `sources`"):
+    with pytest.raises(InputError, match=r"helper\.pyc: is not Python source.*under `sources`"):
         load(folder)
     assert load(folder, patterns=("*.pyc",)).X == 1
 
@@ -115,7 +117,7 @@ def test_byte_code_without_source_is_refused_unless_it_is_listed(tmp_path, load)
 def test_extension_modules_are_refused_unless_they_are_listed(tmp_path, load):
     folder = write(tmp_path, learner="from . import helper")
     (folder / f"helper{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
-    with pytest.raises(InputError, match=r"helper.*: is no Python source"):
+    with pytest.raises(InputError, match=r"helper.*: is not Python source"):
         load(folder)
     with pytest.raises(ImportError, match="helper"):  # by the loader, which finds no library
         load(folder, patterns=("helper.*",))
@@ -135,7 +137,7 @@ def test_modules_behind_links_are_source(tmp_path, load):
 def test_a_module_that_came_later_is_refused(tmp_path, load):
     learner = load(write(tmp_path, learner="def late():\n    from . import new"))
     write(tmp_path, new="")
-    with pytest.raises(ImportError, match=r"new\.py: is younger than the plan"):
+    with pytest.raises(ImportError, match=r"new\.py: is newer than the plan"):
         learner.late()
 
 
@@ -197,7 +199,7 @@ class TestDigest:
 
     def test_a_pipe_is_not_waited_for(self, tmp_path):
         os.mkfifo(tmp_path / "pipe.py")
-        with pytest.raises(InputError, match=r"pipe\.py: is no ordinary file"):
+        with pytest.raises(InputError, match=r"pipe\.py: is not a regular file"):
             source_digest(tmp_path)
 
     def test_settings_count(self, tmp_path):

@@ -121,7 +121,7 @@ def test_what_cannot_be_recorded_is_told(tmp_path):
     with pytest.raises(ValueError, match="render_mode must be 'rgb_array', not None"):
         VideoWrapper(Lamp(render_mode=None), tmp_path)
     env = VideoWrapper(Lamp(shape=(4, 4)), tmp_path)
-    with pytest.raises(ValueError, match=r"array of shape \(4, 4\), no RGB image"):
+    with pytest.raises(ValueError, match=r"array of shape \(4, 4\), not an RGB image"):
         env.reset()
 
 

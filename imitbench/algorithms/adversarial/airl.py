@@ -6,9 +6,13 @@ Learning", arXiv:1710.11248.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import torch as th
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecEnv
@@ -31,11 +35,18 @@ class AIRL(AdversarialTrainer):
         venv: Environments of the generator.
         gen_algo: The generator, with a stochastic policy: PPO, A2C or SAC.
         reward_net: The reward, usually a `ShapedRewardNet`.
+        uniform_share: Share *w* of the uniform distribution in the density that the discriminator
+            compares the reward with: (1 - w) pi + w / volume (a defensive mixture, Hesterberg
+            1995, "Weighted average importance sampling and defensive mixture distributions"; Finn
+            et al. 2016, arXiv:1611.03852, section 4, mix it with a model of the expert). With 0,
+            the paper's, expert actions that are improbable under the generator make the
+            discriminator certain whatever the reward, which then gets no gradient.
         **kwargs: Passed on to `AdversarialTrainer`.
 
     Raises:
         TypeError: The generator's policy has no action probabilities.
-        ValueError: As `AdversarialTrainer`.
+        ValueError: As `AdversarialTrainer`; or `uniform_share` is not in [0, 1], or positive for
+            actions without bounds.
     """
 
     def __init__(
@@ -46,6 +57,7 @@ class AIRL(AdversarialTrainer):
         venv: VecEnv,
         gen_algo: BaseAlgorithm,
         reward_net: RewardNet,
+        uniform_share: float = 0.0,
         **kwargs: Any,
     ) -> None:
         policy = getattr(gen_algo, "policy", None)
@@ -56,6 +68,10 @@ class AIRL(AdversarialTrainer):
                 f"gen_algo: AIRL needs a policy with action probabilities, as PPO, A2C and SAC "
                 f"have, not {type(policy).__name__}"
             )
+        if not 0 <= uniform_share <= 1:
+            raise ValueError(f"uniform_share must lie in [0, 1], not {uniform_share}")
+        self.uniform_share = uniform_share
+        self._log_uniform = _log_uniform(venv.action_space) if uniform_share else 0.0
         self._reward = reward_net
         super().__init__(
             demonstrations=demonstrations,
@@ -78,7 +94,9 @@ class AIRL(AdversarialTrainer):
         done: th.Tensor,
         log_policy_act_prob: th.Tensor | None = None,
     ) -> th.Tensor:
-        """Computes reward minus log-probability of the action: the logit of e^r / (e^r + pi).
+        """Computes reward minus log-density of the action: the logit of e^r / (e^r + density).
+
+        The density is the generator's, mixed with the uniform one by `uniform_share`.
 
         Args:
             state: Preprocessed observations, shape (batch, …).
@@ -94,7 +112,16 @@ class AIRL(AdversarialTrainer):
         if log_policy_act_prob is None:
             raise TypeError("log_policy_act_prob: required by AIRL's discriminator, but None")
         rewards: th.Tensor = self._reward(state, action, next_state, done)
-        return rewards - log_policy_act_prob
+        return rewards - self._log_mixture(log_policy_act_prob)
+
+    def _log_mixture(self, log_prob: th.Tensor) -> th.Tensor:
+        share = self.uniform_share
+        if share == 0:
+            return log_prob
+        uniform = th.full_like(log_prob, self._log_uniform + math.log(share))
+        if share == 1:
+            return uniform
+        return th.logaddexp(log_prob + math.log1p(-share), uniform)
 
     @property
     def reward_train(self) -> RewardNet:
@@ -110,3 +137,20 @@ class AIRL(AdversarialTrainer):
                 return net.base
             net = net.base
         return self._reward
+
+
+def _log_uniform(space: gym.Space[Any]) -> float:
+    """Log-density of the uniform distribution over a space of actions.
+
+    Raises:
+        ValueError: The space has no bounds.
+    """
+    if isinstance(space, spaces.Box):
+        if not space.is_bounded():
+            raise ValueError(f"uniform_share: needs actions with bounds, not {space}")
+        return -float(np.log(space.high.astype(np.float64) - space.low).sum())
+    if isinstance(space, spaces.MultiDiscrete):
+        return -float(np.log(space.nvec).sum())
+    if isinstance(space, spaces.MultiBinary):
+        return -spaces.flatdim(space) * math.log(2)
+    return -math.log(spaces.flatdim(space))

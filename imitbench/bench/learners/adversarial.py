@@ -121,6 +121,9 @@ class AIRLLearner(AdversarialLearner):
 
     algorithm = AIRL
 
+    def _own_options(self) -> dict[str, Any]:
+        return {"uniform_share": self.options["disc_uniform_share"]}
+
     def _make_reward_net(self, task: Task) -> RewardNet:
         options = self.options
         sizes = [options["reward_hidden_size"]] * options["reward_hidden_layers"]

@@ -276,7 +276,8 @@ class PreferenceComparisonsLearner(Learner):
             step = rounds[index]
             if index == len(rounds) - 1:
                 step = replace(step, timesteps=self._left_for_agent(budget.amount, step, rounds))
-            set_learning_rate(self._ppo, self._options, self._episodes.steps / budget.amount)
+            spent = self._episodes.steps / budget.amount
+            set_learning_rate(self._ppo, self._options, spent, budget.amount)
             metrics = self._algorithm.run_round(step)
             self._rounds_done += 1
             callback(
@@ -370,7 +371,7 @@ class PreferenceComparisonsLearner(Learner):
         fresh.set_logger(silent_logger())
         generator = make_generator(fresh, venv, _frozen(self._net))
         for trained in range(0, steps - self._rollout + 1, self._rollout):
-            set_learning_rate(fresh, self._options, trained / steps)
+            set_learning_rate(fresh, self._options, trained / steps, steps)
             generator.learn(self._rollout)
         venv.close()
         return fresh.policy

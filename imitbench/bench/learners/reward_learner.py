@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
@@ -110,7 +112,8 @@ class RewardLearner(Learner, Generic[TrainerT]):
         steps = self.ppo.n_steps * self.ppo.n_envs
         rounds = count_rounds(budget.amount, steps)
         while self.rounds < rounds:
-            set_learning_rate(self.ppo, self.options, self.rounds / rounds)
+            spent = self.rounds / rounds
+            set_learning_rate(self.ppo, self.options, spent, budget.amount)
             metrics = self.train_round(steps)
             self.rounds += 1
             callback(self.rounds * steps, metrics)
@@ -143,8 +146,9 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
         venv: Environments to act in.
         options: Hyper-parameters named as PPO's arguments; `hidden_size`, `hidden_layers`,
             `normalize_observations` and `log_std_init` of the policy; `reward_scaling`, of which
-            `returns` applies here; and `lean_ppo`. `log_std_init`, `target_kl` and `reward_scaling`
-            are optional.
+            `returns` applies here; `lean_ppo`; and `ent_coef_continuous`, which replaces `ent_coef`
+            for actions in a box unless it is `None`. `log_std_init`, `target_kl`,
+            `reward_scaling` and `ent_coef_continuous` are optional.
         seed: Seed of PPO.
         device: `cpu` or `cuda`.
     """
@@ -157,6 +161,10 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
             "features_extractor_class": NormalizeFeaturesExtractor,
             "features_extractor_kwargs": {"normalize_class": RunningNorm},
         }
+    arguments = {name: options[name] for name in _ARGUMENTS}
+    continuous = options.get("ent_coef_continuous")
+    if continuous is not None and isinstance(venv.action_space, spaces.Box):
+        arguments["ent_coef"] = continuous
     ppo = PPO(
         "MlpPolicy",
         venv,
@@ -165,7 +173,7 @@ def make_ppo(venv: VecEnv, options: Mapping[str, Any], seed: int, device: str) -
         policy_kwargs=policy_kwargs,
         target_kl=options.get("target_kl"),
         lean=None if options["lean_ppo"] else False,
-        **{name: options[name] for name in _ARGUMENTS},
+        **arguments,
     )
     if options.get("reward_scaling") == "returns":
         ppo.return_scaling = ReturnScaling(venv.num_envs, options["gamma"])
@@ -185,17 +193,24 @@ def scaled_by_running_statistics(options: Mapping[str, Any]) -> bool:
     return options["reward_scaling"] == "running" and bool(options.get("normalize_reward", True))
 
 
-def set_learning_rate(algorithm: PPO, options: Mapping[str, Any], spent: float) -> None:
+def set_learning_rate(
+    algorithm: PPO, options: Mapping[str, Any], spent: float, amount: int
+) -> None:
     """Sets PPO's learning rate for a round.
 
     PPO's own schedules cover only one round, not the whole budget.
 
     Args:
         algorithm: Changed in place.
-        options: Uses `learning_rate` and `learning_rate_decay`.
+        options: Uses `learning_rate`, `learning_rate_decay` and, if there is one,
+            `learning_rate_budget`.
         spent: Share of the budget before the round, in [0, 1].
+        amount: The budget, in environment steps.
     """
     rate: float = options["learning_rate"]
+    limit = options.get("learning_rate_budget")
+    if limit is not None and amount > limit:
+        rate *= math.sqrt(limit / amount)
     if options["learning_rate_decay"] == "linear":
         rate *= 1.0 - spent
     algorithm.lr_schedule = FloatSchedule(rate)

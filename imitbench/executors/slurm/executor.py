@@ -83,8 +83,8 @@ _QUEUE_S = 3.0
 _FILES_S = 1.0
 """Seconds between two listings of the job files, which may be on a network file system."""
 _FORGOTTEN_S = 10.0
-"""Seconds before a task that the scheduler no longer knows counts as lost: it may have completed,
-and a network file system shows that with a delay."""
+"""Seconds until a task that the scheduler does not know counts as lost: it may have completed, and
+a network file system shows that with a delay."""
 
 
 class SlurmExecutor(Executor):

@@ -63,7 +63,7 @@ class SlurmTask:
         if not left:
             return 0
         if stop.is_set():
-            self._go_back(len(left))
+            self._requeue(len(left))
         return STOPPED
 
     def _serve_all(self, stop: threading.Event) -> None:
@@ -100,20 +100,20 @@ class SlurmTask:
         visible = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         return {"CUDA_VISIBLE_DEVICES": visible[number % len(visible)]} if visible else {}
 
-    def _go_back(self, left: int) -> None:
+    def _requeue(self, left: int) -> None:
         restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         if restarts >= self.max_requeues:
             print(
-                f"stopped with {left} jobs left, having gone back into the queue {restarts} times "
-                "(max_requeues of the profile); `imitbench resume` continues",
+                f"stopped with {left} jobs left, after {restarts} requeues (max_requeues of the "
+                "profile); `imitbench resume` continues",
                 file=sys.stderr,
             )
             return
-        print(f"stopped with {left} jobs left; going back into the queue", file=sys.stderr)
+        print(f"stopped with {left} jobs left; requeueing the task", file=sys.stderr)
         try:
             requeue(os.environ["SLURM_JOB_ID"])
         except SchedulerError as error:
-            print(f"not put back by this task: {error}", file=sys.stderr)
+            print(f"not requeued by this task: {error}", file=sys.stderr)
 
 
 def _serve(process: WorkerProcess, waiting: queue.SimpleQueue[Path], stop: threading.Event) -> None:

@@ -18,7 +18,7 @@ _MAX_NAME = 1000
 
 
 def read_bounded(path: Path, limit: int, *, follow_link: bool = False) -> bytes:
-    """Reads an ordinary file.
+    """Reads a regular file.
 
     Args:
         path: File to read.

@@ -129,7 +129,7 @@ def _archive(content: bytes, path: Path) -> dict[str, Scores | _ByTask]:
             if sum(member.file_size for member in members) > _MAX_BYTES:
                 raise ValueError(f"unpacks to more than {_MAX_BYTES} bytes")
             if len(members) > _MAX_ALGORITHMS:
-                raise ValueError(f"holds more than {_MAX_ALGORITHMS} arrays")
+                raise ValueError(f"contains more than {_MAX_ALGORITHMS} arrays")
             for member in members:
                 algo = member.filename.removesuffix(".npy")
                 if algo in found:
@@ -153,10 +153,10 @@ def _array(content: bytes) -> npt.NDArray[Any]:
         raise ValueError("an array is of an unknown version of the format")
     shape, _, kind = read[version](stream)
     if kind.kind not in "fiu":
-        raise ValueError(f"an array holds {one_line(kind)}, not numbers")
+        raise ValueError(f"an array contains {one_line(kind)}, not numbers")
     # The header must not make NumPy allocate more memory than the content has.
     if min(shape, default=1) < 0 or kind.itemsize * math.prod(shape) > len(content):
-        raise ValueError("an array declares more than it has")
+        raise ValueError("an array declares more data than it has")
     stream.seek(0)
     array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array
@@ -176,7 +176,7 @@ def _json(content: bytes, path: Path) -> dict[str, Scores | _ByTask]:
     if not isinstance(document, dict):
         raise InputError(f"{path}: must be an object with an array for each algorithm")
     if len(document) > _MAX_ALGORITHMS:
-        raise InputError(f"{path}: holds more than {_MAX_ALGORITHMS} algorithms")
+        raise InputError(f"{path}: contains more than {_MAX_ALGORITHMS} algorithms")
     kinds = {type(value) for value in document.values()}
     if len(kinds) > 1:
         raise InputError(f"{path}: its algorithms must be all arrays, or all objects of tasks")

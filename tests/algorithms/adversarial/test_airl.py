@@ -1,11 +1,14 @@
 """AIRL: its discriminator's formula, and the recovery of a reward."""
 
+import math
+
 import numpy as np
 import pytest
 import torch as th
+from gymnasium import spaces
 from stable_baselines3 import DQN, TD3
 
-from imitbench.algorithms.adversarial.airl import AIRL
+from imitbench.algorithms.adversarial.airl import AIRL, _log_uniform
 from imitbench.rewards.reward_nets import BasicShapedRewardNet, NormalizedRewardNet
 from imitbench.rl.ppo import PPO
 from imitbench.util.networks import RunningNorm
@@ -24,6 +27,38 @@ def test_the_logit_is_reward_minus_log_probability():
     th.testing.assert_close(logits, rewards - log_p)
     # The paper's discriminator: exp(r) / (exp(r) + pi).
     th.testing.assert_close(th.sigmoid(logits), rewards.exp() / (rewards.exp() + log_p.exp()))
+
+
+@pytest.mark.parametrize(
+    ("space", "volume"),
+    [
+        (spaces.Box(np.float32([-1, -2]), np.float32([1, 3])), 10.0),
+        (spaces.Discrete(4), 4.0),
+        (spaces.MultiDiscrete([2, 3]), 6.0),
+        (spaces.MultiBinary(3), 8.0),
+    ],
+)
+def test_a_uniform_share_bounds_the_density_from_below(space, volume):
+    trainer = make_trainer(AIRL, uniform_share=0.25)
+    trainer._log_uniform = _log_uniform(space)
+    log_p = th.tensor([-1e9, 0.0, 5.0])
+    found = trainer._log_mixture(log_p).exp()
+    th.testing.assert_close(found, 0.75 * log_p.exp() + 0.25 / volume)
+
+
+def test_the_logit_has_the_mixture_in_place_of_the_generators_density():
+    trainer = make_trainer(AIRL, uniform_share=1.0)  # two actions
+    data = random_transitions(trainer.venv, 10)
+    inputs = trainer.reward_train.preprocess(data.obs, data.acts, data.next_obs, data.dones)
+    logits = trainer.logits_expert_is_high(*inputs, th.zeros(10))
+    th.testing.assert_close(logits, trainer.reward_train(*inputs) + math.log(2))
+
+
+def test_a_uniform_share_must_be_possible():
+    with pytest.raises(ValueError, match=r"uniform_share must lie in \[0, 1\], not 1.5"):
+        make_trainer(AIRL, uniform_share=1.5)
+    with pytest.raises(ValueError, match="needs actions with bounds"):
+        _log_uniform(spaces.Box(-np.inf, np.inf, (2,)))
 
 
 def test_the_log_probability_is_required():

@@ -102,11 +102,11 @@ def test_rewards_of_demonstrations_are_not_used(set_up, train, demos, name):
 @pytest.mark.parametrize(
     ("name", "options", "due"),
     [
-        ("gail", {}, False),
+        ("gail", {"reward_scaling": "none"}, False),
         ("gail", {"reward_scaling": "running"}, True),
         ("gail", {"reward_scaling": "returns"}, False),
-        ("airl", {}, True),
-        ("airl", {"normalize_reward": "false"}, False),
+        ("airl", {"reward_scaling": "running"}, True),
+        ("airl", {"reward_scaling": "running", "normalize_reward": "false"}, False),
         ("airl", {"reward_scaling": "none"}, False),
         ("airl", {"reward_scaling": "returns"}, False),
     ],
@@ -133,6 +133,30 @@ def test_hidden_entries_do_not_change_the_reward(demos_of, set_up, train, name, 
         obs[:, entry] += 1.0
         found = net.predict(obs[:-1], demo.acts, obs[1:], ends)
         assert np.array_equal(found, seen) is same
+
+
+@pytest.mark.parametrize(("limit", "due"), [("null", 0.01), ("400", 0.01), ("25", 0.0025)])
+def test_large_budgets_have_smaller_learning_rates(set_up, train, limit, due):
+    learner = set_up(
+        "gail", learning_rate="0.01", learning_rate_budget=limit, learning_rate_decay="none",
+        n_envs="2", n_steps="100", hidden_size="8", demo_batch_size="64",
+    )  # fmt: skip
+    train(learner, 400)
+    assert learner.ppo.lr_schedule(0.5) == pytest.approx(due)
+
+
+@pytest.mark.parametrize(
+    ("env", "continuous", "due"),
+    [
+        ("Pendulum-v1", "0.5", 0.5),
+        ("Pendulum-v1", "0", 0.0),
+        ("Pendulum-v1", "null", 0.25),
+        ("seals/CartPole-v0", "0.5", 0.25),
+    ],
+)
+def test_continuous_actions_have_an_entropy_bonus_of_their_own(set_up, env, continuous, due):
+    learner = set_up("gail", env, ent_coef="0.25", ent_coef_continuous=continuous)
+    assert learner.ppo.ent_coef == due
 
 
 @pytest.mark.parametrize("option", ["log_std_init", "target_kl"])

@@ -54,15 +54,15 @@ def test_a_program_trains_and_its_policy_acts(kind, space, subject, tmp_path):
     if kind == "onnx":
         pytest.importorskip("onnxruntime")
         pytest.importorskip("onnx")
-    arena = practice_test_bed(space)
-    trained = subject(kind=kind).train(arena)
+    bed = practice_test_bed(space)
+    trained = subject(kind=kind).train(bed)
     assert [point["step"] for point in trained.curve] == [10, 20, 30, 40]
     assert trained.curve[0]["error"] > 0
     policy = trained.learner.policy()
-    observations = arena.observations()
+    observations = bed.observations()
     for deterministic in (True, False):
         actions, _ = policy.predict(observations, deterministic=deterministic)
-        assert all(arena.action_space.contains(action) for action in actions)
+        assert all(bed.action_space.contains(action) for action in actions)
     # A policy is stored unchanged. Programs run only if the user named the method.
     save_policy(policy, tmp_path / "stored")
     again = load_foreign_policy(tmp_path / "stored", programs=True)
@@ -79,12 +79,12 @@ def test_a_program_trains_and_its_policy_acts(kind, space, subject, tmp_path):
 @SLOW
 def test_kinds_of_policy_agree(subject):
     pytest.importorskip("onnxruntime")
-    arena = practice_test_bed("box")
+    bed = practice_test_bed("box")
     actions = [
         subject(kind=kind)
-        .train(arena)
+        .train(bed)
         .learner.policy()
-        .predict(arena.observations(), deterministic=True)[0]
+        .predict(bed.observations(), deterministic=True)[0]
         for kind in KINDS
     ]
     for other in actions[1:]:
@@ -112,9 +112,9 @@ def test_samples_have_the_standard_deviation_of_the_description(tmp_path):
 @SLOW
 @pytest.mark.parametrize("checkpoints", ["false", "true"])
 def test_an_interrupted_program_gives_the_same_result(checkpoints, subject):
-    arena = practice_test_bed("discrete")
+    bed = practice_test_bed("discrete")
     method = subject(checkpoints=checkpoints)
-    whole, resumed = method.train(arena).learner, method.train_interrupted(arena)
+    whole, resumed = method.train(bed).learner, method.train_interrupted(bed)
     one, other = (dict(each.policy().state_dict()) for each in (whole, resumed))
     np.testing.assert_array_equal(one["program"], other["program"])
 
@@ -156,7 +156,7 @@ def reread(method, path):
         ({"file": "../../etc/passwd"}, "file: String should match"),
         ({"output": "logits"}, "logits are not actions of Box"),
         ({"file": "absent"}, "absent: cannot be read"),
-        ({"file": "policy.json"}, "not layers that can be read"),
+        ({"file": "policy.json"}, "not readable as layers"),
     ],
 )
 def test_wrong_descriptions_are_reported_in_one_line(change, message, tmp_path):

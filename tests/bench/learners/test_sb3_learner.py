@@ -65,16 +65,16 @@ def test_every_algorithm_trains_and_resumes(algorithm, subject, tmp_path):
     package, colon, _ = algorithm.rpartition(":")
     if colon:
         pytest.importorskip(package, reason=f"pip install {package}")
-    method, arena = subject(algorithm, *CASES[algorithm])
-    whole = method.train(arena)
+    method, bed = subject(algorithm, *CASES[algorithm])
+    whole = method.train(bed)
     assert 150 <= whole.real_steps <= 210
     assert whole.claimed_steps == whole.real_steps
     assert whole.offers >= 2
-    resumed = method.train_interrupted(arena)
+    resumed = method.train_interrupted(bed)
     for name, value in whole.learner.policy().state_dict().items():
         np.testing.assert_array_equal(value, resumed.policy().state_dict()[name], err_msg=name)
     save_policy(resumed.policy(), tmp_path / "stored")
-    observations = arena.observations()
+    observations = bed.observations()
     one, other = (
         each.predict(observations, deterministic=True)[0]
         for each in (resumed.policy(), load_policy(tmp_path / "stored"))
@@ -83,9 +83,9 @@ def test_every_algorithm_trains_and_resumes(algorithm, subject, tmp_path):
 
 
 def test_a_budget_below_one_rollout_is_refused(subject):
-    method, arena = subject("PPO", *CASES["PPO"], amount=49)
+    method, bed = subject("PPO", *CASES["PPO"], amount=49)
     with pytest.raises(ValueError, match="less than a single rollout of 50"):
-        method.train(arena)
+        method.train(bed)
 
 
 def test_wrong_names_are_reported():
@@ -96,9 +96,9 @@ def test_wrong_names_are_reported():
 
 
 def test_unknown_arguments_of_an_algorithm_are_reported(subject):
-    method, arena = subject("A2C", "discrete", {"rl_clip_range": 1})
+    method, bed = subject("A2C", "discrete", {"rl_clip_range": 1})
     with pytest.raises(InputError, match="clip_range"):
-        method.train(arena)
+        method.train(bed)
 
 
 def test_the_class_is_abstract(subject):
