@@ -117,6 +117,28 @@ def test_a_penalty_on_both_bounds_the_reward():
     assert (occupancy - EXPERT).abs().sum() / 2 < 0.1
 
 
+def test_targets_without_derivatives_lead_to_the_same_fixed_point():
+    alpha, q, replay = 1.0, th.zeros_like(EXPERT), UNIFORM
+    for _ in range(50):
+        ahead = MDP.ahead(MDP.values(q))
+
+        def loss(q, ahead=ahead, replay=replay):
+            return iq_loss(
+                (q - ahead).flatten(),
+                (MDP.values(q).unsqueeze(1) - ahead).flatten(),
+                expert=EXPERT.flatten(),
+                visits=replay.flatten(),
+                penalized=(EXPERT + replay).flatten() / 2,
+                alpha=alpha,
+            )
+
+        q = minimized(loss, q)
+        occupancy = MDP.occupancy(MDP.policy(q))
+        replay = replay.lerp(occupancy, 0.3)
+    wanted = 4 * alpha * (EXPERT - occupancy) / (EXPERT + occupancy)
+    th.testing.assert_close(MDP.rewards(q), wanted, atol=1e-3, rtol=0)
+
+
 def test_a_constant_changes_only_the_penalty():
     q, constant = random_q(), 3.0
     shift = (1 - MDP.gamma) * constant  # of every reward and of the value term
