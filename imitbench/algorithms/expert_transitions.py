@@ -37,8 +37,8 @@ def expert_transitions(
             counts as truncated, as does one whose last info has `TimeLimit.truncated`.
 
     Returns:
-        `obs`, `acts`, `next_obs`, `dones` and `timeouts`, each of shape (n, …); the last one is
-        whether the episode was truncated there.
+        `obs`, `acts`, `next_obs`, `dones`, `timeouts` and `starts`, each of shape (n, …); the last
+        two are whether the episode was truncated there, and whether it began there.
 
     Raises:
         TypeError: Demonstrations of another type.
@@ -62,6 +62,11 @@ def expert_transitions(
         lengths = np.array([len(each) for each in trajectories])
         cut[np.cumsum(lengths)[lengths == time_limit] - 1] = True
     rows["timeouts"] = cut & rows["dones"].astype(bool)
+    starts = np.roll(rows["dones"].astype(bool), 1)
+    if trajectories is not None:
+        starts[np.cumsum([0, *map(len, trajectories[:-1])])] = True
+    starts[0] = True
+    rows["starts"] = starts
     return rows
 
 

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 RUN_ID_LENGTH = 12
 
-POSITIONS_KEY = "disc_absolute_positions"
-"""Hyper-parameter, `show` or `hide`: whether the learned reward sees absolute positions."""
+POSITIONS_KEYS = ("disc_absolute_positions", "absolute_positions")
+"""Hyper-parameters, `show` or `hide`: whether the learned reward, or the values that stand for it,
+see absolute positions."""
 
 
 class Record(BaseModel):
@@ -95,7 +96,7 @@ class EnvironmentSpec(Record):
             card: Card of the environment.
             hyperparameters: Hyper-parameters of the run, which may hide positions.
         """
-        hides = (hyperparameters or {}).get(POSITIONS_KEY) == "hide"
+        hides = "hide" in ((hyperparameters or {}).get(key) for key in POSITIONS_KEYS)
         return cls(
             id=env_id,
             module=card.module,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -28,19 +28,22 @@ class ObservationEncoder:
         space: Space of one observation: vectors or choices.
         absorbing: Whether a last entry marks the absorbing state, which follows the end of an
             episode (Kostrikov et al. 2019, "Discriminator-Actor-Critic", section 4.2).
+        hidden: Entries of flat observations that are always 0.
 
     Attributes:
         absorbing: As given.
         size: Entries of an observation, without the mark.
         features: Entries of an encoded observation.
         mean: What is subtracted from each entry, shape (size,), float64.
-        scale: What each entry is then divided by, shape (size,), float64.
+        scale: What each entry is then divided by, shape (size,), float64; infinite for hidden ones.
 
     Raises:
         ValueError: Observations are dictionaries or images.
     """
 
-    def __init__(self, space: gym.Space[Any], *, absorbing: bool) -> None:
+    def __init__(
+        self, space: gym.Space[Any], *, absorbing: bool, hidden: Sequence[int] = ()
+    ) -> None:
         if isinstance(space, spaces.Dict) or is_image_space(space):
             kind = "dictionaries" if isinstance(space, spaces.Dict) else "images"
             raise ValueError(
@@ -52,6 +55,8 @@ class ObservationEncoder:
         self.features = self.size + absorbing
         self.mean = np.zeros(self.size)
         self.scale = np.ones(self.size)
+        self._hidden = list(hidden)
+        self.scale[self._hidden] = np.inf
 
     def flatten(self, obs: Array) -> Array:
         """Observations as vectors that are not standardized.
@@ -73,6 +78,7 @@ class ObservationEncoder:
         mean = np.mean([each.mean(axis=0) for each in kinds], axis=0)
         square = np.mean([np.square(each - mean).mean(axis=0) for each in kinds], axis=0)
         self.mean, self.scale = mean, np.maximum(np.sqrt(square), _LEAST_DEVIATION)
+        self.scale[self._hidden] = np.inf
 
     def __call__(self, obs: Array) -> Array:
         """Encodes observations.

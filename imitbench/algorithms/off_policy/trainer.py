@@ -43,6 +43,7 @@ class OffPolicyOptions:
             method learns its value instead of assuming 0 (Kostrikov et al. 2019, section 4.2).
         standardize: Whether observations are standardized, with the statistics of demonstrations
             and of the first random steps in equal parts.
+        hidden_entries: Entries of flat observations that the agent does not see.
 
     Raises:
         ValueError: A value is out of range.
@@ -56,6 +57,7 @@ class OffPolicyOptions:
     updates: int = 1
     absorbing_states: bool = True
     standardize: bool = True
+    hidden_entries: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "buffer_size", "learning_starts", "steps_per_update", "updates"):
@@ -112,7 +114,10 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self.streams = SeedStreams(seeds, device)
         absorbing = self.options.absorbing_states and allow_variable_horizon
         self._encoders = [
-            ObservationEncoder(venv.observation_space, absorbing=absorbing) for _ in seeds
+            ObservationEncoder(
+                venv.observation_space, absorbing=absorbing, hidden=self.options.hidden_entries
+            )
+            for _ in seeds
         ]
         self._collector = Collector(venv, self._encoders, self.streams)
         self.agent = self._make_agent()
@@ -211,6 +216,19 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         """Gamma * V(s') by the least target critic, 0 after the end; shape (seeds, batch)."""
         values = self.agent.soft_values(batch.next_obs, "target").amin(dim=0)
         return self.options.agent.gamma * (1 - batch.terminal) * values
+
+    def ended(self, batch: Batch) -> th.Tensor:
+        """Whether the next state is absorbing, marked or not; shape (seeds, batch), bool."""
+        ended = batch.terminal > 0
+        return ended | (batch.next_obs[..., -1] > 0) if self._encoders[0].absorbing else ended
+
+    def initial_obs(self, count: int) -> th.Tensor:
+        """Draws observations in which demonstrations begin; shape (seeds, count, features)."""
+        assert self._expert is not None, "training is ready"
+        starts = [np.flatnonzero(rows["starts"]) for rows in self._demonstrations]
+        drawn = self.streams.indices([len(each) for each in starts], count)
+        index = [each[numbers] for each, numbers in zip(starts, drawn, strict=True)]
+        return self._expert.take(np.stack(index)).obs
 
     # Demonstrations and policy.
 

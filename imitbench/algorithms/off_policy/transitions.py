@@ -130,6 +130,22 @@ class TransitionStore:
         self._added = list(state["added"])
 
 
+def shares(count: int, own: float, expert: float, device: str | th.device = "cpu") -> th.Tensor:
+    """Weights of the samples of the learner's batch joined with the expert's.
+
+    Args:
+        count: Samples of each batch.
+        own: What the weights of the learner's samples add up to; they are equal.
+        expert: The same for the expert's.
+        device: Where to put them.
+
+    Returns:
+        Shape (2 * count,), float32.
+    """
+    weights = th.tensor([own / count, expert / count])
+    return weights.repeat_interleave(count).to(device)
+
+
 def store_of(
     rows: Sequence[Mapping[str, Array | th.Tensor]], device: str | th.device = "cpu"
 ) -> TransitionStore:

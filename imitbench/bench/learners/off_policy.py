@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.iq_learn import IQLearn
+from imitbench.algorithms.off_policy.ls_iq import LSIQ
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
@@ -109,6 +112,7 @@ def shared_options(options: Mapping[str, Any]) -> OffPolicyOptions:
         tau=options["tau"],
         temperature=options["temperature"],
         learn_temperature=options["learn_temperature"],
+        n_critics=options.get("n_critics", 2),
     )
     return OffPolicyOptions(
         agent=agent,
@@ -135,3 +139,41 @@ class DACLearner(OffPolicyImitationLearner):
             hidden_entries=task.environment.hidden_positions or (),
             **shared,
         )
+
+
+class ImplicitRewardLearner(OffPolicyImitationLearner):
+    """A method whose values stand for the reward; the agent does not see hidden positions either.
+
+    Attributes:
+        method: The method.
+        names: Its arguments that are hyper-parameters of the same name.
+    """
+
+    method: type[OffPolicyTrainer]
+    names: tuple[str, ...]
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        hidden = tuple(task.environment.hidden_positions or ())
+        shared["options"] = replace(shared["options"], hidden_entries=hidden)
+        return self.method(**{name: self.options[name] for name in self.names}, **shared)
+
+
+class IQLearnLearner(ImplicitRewardLearner):
+    """Inverse soft-Q learning."""
+
+    method = IQLearn
+    names = ("value_loss", "regularization", "alpha", "use_targets")
+
+
+class LSIQLearner(ImplicitRewardLearner):
+    """Least-squares inverse Q-learning."""
+
+    method = LSIQ
+    names = (
+        "regularization",
+        "expert_targets",
+        "policy_loss",
+        "clip_targets",
+        "absorbing_values",
+    )

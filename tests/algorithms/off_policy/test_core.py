@@ -15,7 +15,7 @@ from imitbench.algorithms.off_policy.collector import encoded_rows
 from imitbench.algorithms.off_policy.encoding import ObservationEncoder
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
-from imitbench.algorithms.off_policy.transitions import TransitionStore
+from imitbench.algorithms.off_policy.transitions import TransitionStore, shares
 
 SMALL = AgentOptions(hidden_sizes=(8, 8))
 
@@ -194,6 +194,18 @@ def test_standardized_observations_have_mean_zero_and_deviation_one_over_both_ki
     np.testing.assert_allclose(np.mean([each.mean(0) for each in both], 0), 0, atol=1e-5)
     square = np.mean([np.square(each).mean(0) for each in both], 0)
     np.testing.assert_allclose(square, 1, atol=1e-5)
+
+
+def test_hidden_entries_are_zero_before_and_after_standardizing():
+    encoder = ObservationEncoder(spaces.Box(-9, 9, (2,)), absorbing=False, hidden=[1])
+    obs = np.float32([[1, 7], [3, 9]])
+    assert encoder(obs).tolist() == [[1, 0], [3, 0]]
+    encoder.standardize(encoder.flatten(obs))
+    assert encoder(obs).tolist() == [[-1, 0], [1, 0]]
+
+
+def test_shares_add_up_to_those_of_both_batches():
+    assert shares(2, 0.25, 0.75).tolist() == [0.125, 0.125, 0.375, 0.375]
 
 
 def test_the_end_of_an_episode_leads_to_the_absorbing_state():

@@ -7,11 +7,13 @@ from stable_baselines3.common.env_util import make_vec_env
 from support.off_policy import small_options
 
 from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.iq_learn import IQLearn
+from imitbench.algorithms.off_policy.ls_iq import LSIQ
 from imitbench.data import rollout
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.util.state_file import load_state, save_state
 
-METHODS = [DAC]
+METHODS = [DAC, IQLearn, LSIQ]
 DISCRETE = [method for method in METHODS if method.discrete_actions]
 
 
@@ -72,6 +74,32 @@ def test_the_exported_policy_acts_as_the_agent_does(make, pendulum_demos):
         theirs = th.stack(trainer.policy.critic(inputs, th.from_numpy(acts) / 2))
     own = trainer.agent.values(encoded, th.from_numpy(acts)[None] / 2)
     th.testing.assert_close(theirs[..., 0], own[:, 0].detach(), atol=1e-4, rtol=1e-3)
+
+
+def test_hidden_entries_reach_neither_agent_nor_exported_policy(make, pendulum_demos):
+    options = small_options(hidden_entries=(2,))
+    trainer = make(DAC, "Pendulum-v1", pendulum_demos, options=options)
+    trainer.train(60)
+    for name in ("obs", "next_obs"):
+        stored = trainer._replay.column(name, 0)
+        assert not stored[:, 2].any() and stored[:, :2].any()
+    obs = pendulum_demos[0].obs[:50]
+    moved = obs + np.float32([0, 0, 5])
+    acts, _ = trainer.policy.predict(obs, deterministic=True)
+    np.testing.assert_array_equal(trainer.policy.predict(moved, deterministic=True)[0], acts)
+    mean = trainer.agent.actor(th.from_numpy(trainer._encoders[0](obs))[None])[0, :, :1]
+    np.testing.assert_allclose(acts, 2 * th.tanh(mean).detach().numpy(), atol=1e-4)
+
+
+def test_initial_observations_are_those_in_which_demonstrations_begin(make, pendulum_demos):
+    trainer = make(DAC, "Pendulum-v1", pendulum_demos, seeds=(0, 1))
+    trainer.train(20)
+    drawn = trainer.initial_obs(40)
+    assert drawn.shape == (2, 40, 3)
+    starts = np.stack([each.obs[0] for each in pendulum_demos])
+    for own, encoder in zip(drawn.numpy(), trainer._encoders, strict=True):
+        found = {tuple(row) for row in own.tolist()}
+        assert found == {tuple(row) for row in encoder(starts).tolist()}
 
 
 def test_the_exported_policy_for_discrete_actions_has_the_agents_probabilities(
