@@ -31,6 +31,8 @@ class Collector:
     Attributes:
         n_envs: Environments of each seed.
         lengths: Lengths, in steps, of the episodes that ended in the last step.
+        ended: Whether the episode of each environment ended in the last step, for good or by its
+            time limit; shape (environments of all seeds,), bool.
 
     Raises:
         ValueError: The number of environments is not a multiple of the number of seeds.
@@ -50,6 +52,7 @@ class Collector:
         self._obs: Array | None = None
         self._steps = np.zeros(venv.num_envs, np.int64)
         self.lengths: list[int] = []
+        self.ended: Array = np.zeros(venv.num_envs, bool)
 
     def step(self, agent: Agent | None) -> list[Rows]:
         """Takes a step in every environment.
@@ -69,6 +72,7 @@ class Collector:
         stepped, _, dones, infos = self._venv.step(executed)
         self._obs = np.asarray(stepped)
         self._steps += 1
+        self.ended = np.array(dones)
         self.lengths = self._steps[dones].tolist()
         self._steps[dones] = 0
         next_obs, terminal = np.array(self._obs), np.array(dones)

@@ -1,9 +1,12 @@
-"""A discriminator of expert and learner, with the gradient penalty of Wasserstein GANs."""
+"""A discriminator of expert and learner, with the gradient penalty of Wasserstein GANs.
+
+It minimizes the cross-entropy, or it is a moment of both that differs as much as it can.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch as th
 from torch.nn import functional
@@ -12,6 +15,8 @@ from imitbench.algorithms.off_policy.agent import Adam
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.transitions import Batch
+
+Objective = Literal["cross_entropy", "moments"]
 
 
 class Discriminator:
@@ -26,6 +31,8 @@ class Discriminator:
         penalty: Weight of the gradient penalty.
         streams: Randomness of each seed.
         hidden_entries: Entries of observations that it does not see.
+        objective: `cross_entropy`, or `moments`: its mean over the learner's pairs minus that
+            over the expert's (Swamy et al. 2021, "Of Moments and Matching").
     """
 
     def __init__(
@@ -39,7 +46,9 @@ class Discriminator:
         penalty: float,
         streams: SeedStreams,
         hidden_entries: Sequence[int] = (),
+        objective: Objective = "cross_entropy",
     ) -> None:
+        self._objective = objective
         self._choices = actions if discrete else None
         self._penalty = penalty
         self._streams = streams
@@ -58,26 +67,33 @@ class Discriminator:
         return th.cat([batch.obs * self._visible, acts], dim=-1)
 
     def logits(self, batch: Batch) -> th.Tensor:
-        """Log D - log(1 - D), high for the expert, without derivatives; shape (seeds, batch)."""
+        """What is high for the expert, without derivatives; shape (seeds, batch).
+
+        With cross-entropy this is log D - log(1 - D).
+        """
         with th.no_grad():
             return self._net(self.inputs(batch)).squeeze(-1)
 
     def update(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
-        """Takes a step down the cross-entropy plus the gradient penalty.
+        """Takes a step down the objective plus the gradient penalty.
 
         Args:
             own: The learner's transitions.
             expert: As many of the expert.
 
         Returns:
-            Loss, accuracy and penalty, each of shape (seeds,).
+            Loss, accuracy and penalty, each of shape (seeds,). The loss is half of the objective;
+            the accuracy is the share of logits with the right sign.
         """
         theirs, ours = self.inputs(expert), self.inputs(own)
         count = theirs.shape[1]
         logits = self._net(th.cat([theirs, ours], dim=1)).squeeze(-1)
         signs = th.ones_like(logits)
         signs[:, count:] = -1.0
-        loss = functional.softplus(-signs * logits).mean(dim=1)
+        wrong = -signs * logits
+        if self._objective == "cross_entropy":
+            wrong = functional.softplus(wrong)
+        loss = wrong.mean(dim=1)
         penalty = self._gradient_penalty(theirs, ours)
         self._adam.step((2 * loss + self._penalty * penalty).sum())
         accuracy = (signs * logits > 0).float().mean(dim=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -163,7 +164,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         """Takes a step of what the method learns beside the agent, before the critics' step.
 
         Returns:
-            What to log, each of shape (seeds,).
+            What to log, each of shape (seeds,); not the same names in every update.
         """
         del own, expert
         return {}
@@ -274,7 +275,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             total_timesteps: Environment steps of each seed, in addition to earlier ones.
 
         Returns:
-            What the updates logged: means over them and over seeds; empty without updates.
+            What the updates logged: means over those that did and over seeds; empty without
+            updates.
 
         Raises:
             ValueError: There are no demonstrations.
@@ -283,7 +285,7 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             raise ValueError("no demonstrations; call set_demonstrations() first")
         end = self.num_timesteps + total_timesteps
         sums: dict[str, th.Tensor] = {}
-        updates = self.n_updates
+        counts: Counter[str] = Counter()
         with one_thread():
             while self.num_timesteps < end:
                 self._step()
@@ -291,8 +293,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
                     for _ in range(self.options.updates):
                         for name, value in self._update().items():
                             sums[name] = sums[name] + value if name in sums else value
-        count = self.n_updates - updates
-        return {name: float(value.mean()) / count for name, value in sums.items()}
+                            counts[name] += 1
+        return {name: float(value.mean()) / counts[name] for name, value in sums.items()}
 
     def _step(self) -> None:
         rows = self._collector.step(self.agent if self._ready else None)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
 from imitbench.algorithms.off_policy.dac import DAC
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
+from imitbench.algorithms.off_policy.hype import HyPE
+from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
@@ -177,3 +180,47 @@ class LSIQLearner(ImplicitRewardLearner):
         "clip_targets",
         "absorbing_values",
     )
+class HyPELearner(OffPolicyImitationLearner):
+    """Hybrid policy emulation."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> HyPE:
+        """Creates HyPE."""
+        options = self.options
+        return HyPE(
+            reward_interval=options["reward_interval"],
+            objective=options["objective"],
+            disc_hidden_sizes=(options["disc_hidden_size"],) * options["disc_hidden_layers"],
+            disc_learning_rate=options["disc_learning_rate"],
+            gradient_penalty=options["gradient_penalty"],
+            hidden_entries=task.environment.hidden_positions or (),
+            **shared,
+        )
+
+
+class AdRILLearner(OffPolicyImitationLearner):
+    """Adversarial reward-moment imitation learning."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> AdRIL:
+        """Creates AdRIL."""
+        del task
+        options = self.options
+        return AdRIL(
+            round_steps=options["round_steps"], reward_scale=options["reward_scale"], **shared
+        )
+
+
+class PWILLearner(OffPolicyImitationLearner):
+    """Primal Wasserstein imitation learning."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> PWIL:
+        """Creates PWIL."""
+        options = self.options
+        return PWIL(
+            alpha=options["alpha"],
+            beta=options["beta"],
+            subsampling=options["subsampling"],
+            prefill=options["prefill"],
+            horizon=options["horizon"] or None,
+            hidden_entries=task.environment.hidden_positions or (),
+            **shared,
+        )

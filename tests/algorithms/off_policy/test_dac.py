@@ -4,26 +4,10 @@ import math
 
 import pytest
 import torch as th
+from support.off_policy import batch, linear_discriminator
 
 from imitbench.algorithms.off_policy.discriminator import Discriminator
 from imitbench.algorithms.off_policy.randomness import SeedStreams
-from imitbench.algorithms.off_policy.transitions import Batch
-
-
-def batch(obs, acts):
-    obs, acts = th.tensor([obs]), th.tensor([acts])
-    zeros = th.zeros(obs.shape[:2])
-    return Batch(obs=obs, acts=acts, next_obs=obs, terminal=zeros, rewards=zeros)
-
-
-def linear_discriminator(weights, bias=0.0, **given):
-    """D's logit is linear in two entries of observations and one of actions."""
-    settings = {"discrete": False, "hidden_sizes": (), "learning_rate": 0.1, "penalty": 0.0}
-    made = Discriminator(2, 1, **settings | given, streams=SeedStreams([0]))
-    with th.no_grad():
-        made._net.vector.copy_(th.tensor([*weights, bias]))
-    return made
-
 
 OWN = batch([[0.0, 0.0], [1.0, 0.0]], [[0.0], [1.0]])
 EXPERT = batch([[0.0, 2.0], [0.0, 2.0]], [[0.0], [0.0]])
