@@ -208,7 +208,7 @@ class Agent(ABC):
 
     def _critics(self, inputs: th.Tensor, critics: Critics) -> th.Tensor:
         """Outputs of each critic, shape (critics, seeds, batch, outputs)."""
-        passes = {
+        passes: dict[Critics, Callable[[th.Tensor], th.Tensor]] = {
             "online": self.critics, "target": self.targets, "frozen": self.critics.frozen
         }  # fmt: skip
         copies = inputs.repeat(self.n_critics, 1, 1) if self.n_critics > 1 else inputs

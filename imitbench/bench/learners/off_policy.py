@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
+from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
@@ -99,27 +101,37 @@ class OffPolicyImitationLearner(Learner):
         self.trainer.load_state_dict(state["trainer"])
 
 
+_AGENT_SETTINGS = (
+    "actor_learning_rate",
+    "critic_learning_rate",
+    "gamma",
+    "tau",
+    "temperature",
+    "learn_temperature",
+)
+_TRAINER_SETTINGS = (
+    "batch_size",
+    "buffer_size",
+    "learning_starts",
+    "steps_per_update",
+    "updates",
+    "absorbing_states",
+    "standardize",
+)
+
+
 def shared_options(options: Mapping[str, Any]) -> OffPolicyOptions:
-    """Returns the settings that all off-policy methods share from a card's hyper-parameters."""
-    agent = AgentOptions(
-        hidden_sizes=(options["hidden_size"],) * options["hidden_layers"],
-        actor_learning_rate=options["actor_learning_rate"],
-        critic_learning_rate=options["critic_learning_rate"],
-        gamma=options["gamma"],
-        tau=options["tau"],
-        temperature=options["temperature"],
-        learn_temperature=options["learn_temperature"],
-    )
-    return OffPolicyOptions(
-        agent=agent,
-        batch_size=options["batch_size"],
-        buffer_size=options["buffer_size"],
-        learning_starts=options["learning_starts"],
-        steps_per_update=options["steps_per_update"],
-        updates=options["updates"],
-        absorbing_states=options["absorbing_states"],
-        standardize=options["standardize"],
-    )
+    """Returns the settings that all off-policy methods share from a card's hyper-parameters.
+
+    A card leaves out those without meaning for its method.
+    """
+
+    def given(names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: options[name] for name in names if name in options}
+
+    hidden_sizes = (options["hidden_size"],) * options["hidden_layers"]
+    agent = AgentOptions(hidden_sizes=hidden_sizes, **given(_AGENT_SETTINGS))
+    return OffPolicyOptions(agent=agent, **given(_TRAINER_SETTINGS))
 
 
 class DACLearner(OffPolicyImitationLearner):
@@ -135,3 +147,32 @@ class DACLearner(OffPolicyImitationLearner):
             hidden_entries=task.environment.hidden_positions or (),
             **shared,
         )
+
+
+class CSILLearner(OffPolicyImitationLearner):
+    """Coherent soft imitation learning."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> CSIL:
+        """Creates CSIL."""
+        del task
+        names = (
+            "reward_scale",
+            "least_std",
+            "bc_updates",
+            "bc_learning_rate",
+            "prior_weight",
+            "critic_updates",
+            "action_gradient_weight",
+            "reward_learning_rate",
+        )
+        return CSIL(**{name: self.options[name] for name in names}, **shared)
+
+
+class ValueDICELearner(OffPolicyImitationLearner):
+    """ValueDICE."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> ValueDICE:
+        """Creates ValueDICE."""
+        del task
+        names = ("replay_weight", "gradient_penalty", "orthogonality")
+        return ValueDICE(**{name: self.options[name] for name in names}, **shared)
