@@ -37,6 +37,8 @@ def _batch(states, acts, terminal):
     obs, acts = (th.tensor([each]).float().unsqueeze(-1) for each in (states, acts))
     ends = th.tensor([terminal]).float()
     return Batch(obs=obs, acts=acts, next_obs=obs + 1, terminal=ends, rewards=th.zeros(1, 2))
+
+
 def batch(obs, acts, terminal=0.0, rewards=0.0):
     """Transitions of one seed that stay where they are."""
     obs, acts = th.tensor([obs]), th.tensor([acts])

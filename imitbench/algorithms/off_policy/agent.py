@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,7 +23,8 @@ from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.util.adam import direct_step, load_optimizer_state
 
-Critics = Literal["online", "target"]
+Critics = Literal["online", "target", "frozen"]
+"""Whose values: the critics', their targets', or the critics' without derivatives by parameters."""
 
 
 @dataclass(frozen=True)
@@ -207,9 +208,11 @@ class Agent(ABC):
 
     def _critics(self, inputs: th.Tensor, critics: Critics) -> th.Tensor:
         """Outputs of each critic, shape (critics, seeds, batch, outputs)."""
-        stack = self.critics if critics == "online" else self.targets
+        passes: dict[Critics, Callable[[th.Tensor], th.Tensor]] = {
+            "online": self.critics, "target": self.targets, "frozen": self.critics.frozen
+        }  # fmt: skip
         copies = inputs.repeat(self.n_critics, 1, 1) if self.n_critics > 1 else inputs
-        return stack(copies).view(self.n_critics, *inputs.shape[:2], -1)
+        return passes[critics](copies).view(self.n_critics, *inputs.shape[:2], -1)
 
     def state_dict(self) -> dict[str, Any]:
         """Parameters and optimizers."""
@@ -239,6 +242,8 @@ class SoftActorCritic(Agent):
     Attributes:
         actor: Its outputs are the mean and the log standard deviation of actions before squashing.
         log_temperature: Shape (seeds,).
+        prior: Outputs of an actor for observations: the policy that the temperature pulls to, so
+            that minus the divergence from it stands in for the entropy. `None` for the entropy.
     """
 
     def __init__(
@@ -254,6 +259,7 @@ class SoftActorCritic(Agent):
         goal = options.target_entropy
         self._target_entropy = -float(actions) if goal is None else goal
         rate = options.actor_learning_rate
+        self.prior: Callable[[th.Tensor], th.Tensor] | None = None
         self._actor_adam = Adam(self.actor.vector, rate)
         self._temperature_adam = Adam(self.log_temperature, rate)
 
@@ -264,9 +270,9 @@ class SoftActorCritic(Agent):
     def soft_values(self, obs: th.Tensor, critics: Critics = "online") -> th.Tensor:
         """V(s) by each critic; see `Agent.soft_values`."""
         with th.no_grad():
-            acts, log_prob = self.sample(obs)
-            bonus = self.temperature * log_prob
-        return self.values(obs, acts, critics) - bonus
+            acts, cost = self._sample_at_cost(obs)
+            cost = self.temperature * cost
+        return self.values(obs, acts, critics) - cost
 
     def sample(self, obs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
         """Actions of the policy with log-probabilities, both with derivatives.
@@ -279,6 +285,18 @@ class SoftActorCritic(Agent):
         """
         noise = self.streams.normal(obs.shape[1], self._actions)
         return squashed_gaussian.sample(self.actor(obs), noise)
+
+    def _sample_at_cost(self, obs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
+        """Actions, and what the temperature weighs: log pi(a|s), or the divergence from a prior."""
+        if self.prior is None:
+            return self.sample(obs)
+        outputs = self.actor(obs)
+        acts, _ = squashed_gaussian.sample(
+            outputs, self.streams.normal(obs.shape[1], self._actions)
+        )
+        with th.no_grad():
+            prior = self.prior(obs)
+        return acts, squashed_gaussian.divergence(outputs, prior)
 
     @property
     def temperature(self) -> th.Tensor:
@@ -294,17 +312,17 @@ class SoftActorCritic(Agent):
         """Log-probability of actions; see `Agent.log_prob`."""
         return squashed_gaussian.log_prob(self.actor(obs), acts)
 
+    def step_actor(self, loss: th.Tensor) -> None:
+        """Takes a step of the actor alone down the gradient of a loss, summed over seeds."""
+        self._actor_adam.step(loss)
+
     def update_actor(self, obs: th.Tensor) -> dict[str, th.Tensor]:
         """Takes a step of policy and temperature; see `Agent.update_actor`."""
-        acts, log_prob = self.sample(obs)
-        inputs = th.cat([obs, acts], dim=-1)
-        if self.n_critics > 1:
-            inputs = inputs.repeat(self.n_critics, 1, 1)
-        by_critic = self.critics.frozen(inputs).view(self.n_critics, *obs.shape[:2])
-        values = by_critic.amin(dim=0)
-        loss = (self.temperature * log_prob - values).mean(dim=1)
-        self._actor_adam.step(loss.sum())
-        entropy = -log_prob.detach().mean(dim=1)
+        acts, cost = self._sample_at_cost(obs)
+        values = self.values(obs, acts, "frozen").amin(dim=0)
+        loss = (self.temperature * cost - values).mean(dim=1)
+        self.step_actor(loss.sum())
+        entropy = -cost.detach().mean(dim=1)
         if self.options.learn_temperature:
             self._temperature_adam.step(
                 (self.log_temperature * (entropy - self._target_entropy)).sum()

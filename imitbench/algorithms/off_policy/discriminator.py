@@ -12,6 +12,7 @@ import torch as th
 from torch.nn import functional
 
 from imitbench.algorithms.off_policy.agent import Adam
+from imitbench.algorithms.off_policy.gradient_penalty import gradient_penalty
 from imitbench.algorithms.off_policy.randomness import SeedStreams
 from imitbench.algorithms.off_policy.stacked_mlp import StackedMlp
 from imitbench.algorithms.off_policy.transitions import Batch
@@ -94,7 +95,7 @@ class Discriminator:
         if self._objective == "cross_entropy":
             wrong = functional.softplus(wrong)
         loss = wrong.mean(dim=1)
-        penalty = self._gradient_penalty(theirs, ours)
+        penalty = gradient_penalty(self._net, theirs, ours, self._streams)
         self._adam.step((2 * loss + self._penalty * penalty).sum())
         accuracy = (signs * logits > 0).float().mean(dim=1)
         return {
@@ -102,13 +103,6 @@ class Discriminator:
             "discriminator/accuracy": accuracy,
             "discriminator/penalty": penalty.detach(),
         }
-
-    def _gradient_penalty(self, theirs: th.Tensor, ours: th.Tensor) -> th.Tensor:
-        """Squared distance of the gradient's norm from 1, between samples; shape (seeds,)."""
-        share = self._streams.uniform(theirs.shape[1], 1)
-        gradient = self._net.input_gradients(th.lerp(ours, theirs, share))
-        norms = (gradient.square().sum(dim=-1) + 1e-12).sqrt()
-        return (norms - 1).square().mean(dim=1)
 
     def state_dict(self) -> dict[str, Any]:
         """Parameters and optimizer."""

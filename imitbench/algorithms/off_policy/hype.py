@@ -7,18 +7,16 @@ Sources: Ren et al. 2024, "Hybrid Inverse Reinforcement Learning", arXiv:2402.08
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch as th
-from gymnasium import spaces
 
-from imitbench.algorithms.off_policy.discriminator import Discriminator, Objective
-from imitbench.algorithms.off_policy.trainer import OffPolicyTrainer
+from imitbench.algorithms.off_policy.adversarial import AdversarialTrainer
+from imitbench.algorithms.off_policy.discriminator import Objective
 from imitbench.algorithms.off_policy.transitions import Batch
 
 
-class HyPE(OffPolicyTrainer):
+class HyPE(AdversarialTrainer):
     """Trains a soft actor-critic on batches that are half the learner's and half the expert's.
 
     Its reward is the function f that separates their moments best,
@@ -31,42 +29,19 @@ class HyPE(OffPolicyTrainer):
     Args:
         reward_interval: Updates of the agent for each update of the reward.
         objective: `moments` as above, or `cross_entropy` for DAC's discriminator.
-        disc_hidden_sizes: Units of the hidden layers of f.
-        disc_learning_rate: Learning rate of f.
-        gradient_penalty: Weight of the penalty on its gradient.
-        hidden_entries: Entries of observations that f does not see.
-        **kwargs: As for `OffPolicyTrainer`.
+        **kwargs: See `AdversarialTrainer`; its discriminator is f.
 
     Raises:
-        ValueError: `reward_interval` is not positive, or as `OffPolicyTrainer`.
+        ValueError: `reward_interval` is not positive; or see `AdversarialTrainer`.
     """
 
     def __init__(
-        self,
-        *,
-        reward_interval: int = 10,
-        objective: Objective = "moments",
-        disc_hidden_sizes: Sequence[int] = (64, 64),
-        disc_learning_rate: float = 3e-4,
-        gradient_penalty: float = 10.0,
-        hidden_entries: Sequence[int] = (),
-        **kwargs: Any,
+        self, *, reward_interval: int = 10, objective: Objective = "moments", **kwargs: Any
     ) -> None:
         if reward_interval < 1:
             raise ValueError(f"reward_interval must be at least 1, not {reward_interval}")
-        super().__init__(**kwargs)
+        super().__init__(objective=objective, **kwargs)
         self.reward_interval = reward_interval
-        self.discriminator = Discriminator(
-            self.features,
-            spaces.flatdim(self.venv.action_space),
-            discrete=False,
-            hidden_sizes=disc_hidden_sizes,
-            learning_rate=disc_learning_rate,
-            penalty=gradient_penalty,
-            streams=self.streams,
-            hidden_entries=hidden_entries,
-            objective=objective,
-        )
 
     def learn(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
         """Takes a step of f, if it is due."""
@@ -82,11 +57,3 @@ class HyPE(OffPolicyTrainer):
     def actor_obs(self, own: Batch, expert: Batch) -> th.Tensor:
         """The observations of both halves."""
         return th.cat([own.obs, expert.obs], dim=1)
-
-    def extra_state(self) -> dict[str, Any]:
-        """State of f."""
-        return self.discriminator.state_dict()
-
-    def load_extra_state(self, state: Mapping[str, Any]) -> None:
-        """Restores what `extra_state` returned."""
-        self.discriminator.load_state_dict(state)

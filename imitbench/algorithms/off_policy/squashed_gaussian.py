@@ -14,6 +14,8 @@ from torch.nn import functional
 _LOG_ROOT_2_PI = 0.5 * math.log(2 * math.pi)
 # Actions at their bounds have an infinite preimage.
 _EDGE = 1 - 1e-6
+# Where the tails of `tailed_log_prob` begin, as in Acme's distributions.
+_TAIL = 0.999
 
 
 def parameters_of(outputs: th.Tensor) -> tuple[th.Tensor, th.Tensor]:
@@ -59,6 +61,45 @@ def log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
     raw = th.atanh(actions.clamp(-_EDGE, _EDGE))
     normal = -0.5 * ((raw - mean) * (-log_std).exp()).square() - log_std - _LOG_ROOT_2_PI
     return (normal - _log_slope(raw)).sum(dim=-1)
+
+
+def tailed_log_prob(outputs: th.Tensor, actions: th.Tensor) -> th.Tensor:
+    """Log-probability of given actions, with each tail's probability spread evenly over the tail.
+
+    The tails are actions beyond ±0.999. Actions at their bounds, whose density would be infinite
+    or 0, have at most log 1000 for each entry.
+
+    Args:
+        outputs: Outputs of an actor, shape (…, 2 * actions).
+        actions: In [-1, 1], shape (…, actions).
+
+    Returns:
+        Shape (…).
+    """
+    mean, log_std = parameters_of(outputs)
+    edge, shrink = math.atanh(_TAIL), (-log_std).exp()
+    raw = th.atanh(actions.clamp(-_TAIL, _TAIL))
+    normal = -0.5 * ((raw - mean) * shrink).square() - log_std - _LOG_ROOT_2_PI
+    beyond = th.special.log_ndtr((actions.sign() * mean - edge) * shrink) - math.log(1 - _TAIL)
+    return th.where(actions.abs() > _TAIL, beyond, normal - _log_slope(raw)).sum(dim=-1)
+
+
+def divergence(outputs: th.Tensor, others: th.Tensor) -> th.Tensor:
+    """Kullback-Leibler divergence of one actor's actions from another's.
+
+    It is that of the normal distributions, because both are squashed alike.
+
+    Args:
+        outputs: Outputs of the actor that acts, shape (…, 2 * actions).
+        others: Outputs of the other, of the same shape.
+
+    Returns:
+        In nats, shape (…).
+    """
+    (mean, log_std), (other, other_log_std) = parameters_of(outputs), parameters_of(others)
+    ratio = log_std - other_log_std
+    distance = ((mean - other) * (-other_log_std).exp()).square()
+    return (0.5 * ((2 * ratio).exp() + distance - 1) - ratio).sum(dim=-1)
 
 
 def _log_slope(raw: th.Tensor) -> th.Tensor:

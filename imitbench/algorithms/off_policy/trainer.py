@@ -188,6 +188,14 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         del expert
         return own.obs
 
+    def improve_policy(self, own: Batch, expert: Batch) -> dict[str, th.Tensor]:
+        """Takes a step of the policy, after the critics' step.
+
+        Returns:
+            What to log, each of shape (seeds,).
+        """
+        return self.agent.update_actor(self.actor_obs(own, expert))
+
     def extra_state(self) -> dict[str, Any]:
         """State of what the method learns beside the agent."""
         return {}
@@ -198,18 +206,21 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
 
     # Temporal differences, for methods with a reward.
 
-    def td_loss(self, batch: Batch, rewards: th.Tensor) -> th.Tensor:
+    def td_loss(
+        self, batch: Batch, rewards: th.Tensor, following: th.Tensor | None = None
+    ) -> th.Tensor:
         """Squared error of Q(s, a) from r + gamma * V(s'), half of its mean over the batch.
 
         Args:
             batch: Transitions.
             rewards: Shape (seeds, batch).
+            following: What follows the reward, shape (seeds, batch); `next_values` when `None`.
 
         Returns:
             The sum over critics, shape (seeds,).
         """
         with th.no_grad():
-            targets = rewards + self.next_values(batch)
+            targets = rewards + (self.next_values(batch) if following is None else following)
         errors = self.agent.values(batch.obs, batch.acts) - targets
         return 0.5 * errors.square().mean(dim=-1).sum(dim=0)
 
@@ -333,14 +344,13 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             rows[absorbing, : encoder.size] = 0.0
 
     def _update(self) -> dict[str, th.Tensor]:
-        assert self._expert is not None, "training is ready"
         size = self.options.batch_size
         own = self._replay.sample(self.streams, size)
-        expert = self._expert.sample(self.streams, size)
+        expert = self.expert.sample(self.streams, size)
         logged = self.learn(own, expert)
         loss = self.critic_loss(own, expert)
         self.agent.update_critics(loss.sum())
-        logged |= self.agent.update_actor(self.actor_obs(own, expert))
+        logged |= self.improve_policy(own, expert)
         self.agent.follow()
         self.n_updates += 1
         return {**logged, "critic_loss": loss.detach()}
@@ -355,12 +365,24 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             self.streams.device,
         )
 
+    @property
+    def expert(self) -> TransitionStore:
+        """Encoded demonstrations; from `prepare` on."""
+        assert self._expert is not None, "training is ready"
+        return self._expert
+
     # Spaces.
 
     @property
     def features(self) -> int:
         """Entries of an encoded observation."""
         return self._encoders[0].features
+
+    @property
+    def actor_critic(self) -> SoftActorCritic:
+        """The agent of a method for continuous actions."""
+        assert isinstance(self.agent, SoftActorCritic), "check_off_policy_spaces refused others"
+        return self.agent
 
     @property
     def _action_shape(self) -> tuple[int, ...]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from imitbench.algorithms.off_policy.adril import AdRIL
 from imitbench.algorithms.off_policy.agent import AgentOptions
+from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
-from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
+from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.bench.curve import EpisodeLog, silent_logger
 from imitbench.bench.environments import make_training_environments
 from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
@@ -34,21 +35,26 @@ class OffPolicyImitationLearner(Learner):
     """Trains one off-policy method; the budget is in environment steps.
 
     Attributes:
+        method: The method.
+        arguments: Its arguments that are hyper-parameters with the same name.
         options: Every hyper-parameter by name.
-        trainer: The method.
+        trainer: The method's instance.
     """
 
+    method: ClassVar[type[OffPolicyTrainer]]
+    arguments: ClassVar[tuple[str, ...]]
     options: Mapping[str, Any]
     trainer: OffPolicyTrainer
 
-    @abstractmethod
     def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
         """Creates the method.
 
         Args:
             task: Environment and hyper-parameters.
-            **shared: The arguments of `OffPolicyTrainer`.
+            **shared: Other arguments of the method.
         """
+        del task
+        return self.method(**{name: self.options[name] for name in self.arguments}, **shared)
 
     def setup(
         self,
@@ -105,122 +111,132 @@ class OffPolicyImitationLearner(Learner):
         self.trainer.load_state_dict(state["trainer"])
 
 
+_AGENT_SETTINGS = (
+    "actor_learning_rate",
+    "critic_learning_rate",
+    "gamma",
+    "tau",
+    "temperature",
+    "learn_temperature",
+    "n_critics",
+)
+_TRAINER_SETTINGS = (
+    "batch_size",
+    "buffer_size",
+    "learning_starts",
+    "steps_per_update",
+    "updates",
+    "absorbing_states",
+    "standardize",
+)
+
+
 def shared_options(options: Mapping[str, Any]) -> OffPolicyOptions:
-    """Returns the settings that all off-policy methods share from a card's hyper-parameters."""
-    agent = AgentOptions(
-        hidden_sizes=(options["hidden_size"],) * options["hidden_layers"],
-        actor_learning_rate=options["actor_learning_rate"],
-        critic_learning_rate=options["critic_learning_rate"],
-        gamma=options["gamma"],
-        tau=options["tau"],
-        temperature=options["temperature"],
-        learn_temperature=options["learn_temperature"],
-        n_critics=options.get("n_critics", 2),
-    )
-    return OffPolicyOptions(
-        agent=agent,
-        batch_size=options["batch_size"],
-        buffer_size=options["buffer_size"],
-        learning_starts=options["learning_starts"],
-        steps_per_update=options["steps_per_update"],
-        updates=options["updates"],
-        absorbing_states=options["absorbing_states"],
-        standardize=options["standardize"],
-    )
+    """Returns the settings that all off-policy methods share from a card's hyper-parameters.
+
+    A card leaves out those without meaning for its method.
+    """
+
+    def given(names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: options[name] for name in names if name in options}
+
+    hidden_sizes = (options["hidden_size"],) * options["hidden_layers"]
+    agent = AgentOptions(hidden_sizes=hidden_sizes, **given(_AGENT_SETTINGS))
+    return OffPolicyOptions(agent=agent, **given(_TRAINER_SETTINGS))
 
 
-class DACLearner(OffPolicyImitationLearner):
+class AdversarialLearner(OffPolicyImitationLearner):
+    """A method with a discriminator, which does not see hidden positions."""
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates the method."""
+        sizes = (self.options["disc_hidden_size"],) * self.options["disc_hidden_layers"]
+        hidden = task.environment.hidden_positions or ()
+        return super().make_trainer(task, disc_hidden_sizes=sizes, hidden_entries=hidden, **shared)
+
+
+class DACLearner(AdversarialLearner):
     """Discriminator-actor-critic."""
 
-    def make_trainer(self, task: Task, **shared: Any) -> DAC:
-        """Creates DAC."""
-        options = self.options
-        return DAC(
-            disc_hidden_sizes=(options["disc_hidden_size"],) * options["disc_hidden_layers"],
-            disc_learning_rate=options["disc_learning_rate"],
-            gradient_penalty=options["gradient_penalty"],
-            hidden_entries=task.environment.hidden_positions or (),
-            **shared,
-        )
+    method = DAC
+    arguments = ("disc_learning_rate", "gradient_penalty")
+
+
+class HyPELearner(AdversarialLearner):
+    """Hybrid policy emulation."""
+
+    method = HyPE
+    arguments = ("disc_learning_rate", "gradient_penalty", "reward_interval", "objective")
+
+
+class AdRILLearner(OffPolicyImitationLearner):
+    """Adversarial reward-moment imitation learning."""
+
+    method = AdRIL
+    arguments = ("round_steps", "reward_scale")
+
+
+class PWILLearner(OffPolicyImitationLearner):
+    """Primal Wasserstein imitation learning."""
+
+    method = PWIL
+    arguments = ("alpha", "beta", "subsampling", "prefill")
+
+    def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
+        """Creates PWIL."""
+        hidden = task.environment.hidden_positions or ()
+        horizon = self.options["horizon"] or None
+        return super().make_trainer(task, horizon=horizon, hidden_entries=hidden, **shared)
 
 
 class ImplicitRewardLearner(OffPolicyImitationLearner):
-    """A method whose values stand for the reward; the agent does not see hidden positions either.
-
-    Attributes:
-        method: The method.
-        names: Its arguments that are hyper-parameters of the same name.
-    """
-
-    method: type[OffPolicyTrainer]
-    names: tuple[str, ...]
+    """A method whose values define the reward; its agent does not see hidden positions either."""
 
     def make_trainer(self, task: Task, **shared: Any) -> OffPolicyTrainer:
         """Creates the method."""
         hidden = tuple(task.environment.hidden_positions or ())
         shared["options"] = replace(shared["options"], hidden_entries=hidden)
-        return self.method(**{name: self.options[name] for name in self.names}, **shared)
+        return super().make_trainer(task, **shared)
 
 
 class IQLearnLearner(ImplicitRewardLearner):
     """Inverse soft-Q learning."""
 
     method = IQLearn
-    names = ("value_loss", "regularization", "alpha", "use_targets")
+    arguments = ("value_loss", "regularization", "alpha", "use_targets")
 
 
 class LSIQLearner(ImplicitRewardLearner):
     """Least-squares inverse Q-learning."""
 
     method = LSIQ
-    names = (
+    arguments = (
         "regularization",
         "expert_targets",
         "policy_loss",
         "clip_targets",
         "absorbing_values",
     )
-class HyPELearner(OffPolicyImitationLearner):
-    """Hybrid policy emulation."""
-
-    def make_trainer(self, task: Task, **shared: Any) -> HyPE:
-        """Creates HyPE."""
-        options = self.options
-        return HyPE(
-            reward_interval=options["reward_interval"],
-            objective=options["objective"],
-            disc_hidden_sizes=(options["disc_hidden_size"],) * options["disc_hidden_layers"],
-            disc_learning_rate=options["disc_learning_rate"],
-            gradient_penalty=options["gradient_penalty"],
-            hidden_entries=task.environment.hidden_positions or (),
-            **shared,
-        )
 
 
-class AdRILLearner(OffPolicyImitationLearner):
-    """Adversarial reward-moment imitation learning."""
+class CSILLearner(OffPolicyImitationLearner):
+    """Coherent soft imitation learning."""
 
-    def make_trainer(self, task: Task, **shared: Any) -> AdRIL:
-        """Creates AdRIL."""
-        del task
-        options = self.options
-        return AdRIL(
-            round_steps=options["round_steps"], reward_scale=options["reward_scale"], **shared
-        )
+    method = CSIL
+    arguments = (
+        "reward_scale",
+        "least_std",
+        "bc_updates",
+        "bc_learning_rate",
+        "prior_weight",
+        "critic_updates",
+        "action_gradient_weight",
+        "reward_learning_rate",
+    )
 
 
-class PWILLearner(OffPolicyImitationLearner):
-    """Primal Wasserstein imitation learning."""
+class ValueDICELearner(OffPolicyImitationLearner):
+    """ValueDICE."""
 
-    def make_trainer(self, task: Task, **shared: Any) -> PWIL:
-        """Creates PWIL."""
-        options = self.options
-        return PWIL(
-            alpha=options["alpha"],
-            beta=options["beta"],
-            subsampling=options["subsampling"],
-            prefill=options["prefill"],
-            horizon=options["horizon"] or None,
-            hidden_entries=task.environment.hidden_positions or (),
-            **shared,
-        )
+    method = ValueDICE
+    arguments = ("replay_weight", "gradient_penalty", "orthogonality")

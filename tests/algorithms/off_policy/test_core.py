@@ -1,6 +1,7 @@
 """The parts that all off-policy methods are made of."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -97,6 +98,82 @@ def test_densities_of_squashed_actions_integrate_to_one():
     outputs = th.tensor([0.3, -0.5]).expand(len(acts), 2)
     density = squashed_gaussian.log_prob(outputs, acts).exp()
     assert float(th.trapezoid(density, acts[:, 0])) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_spread_tails_keep_the_density_and_bound_it_at_the_edges():
+    acts = th.linspace(-1, 1, 200_001)[:, None]
+    for mean, log_std in ((0.3, -0.5), (2.5, 0.5), (-6.0, -3.0)):
+        outputs = th.tensor([mean, log_std]).expand(len(acts), 2)
+        log_prob = squashed_gaussian.tailed_log_prob(outputs, acts)
+        assert float(th.trapezoid(log_prob.exp(), acts[:, 0])) == pytest.approx(1.0, abs=1e-2)
+        assert float(log_prob.max()) <= math.log(1000) + 1e-4
+    inside = acts[1000:-1000:1000]
+    outputs = th.tensor([0.3, -0.5]).expand(len(inside), 2)
+    th.testing.assert_close(
+        squashed_gaussian.tailed_log_prob(outputs, inside),
+        squashed_gaussian.log_prob(outputs, inside),
+    )
+
+
+def test_log_probabilities_of_actions_at_their_bounds_are_those_of_the_tails():
+    outputs = th.tensor([[1.0, math.log(2.0)]]).requires_grad_()
+    edge = math.atanh(0.999)
+    for act, tail in ((1.0, (edge - 1) / 2), (-1.0, (edge + 1) / 2)):
+        log_prob = squashed_gaussian.tailed_log_prob(outputs, th.tensor([[act]]))
+        chance = 0.5 * math.erfc(tail / math.sqrt(2))
+        assert log_prob.item() == pytest.approx(math.log(chance / 0.001), rel=1e-4)
+    far = th.tensor([[-90.0, -5.0]], requires_grad=True)
+    (slope,) = th.autograd.grad(
+        squashed_gaussian.tailed_log_prob(far, th.tensor([[1.0]])).sum(), far
+    )
+    assert slope.isfinite().all()
+
+
+def test_divergence_of_squashed_actions_is_that_of_their_samples():
+    outputs, others = th.tensor([0.2, -0.3, -0.5, 0.1]), th.tensor([-0.4, 0.1, 0.2, -0.2])
+    normals = [th.distributions.Normal(each[:2], each[2:].exp()) for each in (outputs, others)]
+    wanted = th.distributions.kl_divergence(*normals).sum()
+    found = squashed_gaussian.divergence(outputs, others)
+    th.testing.assert_close(found, wanted)
+    noise = th.randn(100_000, 2, generator=th.Generator().manual_seed(0))
+    acts, log_prob = squashed_gaussian.sample(outputs.expand(len(noise), 4), noise)
+    sampled = log_prob - squashed_gaussian.log_prob(others.expand(len(noise), 4), acts)
+    assert float(sampled.mean()) == pytest.approx(float(wanted), abs=0.02)
+    assert float(squashed_gaussian.divergence(outputs, outputs)) == 0.0
+
+
+def constant_actor(agent, *outputs):
+    """Makes a linear actor put out the same everywhere."""
+    with th.no_grad():
+        agent.actor.vector.zero_()
+        agent.actor.vector[:, -len(outputs) :] = th.tensor(outputs)
+
+
+def test_the_divergence_from_a_prior_stands_in_for_the_entropy():
+    options = AgentOptions(hidden_sizes=(), temperature=0.5, learn_temperature=False)
+    agent = SoftActorCritic(2, 1, options, SeedStreams([0, 1]))
+    constant_actor(agent, 0.5, 0.0)
+    with th.no_grad():
+        agent.critics.vector.zero_()
+    obs = agent.streams.normal(4, 2)
+    agent.prior = lambda obs: th.zeros(*obs.shape[:2], 2)
+    # Half the squared distance of the means.
+    th.testing.assert_close(agent.soft_values(obs), th.full((2, 2, 4), -0.5 * 0.125))
+    logged = agent.update_actor(obs)
+    th.testing.assert_close(logged["actor_loss"], th.full((2,), 0.5 * 0.125))
+    assert (agent.actor.vector[:, -2] < 0.5).all()
+    assert th.equal(agent.actor.vector[:, -1], th.zeros(2))  # the deviation is right
+
+
+def test_values_of_frozen_critics_have_derivatives_by_actions_only():
+    agent = SoftActorCritic(2, 1, SMALL, SeedStreams([0]))
+    obs, acts = agent.streams.normal(4, 2), agent.streams.normal(4, 1).requires_grad_()
+    frozen, online = (agent.values(obs, acts, each) for each in ("frozen", "online"))
+    th.testing.assert_close(frozen, online)
+    th.testing.assert_close(
+        th.autograd.grad(frozen.sum(), acts), th.autograd.grad(online.sum(), acts)
+    )
+    assert not agent.values(obs, acts.detach(), "frozen").requires_grad
 
 
 def test_soft_q_learning_acts_by_the_softmax_of_its_values():

@@ -7,16 +7,26 @@ from stable_baselines3.common.env_util import make_vec_env
 from support.off_policy import small_options
 
 from imitbench.algorithms.off_policy.adril import AdRIL
+from imitbench.algorithms.off_policy.csil import CSIL
 from imitbench.algorithms.off_policy.dac import DAC
+from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
-from imitbench.algorithms.off_policy.hype import HyPE
 from imitbench.algorithms.off_policy.pwil import PWIL
+from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.data import rollout
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.util.state_file import load_state, save_state
 
-METHODS = [DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL]
+
+class ShortCSIL(CSIL):
+    """Clones and fits critics for a moment only."""
+
+    def __init__(self, **kwargs):
+        super().__init__(bc_updates=10, critic_updates=10, **kwargs)
+
+
+METHODS = [DAC, IQLearn, LSIQ, HyPE, AdRIL, PWIL, ShortCSIL, ValueDICE]
 DISCRETE = [method for method in METHODS if method.discrete_actions]
 
 
