@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from imitbench.algorithms.gated_dagger import Floats, GatedDAgger, Mask
+from imitbench.algorithms.expert_queries import Floats, Mask
+from imitbench.algorithms.gated_dagger import GatedDAgger
 
 
 class EnsembleDAgger(GatedDAgger):

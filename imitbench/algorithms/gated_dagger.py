@@ -7,13 +7,11 @@ so: each asked observation is one query, which is what the methods here save.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
@@ -24,44 +22,15 @@ from imitbench.algorithms.dagger import CollectedRound
 from imitbench.algorithms.dagger_collect import check_observations
 from imitbench.algorithms.dagger_trainer import check_spaces
 from imitbench.algorithms.demonstration_fit import check_fit
+from imitbench.algorithms.expert_queries import Array, GatedTurns, QueryCounts, QueryGate
 from imitbench.data import rollout
-from imitbench.data.policy_callable import States
 from imitbench.data.types import TransitionsMinimal
 from imitbench.policies.action_heads import EnsemblePolicy
 from imitbench.util.logger import HierarchicalLogger
 from imitbench.util.util import make_seeds
 
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-
 DEFAULT_N_EPOCHS = 4
 """Default number of passes over all answers in each round, as for DAgger."""
-
-
-@dataclass(frozen=True)
-class QueryCounts:
-    """What the expert did so far, in the steps of all environments.
-
-    Attributes:
-        env_steps: Environment steps.
-        queries: Observations for which the expert was asked for an action.
-        expert_steps: Steps in which the expert acted.
-        takeovers: How often the expert began to act.
-    """
-
-    env_steps: int = 0
-    queries: int = 0
-    expert_steps: int = 0
-    takeovers: int = 0
-
-    def __add__(self, other: QueryCounts) -> QueryCounts:
-        return QueryCounts(
-            self.env_steps + other.env_steps,
-            self.queries + other.queries,
-            self.expert_steps + other.expert_steps,
-            self.takeovers + other.takeovers,
-        )
 
 
 @dataclass(frozen=True)
@@ -75,8 +44,8 @@ class GatedRound(CollectedRound):
     counts: QueryCounts
 
 
-class GatedDAgger(base.BaseImitationAlgorithm):
-    """Base of the methods; one says when the expert is asked (`asks`) and acts (`hands_over`).
+class GatedDAgger(base.BaseImitationAlgorithm, QueryGate):
+    """Base of the methods, each of which is its own gate.
 
     Args:
         venv: Environments to collect in. Each round seeds them from `rng`.
@@ -123,32 +92,13 @@ class GatedDAgger(base.BaseImitationAlgorithm):
         self._obs: Array = np.empty((0, *(venv.observation_space.shape or ())), np.float32)
         self._acts: Array = np.empty((0, *(venv.action_space.shape or ())), np.float32)
 
-    # What a method defines.
+    # What a method may define, beside its gate.
 
-    @abstractmethod
-    def asks(self, disagreement: Floats, expert_acted: Mask) -> Mask:
-        """Whether the expert is asked, in each environment. Not called in round 0.
-
-        Args:
-            disagreement: Of the ensemble, shape (n_envs,).
-            expert_acted: Whether the expert acted in the step before, in the same episode.
-
-        Returns:
-            Shape (n_envs,).
-        """
-
-    @abstractmethod
-    def hands_over(self, disagreement: Floats, discrepancy: Floats, expert_acted: Mask) -> Mask:
-        """Whether the expert acts where it was asked.
+    def begin_round(self, env_steps: int) -> None:
+        """Called before a round after round 0 collects.
 
         Args:
-            disagreement: Of the ensemble, shape (n,).
-            discrepancy: Distance of the ensemble's action from the expert's, in scaled actions;
-                shape (n,).
-            expert_acted: Whether the expert acted in the step before, in the same episode.
-
-        Returns:
-            Shape (n,).
+            env_steps: Least number of environment steps of the round.
         """
 
     def end_round(self, obs: Array, acts: Array, own_obs: Array) -> None:
@@ -230,11 +180,11 @@ class GatedDAgger(base.BaseImitationAlgorithm):
         ):
             if value <= 0:
                 raise ValueError(f"{name} must be positive, not {value}")
+        least = max(rollout_round_min_timesteps, self.bc_trainer.batch_size)
+        if self.round_num > 0:
+            self.begin_round(least)
         collected, turns = self._collect(
-            rollout.make_sample_until(
-                min_timesteps=max(rollout_round_min_timesteps, self.bc_trainer.batch_size),
-                min_episodes=rollout_round_min_episodes,
-            )
+            rollout.make_sample_until(least, rollout_round_min_episodes)
         )
         self._log(collected, timesteps_before)
         options = {"log_rollouts_venv": None, **(bc_train_kwargs or {})}
@@ -246,9 +196,11 @@ class GatedDAgger(base.BaseImitationAlgorithm):
         self.end_round(self._obs, self._acts, turns.own_obs)
         return collected
 
-    def _collect(self, sample_until: rollout.GenTrajTerminationFn) -> tuple[GatedRound, _Turns]:
+    def _collect(self, sample_until: rollout.GenTrajTerminationFn) -> tuple[GatedRound, GatedTurns]:
         self.venv.seed(make_seeds(self.rng))
-        turns = _Turns(self)
+        # In round 0 the ensemble has learned nothing yet.
+        gate = self if self.round_num > 0 else None
+        turns = GatedTurns(self.venv, self.policy, self.expert_policy, gate)
         trajectories = rollout.generate_trajectories(turns, self.venv, sample_until, self.rng)
         obs, acts = turns.answers
         check_fit(obs, acts, self.venv.observation_space, self.venv.action_space)
@@ -261,7 +213,8 @@ class GatedDAgger(base.BaseImitationAlgorithm):
 
     def _hand_over_answers(self) -> None:
         infos = np.broadcast_to(np.array({}, dtype=object), len(self._acts))
-        self.bc_trainer.set_demonstrations(TransitionsMinimal(self._obs, self._acts, infos))
+        pairs = TransitionsMinimal(obs=self._obs, acts=self._acts, infos=infos)
+        self.bc_trainer.set_demonstrations(pairs)
 
     def _log(self, collected: GatedRound, timesteps_before: int) -> None:
         for trajectory in collected.trajectories:
@@ -282,14 +235,13 @@ class GatedDAgger(base.BaseImitationAlgorithm):
         Returns:
             Tensors, arrays and plain values, for `imitbench.util.state_file.save_state`.
         """
-        counts = self.counts
         return {
             "round_num": self.round_num,
             "rng": self.rng.bit_generator.state,
             "bc": self.bc_trainer.state_dict(),
             "obs": self._obs,
             "acts": self._acts,
-            "counts": (counts.env_steps, counts.queries, counts.expert_steps, counts.takeovers),
+            "counts": astuple(self.counts),
             "method": self.extra_state(),
         }
 
@@ -307,55 +259,3 @@ class GatedDAgger(base.BaseImitationAlgorithm):
         self.round_num = state["round_num"]
         self.counts = QueryCounts(*state["counts"])
         self.load_extra_state(state["method"])
-
-
-class _Turns:
-    """Acts in all environments during a round, and keeps the expert's answers."""
-
-    def __init__(self, trainer: GatedDAgger) -> None:
-        self._trainer = trainer
-        self._acted: Mask = np.zeros(trainer.venv.num_envs, dtype=bool)
-        self._asked_obs: list[Array] = []
-        self._answers: list[Array] = []
-        self._own_obs: list[Array] = []
-        self.counts = QueryCounts()
-
-    def __call__(self, obs: Any, state: States, starts: Array | None) -> tuple[Array, States]:
-        """One action for each environment."""
-        acted = self._acted if starts is None else self._acted & ~starts
-        trainer = self._trainer
-        acts, disagreement = trainer.policy.act_with_disagreement(obs)
-        alone = trainer.round_num == 0  # the ensemble has learned nothing yet
-        asked = np.ones(len(acts), bool) if alone else trainer.asks(disagreement, acted)
-        takes = asked.copy()
-        if asked.any():
-            answers, _ = trainer.expert_policy.predict(obs[asked], deterministic=True)
-            self._asked_obs.append(obs[asked])
-            self._answers.append(answers)
-            if not alone:
-                discrepancy = trainer.policy.distance(acts[asked], answers)
-                takes[asked] = trainer.hands_over(disagreement[asked], discrepancy, acted[asked])
-            acts[takes] = answers[takes[asked]]
-        self._own_obs.append(obs[~takes])
-        self.counts += QueryCounts(
-            len(acts), int(asked.sum()), int(takes.sum()), int((takes & ~acted).sum())
-        )
-        self._acted = takes
-        return acts, state
-
-    @property
-    def answers(self) -> tuple[Array, Array]:
-        """Asked observations and the expert's actions, shape (n, …) each."""
-        venv = self._trainer.venv
-        if not self._answers:
-            obs, acts = (
-                np.empty((0, *(space.shape or ())), space.dtype)
-                for space in (venv.observation_space, venv.action_space)
-            )
-            return obs, acts
-        return np.concatenate(self._asked_obs), np.concatenate(self._answers)
-
-    @property
-    def own_obs(self) -> Array:
-        """Observations in which the ensemble acted, shape (n, *observation_shape)."""
-        return np.concatenate(self._own_obs)

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from imitbench.algorithms.gated_dagger import Array, Floats, GatedDAgger, Mask
+from imitbench.algorithms.expert_queries import Array, Floats, Mask
+from imitbench.algorithms.gated_dagger import GatedDAgger
 
 
 class NoveltyDAgger(GatedDAgger):
@@ -23,13 +24,14 @@ class NoveltyDAgger(GatedDAgger):
     Novelty is the disagreement of the ensemble. The two thresholds set themselves:
 
     - The expert takes over above the (1 - `query_share`) quantile of novelty in the states where
-      the ensemble acted, in the last round and in this one so far.
+      the ensemble acted, in the last round and in this one so far, while the budget allows.
     - It gives back where the ensemble's action is no further from its own than the mean over all
       answers so far.
 
     Args:
         query_share: Share of the environment steps after round 0 at which the expert may be asked.
-            Beyond it no takeover begins; one that has begun goes on.
+            A round may spend its part at any time. Beyond it no takeover begins; one that has begun
+            goes on.
         **kwargs: As for `GatedDAgger`.
 
     Attributes:
@@ -49,6 +51,7 @@ class NoveltyDAgger(GatedDAgger):
         self.agreement = 0.0
         self._novelties: Floats = np.empty(0)
         self._steps = 0
+        self._steps_of_round_end = 0
         self._queries = 0
 
     @property
@@ -56,12 +59,16 @@ class NoveltyDAgger(GatedDAgger):
         """Disagreement above which the expert takes over."""
         return float(np.quantile(self._novelties, 1 - self.query_share))
 
+    def begin_round(self, env_steps: int) -> None:
+        """Adds the part of the round to the budget."""
+        self._steps_of_round_end = self._steps + env_steps
+
     def asks(self, disagreement: Floats, expert_acted: Mask) -> Mask:
         """While the expert acts; otherwise where the state is novel and the budget allows."""
         self._steps += len(disagreement)
         asked = expert_acted.copy()
         self._queries += int(asked.sum())
-        left = int(self.query_share * self._steps) - self._queries
+        left = int(self.query_share * max(self._steps, self._steps_of_round_end)) - self._queries
         if left > 0:
             novel = np.flatnonzero(~expert_acted & (disagreement > self.novelty_threshold))
             asked[novel[:left]] = True

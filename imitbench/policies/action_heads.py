@@ -340,9 +340,9 @@ class FlowPolicy(HeadPolicy):
 
     def choose(self, features: th.Tensor, deterministic: bool) -> th.Tensor:
         """Follows the flow from noise, or from its mean 0 if deterministic."""
-        shape = (len(features), self.n_actions)
-        start = th.zeros if deterministic else th.randn
-        point = start(shape, device=features.device, dtype=features.dtype)
+        point = features.new_zeros(len(features), self.n_actions)
+        if not deterministic:
+            point = th.randn_like(point)
         for step in range(self.steps):
             time = point.new_full((len(point), 1), step / self.steps)
             point = point + self.velocity(features, point, time) / self.steps

@@ -24,7 +24,7 @@ NORMALIZED = {"features_extractor_class": NormalizeFeaturesExtractor}
 HEADS = {
     "deterministic": (DeterministicPolicy, {}),
     "mixture": (MixturePolicy, {"n_components": 2}),
-    "flow": (FlowPolicy, {"steps": 5}),
+    "flow": (FlowPolicy, {"steps": 10}),
     "ensemble": (EnsemblePolicy, {"n_members": 3}),
     "gaussian ensemble": (EnsemblePolicy, {"n_members": 3, "gaussian": True}),
 }
@@ -32,9 +32,9 @@ ANY_HEAD = pytest.mark.parametrize(("cls", "options"), HEADS.values(), ids=HEADS
 
 
 def transitions(count=256, *, two_ways=False, seed=0):
-    """The expert acts by the first observation, or left and right at random."""
+    """The expert acts by the first observation; or, in one place, left and right at random."""
     rng = np.random.default_rng(seed)
-    obs = rng.normal(size=(count, 3)).astype(np.float32)
+    obs = rng.normal(size=(count, 3)).astype(np.float32) * (not two_ways)
     first = np.tanh(obs[:, 0]) if not two_ways else rng.choice([-1.0, 1.0], count)
     acts = np.stack([first, -first], axis=1).astype(np.float32)
     return types.TransitionsMinimal(obs=obs, acts=acts, infos=np.array([{}] * count))
@@ -81,10 +81,12 @@ def test_only_some_heads_can_go_two_ways():
     data = transitions(512, two_ways=True)
     samples = {}
     for name in ("deterministic", "mixture", "flow"):
-        trainer = train(make(*HEADS[name], data=data), 500)
+        trainer = make(*HEADS[name], data=data, arch=(64, 64), batch_size=64)
+        trainer.optimizer.param_groups[0]["lr"] = 3e-3
+        train(trainer, 800)
         th.manual_seed(0)
         samples[name] = trainer.policy.predict(data.obs)[0][:, 0]
-    assert np.abs(samples["deterministic"]).max() < 0.6
+    assert np.abs(samples["deterministic"]).max() < 0.2
     for name in ("mixture", "flow"):
         near = np.abs(np.abs(samples[name]) - 1.0) < 0.4
         assert near.mean() > 0.8

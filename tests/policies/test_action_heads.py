@@ -268,11 +268,8 @@ def flow(by_point=0.0, by_time=0.0, constant=0.0, **options):
 def scaled_action(policy, start):
     """Where the flow leads from a given noise."""
 
-    def fixed(shape, **_):
-        return th.full(shape, start)
-
     with pytest.MonkeyPatch.context() as patch, th.no_grad():
-        patch.setattr(th, "randn", fixed)
+        patch.setattr(th, "randn_like", lambda point: th.full_like(point, start))
         return float(policy.choose(th.zeros(1, 3), deterministic=False))
 
 

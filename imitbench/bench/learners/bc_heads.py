@@ -106,7 +106,7 @@ class EnsembleLearner(HeadLearner):
 
     def measures(self) -> dict[str, float]:
         """Mean disagreement in the demonstrations, and in episodes of the ensemble's own."""
-        policy = self._bc.policy
+        policy = self.policy()
         assert isinstance(policy, EnsemblePolicy), "make_head made it"
         seed = derive_seed(self._task.seed, "disagreement")
         return {
@@ -154,11 +154,10 @@ def visited_disagreement(policy: EnsemblePolicy, environment: EnvironmentSpec, s
     """
     venv = make_training_environments(environment, _EPISODES, seed)
     episodes = rollout.generate_trajectories(
-        policy,
+        lambda obs, state, _: (policy.act_with_disagreement(obs)[0], state),
         venv,
         rollout.make_min_episodes(_EPISODES),
         np.random.default_rng(seed),
-        deterministic_policy=True,
     )
     venv.close()
     return mean_disagreement(policy, episodes)
