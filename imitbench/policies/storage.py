@@ -21,6 +21,13 @@ from stable_baselines3.sac.policies import SACPolicy
 from stable_baselines3.td3.policies import TD3Policy
 
 from imitbench.errors import InputError
+from imitbench.policies.action_heads import (
+    DeterministicPolicy,
+    EnsemblePolicy,
+    FlowPolicy,
+    HeadPolicy,
+    MixturePolicy,
+)
 from imitbench.policies.base import (
     FeedForward32Policy,
     NormalizeFeaturesExtractor,
@@ -57,6 +64,10 @@ _POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
     "SAC1024Policy": SAC1024Policy,
     "TD3Policy": TD3Policy,
     "DQNPolicy": DQNPolicy,
+    "DeterministicPolicy": DeterministicPolicy,
+    "MixturePolicy": MixturePolicy,
+    "FlowPolicy": FlowPolicy,
+    "EnsemblePolicy": EnsemblePolicy,
     "ObservationTabularPolicy": ObservationTabularPolicy,
     "RandomPolicy": RandomPolicy,
     "ZeroPolicy": ZeroPolicy,
@@ -65,6 +76,8 @@ _POLICIES: dict[str, type[sb3_policies.BasePolicy]] = {
 _OF_SB3_CONTRIB = {"TQCPolicy": "tqc", "QRDQNPolicy": "qrdqn"}
 # The architecture of these classes is fixed, and they do not accept it as an argument.
 _FIXED_ARCHITECTURE = ("FeedForward32Policy", "SAC1024Policy")
+# These have weights but no optimizer of their own.
+_WITHOUT_SCHEDULE = (HeadPolicy, ObservationTabularPolicy)
 # Stored separately, or not needed for acting; training state belongs to checkpoints.
 _NOT_STORED = (
     "observation_space",
@@ -248,7 +261,7 @@ def _build(
         "action_space": space_from_json(description.action_space),
         **_CODEC.decode(description.kwargs),
     }
-    if has_weights and policy_class is not ObservationTabularPolicy:
+    if has_weights and not issubclass(policy_class, _WITHOUT_SCHEDULE):
         kwargs["lr_schedule"] = _no_schedule
     policy = policy_class(**kwargs)
     normalization, time_feature = description.normalization, description.time_feature

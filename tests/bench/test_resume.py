@@ -15,7 +15,12 @@ from imitbench.util.state_file import load_state, save_state
 
 BUDGETS = {"env_steps": 1200, "batches": 30, "none": 0}
 # Their rounds are longer.
-MORE = {"dagger": 2400, "preference_comparisons": 2400}
+MORE = {
+    "dagger": 2400,
+    "ensemble_dagger": 2400,
+    "novelty_dagger": 2400,
+    "preference_comparisons": 2400,
+}
 # Small enough for several rounds within the budget.
 SETTINGS = {
     "n_steps": "75",
@@ -74,6 +79,9 @@ VARIANTS = [
     ("airl", OPTIONS),
     ("density", OPTIONS),
     ("preference_comparisons", OPTIONS),
+    ("bc_gmm", {"low_noise": "false"}),
+    ("bc_ensemble", {"member": "gaussian"}),
+    ("ensemble_dagger", {"discrepancy_threshold": "0.1"}),
 ]  # fmt: skip
 
 

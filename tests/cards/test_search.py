@@ -7,7 +7,8 @@ from imitbench.cards.algorithm import Hyperparameter, SearchSpace
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 
 TUNABLE = (
-    "airl", "bc", "dagger", "density", "gail", "mce_irl", "ppo_true_reward",
+    "airl", "bc", "bc_ensemble", "bc_flow", "bc_gmm", "bc_mse", "dagger", "density",
+    "ensemble_dagger", "gail", "mce_irl", "novelty_dagger", "ppo_true_reward",
     "preference_comparisons", "sqil",
 )  # fmt: skip
 
