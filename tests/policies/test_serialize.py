@@ -216,9 +216,8 @@ def test_another_algorithms_model_is_refused(tmp_path, form):
     model = off(SAC)
     path = tmp_path / "model.zip"
     model.save(path) if form == "zip" else save_stable_model(tmp_path, model)
-    with pytest.raises(
-        InputError, match=r"contains a SACPolicy, .* does not train; it is one of sac"
-    ):
+    message = r"contains a SACPolicy, .* does not train; it is one of sac"
+    with pytest.raises(InputError, match=message):
         load_policy("ppo", drift_venv(), path=path)
     with pytest.raises(InputError, match="which PPO does not train"):
         load_stable_baselines_model(PPO, path, drift_venv())

@@ -262,7 +262,7 @@ class _FiniteRewards:
     def __call__(self, state: Array, action: Array, next_state: Array, done: Array) -> Array:
         rewards = self._reward_fn(state, action, next_state, done)
         if not np.isfinite(rewards).all():
-            raise ValueError("reward_fn gave rewards that are not finite")
+            raise ValueError("reward_fn returned rewards that are not finite")
         return rewards
 
 

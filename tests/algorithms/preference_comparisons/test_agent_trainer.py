@@ -447,7 +447,7 @@ def test_attributes_give_access_to_the_wrapped_environments():
 @PPOS
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_rewards_that_are_not_finite_are_reported(ppo, value):
-    with pytest.raises(ValueError, match="reward_fn gave rewards that are not finite"):
+    with pytest.raises(ValueError, match="reward_fn returned rewards that are not finite"):
         make(ppo, reward_fn=Reward(value)).train(40)
 
 
