@@ -37,6 +37,8 @@ Array = npt.NDArray[Any]
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 # More steps than that are a mistake, or an attack by a file.
 _MOST_STEPS = 1000
+# Softplus of it is a standard deviation of 0.13.
+_NARROW = -2.0
 # The least variance of Lakshminarayanan et al. 2017.
 _LEAST_VARIANCE = 1e-6
 
@@ -236,7 +238,7 @@ class MixturePolicy(HeadPolicy):
         self,
         *args: Any,
         n_components: int = 5,
-        min_std: float = 1e-4,
+        min_std: float = 0.01,
         low_noise: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -248,6 +250,19 @@ class MixturePolicy(HeadPolicy):
         self.min_std = min_std
         self.low_noise = low_noise
         self.network = self._network(self.n_features, n_components * (1 + 2 * self.n_actions))
+        self._spread_components()
+
+    def _spread_components(self) -> None:
+        """Starts with narrow components all over the range of actions.
+
+        Wide components at the same place all move to the mean of the data, and stay there.
+        """
+        last = self.network[-1]
+        assert isinstance(last, nn.Linear), "build_mlp ends with a linear layer"
+        with th.no_grad():
+            rest = last.bias[self.n_components :].view(self.n_components, 2, self.n_actions)
+            rest[:, 0].uniform_(-1.0, 1.0)
+            rest[:, 1] = _NARROW
 
     def mixture(self, features: th.Tensor) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
         """Parameters of the mixture.

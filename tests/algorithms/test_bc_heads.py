@@ -23,7 +23,7 @@ TORQUE = spaces.Box(-2.0, 2.0, (2,), np.float32)
 NORMALIZED = {"features_extractor_class": NormalizeFeaturesExtractor}
 HEADS = {
     "deterministic": (DeterministicPolicy, {}),
-    "mixture": (MixturePolicy, {"n_components": 2}),
+    "mixture": (MixturePolicy, {"n_components": 5}),
     "flow": (FlowPolicy, {"steps": 10}),
     "ensemble": (EnsemblePolicy, {"n_members": 3}),
     "gaussian ensemble": (EnsemblePolicy, {"n_members": 3, "gaussian": True}),

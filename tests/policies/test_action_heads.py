@@ -193,7 +193,7 @@ def test_squared_error_is_averaged_over_scaled_entries():
 # Mixtures
 
 
-def mixture_output(log_weights, means, stds, min_std=1e-4):
+def mixture_output(log_weights, means, stds, min_std=0.01):
     """The output of a network for which the mixture has these parameters."""
     spread = np.log(np.expm1(np.asarray(stds) - min_std))
     rest = [value for pair in zip(means, spread, strict=True) for part in pair for value in part]
