@@ -125,6 +125,7 @@ def run(
         source=source,
         lock=lock_in_use(None if lock is None else Path(lock), source),
         device=resolved.device_class,
+        pack=resolved.pack,
         folder=str(Path.cwd()),
     )
     plans = plan_requests(request, _demo_counts(n_demos), note if progress else silent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -57,13 +58,24 @@ def make_training_environments(spec: EnvironmentSpec, count: int, seed: int) -> 
 
     Their episodes can be resumed, see `imitbench.data.resumable_env`.
     """
+    return make_packed_environments(spec, count, [seed])
+
+
+def make_packed_environments(spec: EnvironmentSpec, count: int, seeds: Sequence[int]) -> VecEnv:
+    """Builds the environments of several seeds, one seed after the other.
+
+    Args:
+        spec: Specification of the environment.
+        count: Number of environments of each seed.
+        seeds: Those of a seed are seeded `seed`, `seed + 1`, ….
+    """
     from stable_baselines3.common.monitor import Monitor
 
     from imitbench.data.resumable_env import ResumableEnv
     from imitbench.util.serial_vec_env import SerialVecEnv
 
     venv = SerialVecEnv(
-        [lambda: ResumableEnv(Monitor(make_environment(spec))) for _ in range(count)]
+        [lambda: ResumableEnv(Monitor(make_environment(spec))) for _ in range(count * len(seeds))]
     )
-    venv.seed(seed)
+    venv.seed_each([seed + number for seed in seeds for number in range(count)])
     return venv

@@ -154,6 +154,8 @@ def make_plan(
     card = find_suite(suite, settings.folder) if isinstance(suite, str) else suite
     cards = _named(algorithms, card, settings.folder)
     resolved = _with_overrides(cards, settings.overrides)
+    if settings.pack is not None:
+        _check_pack(settings.pack, cards, len(seeds))
     environments = select_environments(card, environment)
     if settings.source == HUB:
         environments = _fetch(card.name, environments, cards, lock, notify)
@@ -313,6 +315,22 @@ def _with_overrides(
         card.resolve(own)  # reports a wrong value before anything is fetched
         resolved.append((card, own))
     return resolved
+
+
+def _check_pack(pack: int, cards: list[AlgorithmCard], n_seeds: int) -> None:
+    others = [card.name for card in cards if not card.packs]
+    if others:
+        able = ", ".join(name for name in algorithm_names() if load_algorithm(name).packs)
+        raise InputError(
+            f"--pack {pack}: {', '.join(others)} cannot train several seeds as one network; "
+            f"name only {able}, or omit --pack"
+        )
+    if n_seeds % pack:
+        fitting = [str(size) for size in range(2, n_seeds + 1) if n_seeds % size == 0]
+        sizes = f"--pack {' or '.join(fitting)}" if fitting else "more seeds, or omit --pack"
+        raise InputError(
+            f"--pack {pack}: {n_seeds} seeds cannot be divided into packs of {pack}; use {sizes}"
+        )
 
 
 def _fetch(

@@ -141,6 +141,7 @@ def plan_request(
             overrides=request.overrides,
             config=request.config,
             device=request.device,
+            pack=request.pack,
             folder=Path(request.folder),
         ),
         lock=lock,

@@ -38,6 +38,7 @@ class SweepSettings:
             for each environment, where an algorithm has them; or a file with tuned values of one
             algorithm.
         device: Class of the processor, on which numbers depend.
+        pack: Number of seeds to train together as one batched network; `None` to train each alone.
         folder: Base folder of a relative path in `source` or `config`.
     """
 
@@ -47,6 +48,7 @@ class SweepSettings:
     overrides: dict[str, str] = field(default_factory=dict)
     config: str = "default"
     device: DeviceClass = "cpu"
+    pack: int | None = None
     folder: Path = Path()
 
 
@@ -94,10 +96,14 @@ def make_spec(
         budget=_budget(algorithm, environment, settings.budget),
         protocol=Protocol(),
         device=settings.device,
+        pack=settings.pack,
         uses_reward=needs.true_reward,
         role=role if from_outside and role in ("reference", "control") else None,
         variant=variant_label(
-            algorithm.changed(hyperparameters, tuned), settings.device, tuned=tuned is not None
+            algorithm.changed(hyperparameters, tuned),
+            settings.device,
+            tuned=tuned is not None,
+            pack=settings.pack,
         ),
     )
 

@@ -6,14 +6,14 @@ import errno
 import importlib
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
 from imitbench.bench import artifacts
-from imitbench.bench.job import Job, pack_runs
+from imitbench.bench.job import Job, group_runs
 from imitbench.bench.plan import DurationEstimates, Plan
 from imitbench.bench.plugin_check import check_plugins
 from imitbench.bench.spec import reference_scores
@@ -126,7 +126,7 @@ def run_sweep(
     command: str,
     observer: SweepObserver,
     options: RunOptions | None = None,
-    pack: int = 1,
+    runs_per_job: int = 1,
 ) -> SweepOutcome:
     """Runs a plan until it is complete or stopped.
 
@@ -137,7 +137,7 @@ def run_sweep(
         command: The command that the user typed, for provenance.
         observer: Notified of progress.
         options: Execution options.
-        pack: Largest number of runs in one job.
+        runs_per_job: Largest number of runs in one job; a pack is always a job of its own.
 
     Returns:
         Outcome of the runs. An interrupted sweep also returns, with `left` above zero: after the
@@ -162,7 +162,9 @@ def run_sweep(
         if plan.only is None:
             SweepFile.of(out, runs, command, plan.request).write(out)
         with active_sweep(out), catch_interrupts(wanted=executor.prompt) as interruption:
-            sweep.submit(sweep.adopt(open_runs), command, options.for_jobs, pack)
+            left = sweep.adopt(open_runs)
+            groups = _grouped(plan, left, runs_per_job)
+            sweep.submit(groups, command, options.for_jobs)
             if executor.detached:
                 sweep.stop()
             else:
@@ -206,6 +208,29 @@ def _is_done(out: Path, run: RunSpec) -> bool:
     return directory.is_done
 
 
+_Group = tuple[list[RunSpec], list[RunSpec]]
+"""Runs of a job, and other runs of their pack."""
+
+
+def _grouped(plan: Plan, left: list[RunSpec], size: int) -> Iterator[_Group]:
+    """Groups runs into jobs.
+
+    Args:
+        plan: Plan of the runs.
+        left: Runs to do.
+        size: Largest number of runs in one job.
+    """
+    if plan.settings.pack is None:
+        for group in group_runs(left, size):
+            yield group, []
+        return
+    ids = {run.run_id for run in left}
+    for pack in group_runs(replace(plan, only=None), size):
+        members = [run for run in pack if run.run_id in ids]
+        if members:
+            yield members, [run for run in pack if run.run_id not in ids]
+
+
 class _Sweep:
     """The unfinished jobs of a sweep."""
 
@@ -239,19 +264,22 @@ class _Sweep:
                     wanted.pop(run.run_id, None)
         return list(wanted.values())
 
-    def submit(self, runs: Iterable[RunSpec], command: str, options: JobOptions, pack: int) -> None:
+    def submit(self, groups: Iterable[_Group], command: str, options: JobOptions) -> None:
         source, suite = self._plan.settings.source, self._plan.suite
         folder = self._plan.settings.folder
         root = artifacts.source_root(source, suite.origin.folder, folder)
-        estimates = DurationEstimates(self._plan, self._out) if self._executor.packs else None
+        estimates = (
+            DurationEstimates(self._plan, self._out) if self._executor.combines_jobs else None
+        )
         sources = self._plan.sources
         submitted: dict[Path, float] = {}
-        for members in pack_runs(runs, pack):
+        for members, companions in groups:
             job = Job(
                 out=str(self._out.resolve()),
                 source_root=str(root.resolve()),
                 sources=sources,
                 runs=members,
+                companions=companions,
                 references=reference_scores(suite, members[0].environment.id, source, folder),
                 command=command,
                 **dict(options),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imitbench.bench.request import UnresumableRuns
 
 
-@takes(RunOptions, device="auto", force=False)
+@takes(RunOptions, device="auto", force=False, pack=None)
 def resume(
     context: typer.Context,
     out: options.Out = options.DEFAULT_OUT,

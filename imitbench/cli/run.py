@@ -55,6 +55,7 @@ def run(
         source=source,
         lock=lock_in_use(lock, source),
         device=resolved.device_class,
+        pack=resolved.pack,
         folder=str(Path.cwd()),
     )
     plans = plan_requests(request, parse_demo_counts(n_demos), make_notifier(quiet=quiet))

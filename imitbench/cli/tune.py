@@ -70,7 +70,14 @@ Show = Annotated[bool, typer.Option("--show", help="Print existing results, and 
 
 
 @takes(
-    RunOptions, wait=True, min_task_minutes=0.0, jobs=None, retries=0, force=False, fail_fast=False
+    RunOptions,
+    wait=True,
+    min_task_minutes=0.0,
+    jobs=None,
+    retries=0,
+    force=False,
+    fail_fast=False,
+    pack=None,
 )
 def tune(
     context: typer.Context,

@@ -174,6 +174,8 @@ class RunSpec(Record):
     Attributes:
         implementation_digest: Source digest of an algorithm from outside this package; `None`
             for built-in ones, whose behaviour is identified by `schema_version` and the card.
+        pack: Number of seeds that are trained together as one batched network; `None` for a run
+            that is trained alone. Rounding depends on it. Serialized only if it is not `None`.
         variant: Label for hyper-parameters that differ from the card's. `variant`, `uses_reward`
             and `role` follow from the other fields, and are not part of the identity.
         uses_reward: Whether the method learns from the environment's own reward.
@@ -196,15 +198,17 @@ class RunSpec(Record):
     budget: Budget
     protocol: Protocol = Protocol()
     device: Literal["cpu", "cuda"] = "cpu"
+    pack: Annotated[int, Field(ge=2)] | None = None
     variant: str = ""
     uses_reward: bool = False
     role: Literal["reference", "control"] | None = None
 
     @model_serializer(mode="wrap")
-    def _without_usual_role(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         document: dict[str, Any] = write(self)
-        if document.get("role") is None:
-            document.pop("role", None)
+        for name in ("role", "pack"):
+            if document.get(name) is None:
+                document.pop(name, None)
         return document
 
     @property
@@ -284,7 +288,7 @@ class RunResult(Record):
         mean_length: Mean episode length of the stochastic policy, in steps.
         termination_rate: Fraction of its episodes that ended by termination, not truncation.
         env_steps: Environment steps that training consumed.
-        train_s: Seconds of training.
+        train_s: Seconds of training; of a pack, its seconds divided by the number of seeds.
         wall_s: Seconds of the whole run, evaluation included.
         started_at: ISO 8601 time in UTC, as is `finished_at`.
         measures: Other measurements of the method, by name.
@@ -402,7 +406,9 @@ class ReferenceRow(Record):
     expert: float
 
 
-def variant_label(changed: Mapping[str, Scalar], device: str, *, tuned: bool = False) -> str:
+def variant_label(
+    changed: Mapping[str, Scalar], device: str, *, tuned: bool = False, pack: int | None = None
+) -> str:
     """Returns a label that identifies settings that differ from the algorithm's card.
 
     Args:
@@ -411,8 +417,13 @@ def variant_label(changed: Mapping[str, Scalar], device: str, *, tuned: bool = F
         device: Class of the processor. Devices other than the CPU give other numbers, which no
             table may mix.
         tuned: Whether hyper-parameters tuned for the environment are in use.
+        pack: Number of seeds that are trained together, if any.
     """
-    different = {**changed, **({"device": device} if device != "cpu" else {})}
+    different = dict(changed)
+    if device != "cpu":
+        different["device"] = device
+    if pack is not None:
+        different["pack"] = pack
     labels = [f"{name}={value}" for name, value in different.items()]
     return ",".join(["tuned", *labels] if tuned else labels)
 

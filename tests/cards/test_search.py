@@ -6,7 +6,9 @@ from pydantic import ValidationError
 from imitbench.cards.algorithm import Hyperparameter, SearchSpace
 from imitbench.cards.catalog import algorithm_names, load_algorithm
 
-TUNABLE = tuple(name for name in algorithm_names() if load_algorithm(name).role in ("method", "reference"))
+TUNABLE = tuple(
+    name for name in algorithm_names() if load_algorithm(name).role in ("method", "reference")
+)
 
 
 def parameter(kind, default, search, **limits):

@@ -40,7 +40,7 @@ from imitbench.cards.catalog import suite_directory
         (["status"], "imitbench run"),
         (["collect", "--out", "absent"], "imitbench run"),
         (["sql", "select 1"], "imitbench run"),
-        (["algos", "gali"], "did you mean 'gail'? Accepted: airl, bc"),
+        (["algos", "gali"], "did you mean 'gail'? Accepted: adril, airl"),
         (["suites", "show", "clasic"], "did you mean 'classic'"),
         (
             ["experts", "eval", "absent", "--env", "Pendulum-v1"],

@@ -6,6 +6,7 @@ Imitation Gap", arXiv:2103.03236.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch as th
@@ -58,13 +59,16 @@ class AdRIL(OffPolicyTrainer):
         """Number of the current round, from 0."""
         return self.num_timesteps // self.round_steps if self.round_steps else 0
 
-    def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
-        """Replaces the demonstrations; see `OffPolicyTrainer.set_demonstrations`."""
-        super().set_demonstrations(demonstrations)
-        rows = self._demonstrations[0]
+    def set_demonstrations_of_seeds(self, demonstrations: Sequence[base.AnyTransitions]) -> None:
+        """Replaces the demonstrations; see `OffPolicyTrainer.set_demonstrations_of_seeds`."""
+        super().set_demonstrations_of_seeds(demonstrations)
+        steps = [rows["dones"] for rows in self._demonstrations]
         # Fragments of episodes have no end, and count together as one.
-        self._trajectories = max(1, int(rows["dones"].sum()))
-        self._length = len(rows["dones"]) / self._trajectories
+        counts = th.tensor([max(1, int(dones.sum())) for dones in steps])
+        lengths = th.tensor([len(dones) for dones in steps]) / counts
+        self._trajectories, self._length = (
+            each.float().unsqueeze(1).to(self.streams.device) for each in (counts, lengths)
+        )
 
     def label(self, seed: int, rows: Rows) -> Rows:
         """Stores the number of the round in place of a reward, which changes between rounds."""
@@ -82,10 +86,11 @@ class AdRIL(OffPolicyTrainer):
         Returns:
             Those of the learner, then those of the expert, shape (seeds, both batches).
         """
-        earlier = self.current_round * self.round_steps / self._length
         old = (own.rewards < self.current_round).float()
-        ours = -old / earlier if earlier else th.zeros_like(old)
-        theirs = th.full_like(expert.rewards, 1 / self._trajectories)
+        # There are no old pairs in round 0, whose number of earlier trajectories is 0.
+        earlier = max(self.current_round, 1) * self.round_steps / self._length
+        ours = -old / earlier if self.round_steps else th.zeros_like(old)
+        theirs = 1 / self._trajectories + th.zeros_like(expert.rewards)
         return self.reward_scale * th.cat([ours, theirs], dim=1)
 
     def critic_loss(self, own: Batch, expert: Batch) -> th.Tensor:

@@ -128,12 +128,12 @@ class PWIL(OffPolicyTrainer):
 
     # The expert's atoms.
 
-    def set_demonstrations(self, demonstrations: base.AnyTransitions) -> None:
-        """Replaces the demonstrations; see `OffPolicyTrainer.set_demonstrations`.
+    def set_demonstrations_of_seeds(self, demonstrations: Sequence[base.AnyTransitions]) -> None:
+        """Replaces the demonstrations; see `OffPolicyTrainer.set_demonstrations_of_seeds`.
 
         Running episodes are coupled with the new ones from their next step on.
         """
-        super().set_demonstrations(demonstrations)
+        super().set_demonstrations_of_seeds(demonstrations)
         self._couplings, self._kept = [], []
 
     def _subsampled(self, seed: int) -> Array:
@@ -150,16 +150,16 @@ class PWIL(OffPolicyTrainer):
     def _couple(self, kept: Sequence[Array]) -> None:
         """Makes new couplings of these pairs of each seed."""
         self._kept, self._couplings = list(kept), []
-        horizon, n_envs = self._coupling_horizon(), self._collector.n_envs
+        n_envs = self._collector.n_envs
         for rows, encoder, numbers in zip(
             self._demonstrations, self._encoders, self._kept, strict=True
         ):
             acts = scale_actions(rows["acts"][numbers], self.venv.action_space)
             atoms = self._pairs(encoder.flatten(rows["obs"][numbers]), acts)
-            self._couplings.append(GreedyCoupling(atoms, horizon, n_envs))
+            self._couplings.append(GreedyCoupling(atoms, self._coupling_horizon(rows), n_envs))
 
-    def _coupling_horizon(self) -> int:
-        ends = self._demonstrations[0]["dones"]
+    def _coupling_horizon(self, demonstrations: Rows) -> int:
+        ends = demonstrations["dones"]
         mean_length = round(len(ends) / max(1, int(ends.sum())))
         return self.horizon or common_time_limit(self.venv) or mean_length
 

@@ -134,9 +134,8 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         self.num_timesteps = 0
         self.n_updates = 0
         self._ready = False
-        self._policies = [
-            make_policy(self.agent, venv.observation_space, venv.action_space) for _ in seeds
-        ]
+        spaces_of = venv.observation_space, venv.action_space
+        self._policies = [make_policy(self.agent, *spaces_of).to(device) for _ in seeds]
         super().__init__(
             demonstrations=demonstrations,
             custom_logger=custom_logger,
@@ -255,13 +254,28 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
             TypeError: Demonstrations of another type.
             ValueError: Demonstrations are empty, not finite, of other shapes, or lack a field.
         """
-        rows = expert_transitions(
-            demonstrations,
-            self.venv.observation_space,
-            self.venv.action_space,
-            common_time_limit(self.venv),
-        )
-        self._demonstrations = [rows] * len(self.streams)
+        self.set_demonstrations_of_seeds([demonstrations] * len(self.streams))
+
+    def set_demonstrations_of_seeds(self, demonstrations: Sequence[base.AnyTransitions]) -> None:
+        """Replaces the demonstrations of each seed by its own.
+
+        Args:
+            demonstrations: Those of each seed, as for `set_demonstrations`.
+
+        Raises:
+            TypeError: See `set_demonstrations`.
+            ValueError: See `set_demonstrations`.
+        """
+        rows: dict[int, Rows] = {}
+        for each in demonstrations:
+            if id(each) not in rows:
+                rows[id(each)] = expert_transitions(
+                    each,
+                    self.venv.observation_space,
+                    self.venv.action_space,
+                    common_time_limit(self.venv),
+                )
+        self._demonstrations = [rows[id(each)] for each in demonstrations]
         if self._ready:
             self._expert = self._encoded_demonstrations()
 
@@ -292,6 +306,11 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
         Raises:
             ValueError: There are no demonstrations.
         """
+        logged = self.train_seeds(total_timesteps)
+        return {name: float(np.mean([each[name] for each in logged])) for name in logged[0]}
+
+    def train_seeds(self, total_timesteps: int) -> list[dict[str, float]]:
+        """Like `train`, but returns what was logged for each seed."""
         if not self._demonstrations:
             raise ValueError("no demonstrations; call set_demonstrations() first")
         end = self.num_timesteps + total_timesteps
@@ -305,7 +324,11 @@ class OffPolicyTrainer(base.DemonstrationAlgorithm[types.Transitions]):
                         for name, value in self._update().items():
                             sums[name] = sums[name] + value if name in sums else value
                             counts[name] += 1
-        return {name: float(value.mean()) / counts[name] for name, value in sums.items()}
+        means = {name: (value / counts[name]).tolist() for name, value in sums.items()}
+        return [
+            {name: value[seed] for name, value in means.items()}
+            for seed in range(len(self.streams))
+        ]
 
     def _step(self) -> None:
         rows = self._collector.step(self.agent if self._ready else None)

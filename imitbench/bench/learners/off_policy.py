@@ -19,8 +19,8 @@ from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.trainer import OffPolicyOptions, OffPolicyTrainer
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.bench.curve import EpisodeLog, silent_logger
-from imitbench.bench.environments import make_training_environments
-from imitbench.bench.learner import Callback, Checkpoint, Learner, Task, no_checkpoint
+from imitbench.bench.environments import make_packed_environments
+from imitbench.bench.learner import Callback, Checkpoint, PackedLearner, Task, no_checkpoint
 from imitbench.bench.learners.algorithm_learner import CURVE_POINTS
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.records.runs import Budget
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from imitbench.data.types import TrajectoryWithRew
 
 
-class OffPolicyImitationLearner(Learner):
+class OffPolicyImitationLearner(PackedLearner):
     """Trains one off-policy method; the budget is in environment steps.
 
     Attributes:
@@ -56,30 +56,33 @@ class OffPolicyImitationLearner(Learner):
         del task
         return self.method(**{name: self.options[name] for name in self.arguments}, **shared)
 
-    def setup(
+    def setup_pack(
         self,
-        task: Task,
-        demos: Sequence[TrajectoryWithRew],
-        rng: np.random.Generator,
+        tasks: Sequence[Task],
+        demos: Sequence[Sequence[TrajectoryWithRew]],
+        rngs: Sequence[np.random.Generator],
         device: str,
     ) -> None:
         """Builds environments and method."""
+        task = tasks[0]
         self.options = dict(task.hyperparameters)
         environment = task.environment
-        self._environments = make_training_environments(
-            environment, self.options["n_envs"], task.seed
+        self._environments = make_packed_environments(
+            environment, self.options["n_envs"], [each.seed for each in tasks]
         )
-        self._episodes = EpisodeLog(self._environments)
+        self._episodes = EpisodeLog(self._environments, len(tasks))
+        self.curves: list[list[Mapping[str, float]]] = [[] for _ in tasks[1:]]
         self.trainer = self.make_trainer(
             task,
             venv=self._episodes,
-            demonstrations=demos,
+            demonstrations=None,
             options=shared_options(self.options),
-            seeds=(int(rng.integers(2**32)),),
+            seeds=[int(rng.integers(2**32)) for rng in rngs],
             device=device,
             custom_logger=silent_logger(),
             allow_variable_horizon=environment.horizon == "variable",
         )
+        self.trainer.set_demonstrations_of_seeds(demos)
 
     def train(
         self, budget: Budget, callback: Callback, checkpoint: Checkpoint = no_checkpoint
@@ -89,25 +92,33 @@ class OffPolicyImitationLearner(Learner):
         total = budget.amount // n_envs * n_envs
         part = max(1, total // CURVE_POINTS // n_envs) * n_envs
         while trainer.num_timesteps < total:
-            logged = trainer.train(min(part, total - trainer.num_timesteps))
-            callback(trainer.num_timesteps, {**self._episodes.pop(), **logged})
+            logged = trainer.train_seeds(min(part, total - trainer.num_timesteps))
+            step = trainer.num_timesteps
+            first, *others = (
+                {**self._episodes.pop(seed), **each} for seed, each in enumerate(logged)
+            )
+            for curve, metrics in zip(self.curves, others, strict=True):
+                curve.append({"step": step, **metrics})
+            callback(step, first)
             checkpoint()
         return trainer.num_timesteps
 
-    def policy(self) -> BasePolicy:
-        """The agent's policy."""
-        return self.trainer.policy
+    def policies(self) -> Sequence[BasePolicy]:
+        """The agent's policy of each seed."""
+        return self.trainer.policies
 
     def state_dict(self) -> dict[str, Any]:
         """State of method and environments, between two steps."""
         return {
             "trainer": self.trainer.state_dict(),
             "environments": episode_states(self._environments),
+            "curves": [[dict(point) for point in curve] for curve in self.curves],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what `state_dict` returned."""
         restore_episodes(self._environments, state["environments"])
+        self.curves = [list(curve) for curve in state["curves"]]
         self.trainer.load_state_dict(state["trainer"])
 
 

@@ -232,10 +232,11 @@ def test_hidden_entries_have_no_distance(make, pendulum_demos):
 
 def test_without_a_time_limit_the_horizon_is_the_demonstrations_length(make, pendulum_demos):
     trainer = make(PWIL, "Pendulum-v1", pendulum_demos)
-    assert trainer._coupling_horizon() == 200
+    assert trainer._coupling_horizon(trainer._demonstrations[0]) == 200
     trainer.venv.get_attr = lambda _: [None]
-    assert trainer._coupling_horizon() == 200
-    assert make(PWIL, "Pendulum-v1", pendulum_demos, horizon=50)._coupling_horizon() == 50
+    assert trainer._coupling_horizon(trainer._demonstrations[0]) == 200
+    given = make(PWIL, "Pendulum-v1", pendulum_demos, horizon=50)
+    assert given._coupling_horizon(given._demonstrations[0]) == 50
 
 
 def test_resuming_between_episodes_of_two_environments_gives_the_same_rewards(make, pendulum_demos):

@@ -27,6 +27,10 @@ SETTINGS = {
     "num_iterations": "1",
     "fragment_length": "10",
     "reward_epochs": "1",
+    "learning_starts": "20",
+    "buffer_size": "1000",
+    "bc_updates": "2",
+    "critic_updates": "2",
 }
 BUDGETS = {"env_steps": 130, "batches": 3}
 MORE = {"preference_comparisons": 2300}
