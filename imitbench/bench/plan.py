@@ -11,7 +11,7 @@ from imitbench.bench import artifacts
 from imitbench.bench.artifacts import HUB
 from imitbench.bench.job import SourceRecord
 from imitbench.bench.spec import SweepSettings, make_spec
-from imitbench.cards.algorithm import AlgorithmCard, Scalar
+from imitbench.cards.algorithm import STEP_UNITS, AlgorithmCard, Scalar
 from imitbench.cards.catalog import algorithm_names, load_algorithm, select_environments
 from imitbench.cards.plugins import find_algorithms, find_suite
 from imitbench.cards.suite import EnvironmentCard, SuiteCard, mismatch
@@ -395,7 +395,7 @@ def expected_seconds(
     if known is not None:
         return known
     training = budget.amount / 1000 * algorithm.seconds_per_1000
-    if budget.unit == "env_steps":
+    if budget.unit in STEP_UNITS:
         training += budget.amount / environment.steps_per_second
     steps = 2 * run.protocol.episodes * environment.max_episode_steps
     return _SETUP_S + training + steps / environment.steps_per_second

@@ -148,7 +148,7 @@ def reference_scores(
 
 
 def _budget(algorithm: AlgorithmCard, environment: EnvironmentCard, name: BudgetName) -> Budget:
-    unit = algorithm.budget_unit
+    unit = environment.budgets[name].recorded_unit(algorithm.budget_unit)
     return Budget(name=name, unit=unit, amount=environment.amount(name, unit))
 
 

@@ -93,8 +93,12 @@ class Origin:
 Scalar = bool | Integer | Finite | str | None
 """A hyper-parameter or keyword value that YAML, JSON and the command line can express."""
 
-BudgetUnit = Literal["env_steps", "batches", "none"]
-"""Unit of a budget; `none` for learners that do not train."""
+BudgetUnit = Literal["env_steps", "replay_steps", "batches", "none"]
+"""Unit of a budget: environment steps; environment steps of methods that learn each of them many
+times, from a replay buffer, so that they need fewer; optimizer batches; `none` for learners that
+do not train."""
+STEP_UNITS: tuple[BudgetUnit, ...] = ("env_steps", "replay_steps")
+"""Units that count environment steps."""
 
 ActionSpace = Literal["discrete", "multi_discrete", "box"]
 """Kinds of action space, by their names in gymnasium."""
@@ -275,6 +279,7 @@ class AlgorithmCard(Card):
         sources: Globs of further files next to the card, other than Python files, that belong to
             the method's source.
         budget_unit: Unit of the suite's budget for this method; `none` if it does not train.
+            `replay_steps` becomes `env_steps` where a suite makes no difference.
         role: A `method` is compared with others. An `anchor` has score 0 or 1. A `control` is
             trained without information from the expert, and shows how much score the environment
             alone gives; suites list their controls. A `reference` shows what is achievable with
@@ -315,6 +320,11 @@ class AlgorithmCard(Card):
         card = self.model_copy()
         card._origin = origin
         return card
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether its budget counts environment steps."""
+        return self.budget_unit in STEP_UNITS
 
     @property
     def search_space(self) -> dict[str, SearchSpace]:

@@ -122,16 +122,29 @@ class DemoSet(Card):
 
 
 class BudgetAmounts(Card):
-    """Training amount in each unit."""
+    """Training amount in each unit.
+
+    Attributes:
+        replay_steps: `None` if methods with a replay buffer have as many steps as others.
+    """
 
     env_steps: int = Field(ge=1)
+    replay_steps: int | None = Field(default=None, ge=1)
     batches: int = Field(ge=1)
 
     def in_unit(self, unit: BudgetUnit) -> int:
         """Returns the amount in a unit; 0 for methods that do not train."""
         if unit == "none":
             return 0
+        if unit == "replay_steps" and self.replay_steps is not None:
+            return self.replay_steps
         return self.batches if unit == "batches" else self.env_steps
+
+    def recorded_unit(self, unit: BudgetUnit) -> BudgetUnit:
+        """Returns the unit that a method with this unit is recorded with."""
+        if unit == "replay_steps" and self.replay_steps is None:
+            return "env_steps"
+        return unit
 
 
 class EnvironmentCard(Card):

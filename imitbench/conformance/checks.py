@@ -335,7 +335,7 @@ class MethodChecker:
         return CheckResult("speed", "told", compared)
 
     def _speed_of(self, card: AlgorithmCard) -> float:
-        amount = max(self._subject.amount, 2048 if card.budget_unit == "env_steps" else 1)
+        amount = max(self._subject.amount, 2048 if card.counts_steps else 1)
         subject = MethodUnderTest(card, card.resolve({}), amount)
         return amount / max(subject.train(self._bed).seconds, 1e-9)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
-from imitbench.cards.algorithm import Scalar
+from imitbench.cards.algorithm import STEP_UNITS, AlgorithmCard, BudgetUnit, Scalar
 from imitbench.cards.catalog import load_algorithm, suite_directory
 from imitbench.cards.suite import BUDGET_NAMES, EnvironmentCard, mismatch
 from imitbench.cards.tuned import load_tuned
@@ -103,6 +103,11 @@ def _check_budget(spec: RunSpec, where: str, findings: Findings) -> None:
         )
 
 
+def _units(card: AlgorithmCard) -> tuple[BudgetUnit, ...]:
+    """Returns the units that runs of a method may be recorded with."""
+    return STEP_UNITS if card.budget_unit == "replay_steps" else (card.budget_unit,)
+
+
 def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
     card = bundled_algorithm(spec.algo)
     if card is None:
@@ -139,7 +144,7 @@ def _check_algorithm(spec: RunSpec, where: str, findings: Findings) -> None:
         fail(
             "algorithm", f"labelled {one_line(spec.variant, 80)!r}, but its hyper-parameters {due}"
         )
-    if spec.budget.unit != card.budget_unit:
+    if spec.budget.unit not in _units(card):
         fail("budget", f"budget counts {spec.budget.unit}; the card's counts {card.budget_unit}")
     needs = card.needs
     for what, has, due_there in (
