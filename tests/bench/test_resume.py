@@ -13,7 +13,7 @@ from imitbench.cards.catalog import algorithm_names, load_algorithm, load_suite,
 from imitbench.records.runs import Budget
 from imitbench.util.state_file import load_state, save_state
 
-BUDGETS = {"env_steps": 1200, "batches": 30, "none": 0}
+BUDGETS = {"env_steps": 1200, "replay_steps": 300, "batches": 30, "none": 0}
 # Their rounds are longer.
 MORE = {
     "dagger": 2400,
@@ -33,6 +33,9 @@ SETTINGS = {
     "num_iterations": "2",
     "fragment_length": "10",
     "reward_epochs": "2",
+    "learning_starts": "100",
+    "bc_updates": "20",
+    "critic_updates": "20",
 }
 # One environment per kind of action space is enough.
 SIMILAR = {"seals/MountainCar-v0"}

@@ -244,8 +244,9 @@ SETTINGS = {
     "rollout_round_min_episodes": "2", "rollout_round_min_timesteps": "400",
     "total_comparisons": "12", "num_iterations": "2", "fragment_length": "10",
     "reward_epochs": "2", "learning_starts": "100", "batch_size": "32",
+    "bc_updates": "50", "critic_updates": "50",
 }  # fmt: skip
-AMOUNTS = {"env_steps": 1200, "batches": 60, "none": None}
+AMOUNTS = {"env_steps": 1200, "replay_steps": 400, "batches": 60, "none": None}
 METHODS = [name for name in algorithm_names() if load_algorithm(name).role == "method"]
 
 

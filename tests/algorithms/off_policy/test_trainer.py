@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch as th
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
 from support.off_policy import small_options
 
 from imitbench.algorithms.off_policy.adril import AdRIL
@@ -16,6 +17,7 @@ from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
 from imitbench.data import rollout
 from imitbench.data.resumable_env import episode_states, restore_episodes
+from imitbench.stats.significance import permutation
 from imitbench.util.state_file import load_state, save_state
 
 
@@ -165,3 +167,30 @@ def test_updates_are_as_frequent_as_asked(make, pendulum_demos):
     logged = trainer.train(60)
     assert trainer.n_updates == 5 * 3  # after 20, 30, 40, 50 and 60 steps
     assert {"critic_loss", "actor_loss", "discriminator/accuracy"} <= logged.keys()
+
+
+@pytest.mark.slow
+def test_packs_score_like_single_runs(make, pendulum_demos):
+    options = small_options(
+        agent={"hidden_sizes": (32, 32), "actor_learning_rate": 3e-3, "critic_learning_rate": 3e-3},
+        batch_size=32,
+        buffer_size=3000,
+        learning_starts=200,
+        steps_per_update=2,
+    )
+
+    def scores(groups):
+        found = []
+        for seeds in groups:
+            trainer = make(DAC, "Pendulum-v1", pendulum_demos, seeds=seeds, options=options)
+            trainer.train(3000)
+            venv = make_vec_env("Pendulum-v1", 5, seed=0)
+            found += [evaluate_policy(each, venv, 5)[0] for each in trainer.policies]
+        return {"Pendulum-v1": found}
+
+    alone = scores([(seed,) for seed in range(20)])
+    packed = scores([tuple(range(start, start + 5)) for start in range(20, 40, 5)])
+    test = permutation(alone, packed, rng=np.random.default_rng(0))
+    assert test.p_value > 0.05
+    best = max(alone["Pendulum-v1"])
+    assert best > -800  # about -1,200 by random actions: training has an effect to compare

@@ -32,7 +32,7 @@ SETTINGS = {
     "bc_updates": "2",
     "critic_updates": "2",
 }
-BUDGETS = {"env_steps": 130, "batches": 3}
+BUDGETS = {"env_steps": 130, "replay_steps": 40, "batches": 3}
 MORE = {"preference_comparisons": 2300}
 TRAINED = [name for name in algorithm_names() if name not in ("random", "expert")]
 
