@@ -15,7 +15,7 @@ from imitbench.algorithms.off_policy.iq_learn import IQLearn
 from imitbench.algorithms.off_policy.ls_iq import LSIQ
 from imitbench.algorithms.off_policy.pwil import PWIL
 from imitbench.algorithms.off_policy.value_dice import ValueDICE
-from imitbench.data import rollout
+from imitbench.data import rollout, types
 from imitbench.data.resumable_env import episode_states, restore_episodes
 from imitbench.stats.significance import permutation
 from imitbench.util.state_file import load_state, save_state
@@ -154,6 +154,33 @@ def test_actions_without_bounds_are_refused(pendulum_demos):
     venv.action_space = type(venv.action_space)(-np.inf, np.inf, (1,))
     with pytest.raises(ValueError, match="needs actions with bounds"):
         DAC(venv=venv, demonstrations=pendulum_demos)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_step_episodes_are_learned_from(method, make, pendulum_demos):
+    first = pendulum_demos[0]
+    demos = [
+        types.TrajectoryWithRew(
+            obs=first.obs[start : start + 2],
+            acts=first.acts[start : start + 1],
+            infos=None,
+            terminal=True,
+            rews=np.zeros(1),
+        )
+        for start in range(3)  # fewer than a batch
+    ]
+    trainer = make(method, "Pendulum-v1", demos, allow_variable_horizon=True)
+    logged = trainer.train(60)
+    assert all(np.isfinite(value) for value in logged.values())
+
+
+def test_demonstrations_without_next_observations_are_refused(make, pendulum_demos):
+    first = pendulum_demos[0]
+    demos = types.TransitionsMinimal(
+        obs=first.obs[:-1], acts=first.acts, infos=np.array([{}] * len(first))
+    )
+    with pytest.raises(ValueError, match="next observations|next_obs"):
+        make(DAC, "Pendulum-v1", demos)
 
 
 def test_training_needs_demonstrations(make):
