@@ -179,7 +179,7 @@ def test_demonstrations_without_next_observations_are_refused(make, pendulum_dem
     demos = types.TransitionsMinimal(
         obs=first.obs[:-1], acts=first.acts, infos=np.array([{}] * len(first))
     )
-    with pytest.raises(ValueError, match="next observations|next_obs"):
+    with pytest.raises(ValueError, match=r"next observations|next_obs"):
         make(DAC, "Pendulum-v1", demos)
 
 
