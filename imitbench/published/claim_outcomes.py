@@ -100,6 +100,11 @@ def own_outcomes(
     return outcomes
 
 
+def fits(claim: Claim, spec: RunSpec) -> bool:
+    """Whether a run may stand beside a claim, see `own_outcomes`."""
+    return _key_of_run(spec) == _key_of_claim(claim)
+
+
 _Key = tuple[Conditions, str, str, str]
 
 

@@ -106,10 +106,9 @@ class Claim(Record):
         if card.needs.demos != (self.n_demos is not None):
             rule = "a number or all" if card.needs.demos else "empty, it uses no demonstrations"
             raise ValueError(f"n_demos of {self.algo} must be {rule}")
-        if isinstance(self.n_demos, int) and self.n_demos > environment.demos.trajectories:
-            raise ValueError(
-                f"n_demos {self.n_demos}: {self.env} has {environment.demos.trajectories}"
-            )
+        available = environment.demos.trajectories
+        if isinstance(self.n_demos, int) and self.n_demos >= available:
+            raise ValueError(f"n_demos {self.n_demos}: {self.env} has {available}; write all")
         return self
 
     @property
