@@ -22,10 +22,10 @@ from collections.abc import Callable
 import numpy as np
 
 from imitbench.stats.mean_test import mean_tests
-from imitbench.stats.significance import holm, welch
+from imitbench.stats.significance import choices, holm, welch
 from imitbench.stats.verdicts import verdicts
 
-RUNS, REPLICATES = 3, 1_000
+RUNS, REPLICATES, SPLITS = 3, 1_000, 20_000
 LEVEL = 0.05
 UNEQUAL = [
     (runs, spreads)
@@ -106,20 +106,28 @@ def by_labels(pairs: Pairs, _: float) -> np.ndarray:
     """Returns p of permutations of the difference of means, as `permutation` does for one."""
     rng = np.random.default_rng(0)
     actual, shuffled = 0.0, 0.0
+    few = len(pairs) == 1 and pairs[0][0].shape[1] + pairs[0][1].shape[1] <= 15
     for x, y in pairs:
         pooled = np.concatenate([x, y], axis=1)
-        weights = np.repeat([1 / x.shape[1], -1 / y.shape[1]], [x.shape[1], y.shape[1]])
-        labels = np.broadcast_to(weights, (REPLICATES, weights.size))
-        actual = actual + pooled @ weights
-        shuffled = shuffled + pooled @ rng.permuted(labels, axis=1).T
+        ours, runs = x.shape[1], pooled.shape[1]
+        labels = np.full((REPLICATES, runs), -1 / (runs - ours))
+        labels[:, :ours] = 1 / ours
+        labels = rng.permuted(labels, axis=1)
+        if few:  # all labelings, as drawn ones could make p of the most extreme too small
+            labels = np.full((len(choices(runs, ours)), runs), -1 / (runs - ours))
+            np.put_along_axis(labels, choices(runs, ours), 1 / ours, axis=1)
+        actual = actual + pooled[:, :ours].mean(axis=1) - pooled[:, ours:].mean(axis=1)
+        shuffled = shuffled + pooled @ labels.T
     extreme = (np.abs(shuffled) >= np.abs(actual)[:, None] - 1e-12).sum(axis=1)
-    return (extreme + 1) / (REPLICATES + 1)
+    return extreme / shuffled.shape[1] if few else (extreme + 1) / (REPLICATES + 1)
 
 
 def by_verdict(pairs: Pairs, significance: float) -> np.ndarray:
     """Returns p of the test of `imitbench compare`."""
     rng = np.random.default_rng(0)  # as `verdicts`
-    return mean_tests(pairs, significance=significance, replicates=REPLICATES, rng=rng)
+    options = {"significance": significance, "replicates": REPLICATES, "bounds": True}
+    options["splits"] = SPLITS  # as `verdicts` but for ten runs and ten, to be quick
+    return mean_tests(pairs, rng=rng, **options)
 
 
 def rejections(

@@ -79,8 +79,11 @@ def mean_test(
     one, other = matched(first, second)
     difference = float((one.means() - other.means()).mean())
     pairs = [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
-    found = mean_tests(pairs, significance=significance, replicates=replicates, rng=rng)
-    exact = _labelings(pairs) <= EXACT_SPLITS
+    splits = EXACT_SPLITS
+    exact = _labelings(pairs) <= splits
+    found = mean_tests(
+        pairs, significance=significance, replicates=replicates, rng=rng, splits=splits
+    )
     used = sum(one.sizes) + sum(other.sizes)
     return Significance("welch-permutation", difference, float(found[0]), exact, used)
 
@@ -91,6 +94,8 @@ def mean_tests(
     significance: float = 0.05,
     replicates: int = 50_000,
     rng: np.random.Generator,
+    bounds: bool = False,
+    splits: int = EXACT_SPLITS,
 ) -> FloatArray:
     """Makes the test `mean_test` of many experiments of one layout, for simulations.
 
@@ -99,6 +104,9 @@ def mean_tests(
         significance: Level that p will be compared with, in (0, 1).
         replicates: Number of relabelings, if they are drawn; they are the same in all experiments.
         rng: Source of drawn relabelings; not used otherwise.
+        bounds: Whether a lower bound of p is enough where p is above `significance`; much quicker,
+            as most experiments then need no relabelings.
+        splits: Maximum number of relabelings to enumerate; beyond, they are drawn.
 
     Returns:
         P-values, shape (experiments,).
@@ -111,13 +119,17 @@ def mean_tests(
     sizes = [(x.shape[1], y.shape[1]) for x, y in pairs]
     if min(min(pair) for pair in sizes) == 1:
         return np.ones(experiments)
-    masks = _masks(pairs, replicates, rng)
-    rows = max(1, CHUNK_ELEMENTS // max(1, sum(mask.shape[0] for mask in masks)))
-    parts = [
-        _p_values([(x[at : at + rows], y[at : at + rows]) for x, y in pairs], masks, significance)
-        for at in range(0, experiments, rows)
-    ]
-    return np.concatenate(parts)
+    exact = _labelings(pairs) <= splits
+    masks = _masks(pairs, 0 if exact else replicates, rng)
+    actual, scale, equal = _actual(pairs)
+    found = _welch(actual, scale, equal)[:, 0]
+    undecided = np.flatnonzero(found <= significance) if bounds else np.arange(experiments)
+    rows = max(1, CHUNK_ELEMENTS // sum(mask.shape[0] for mask in masks))
+    for at in range(0, undecided.size, rows):
+        chosen = undecided[at : at + rows]
+        part = [(x[chosen], y[chosen]) for x, y in pairs]
+        found[chosen] = _p_values(part, masks, exact, significance)
+    return found
 
 
 def mean_test_lacks(sizes: Sequence[tuple[int, int]], significance: float) -> int:
@@ -145,17 +157,17 @@ def _labelings(pairs: Sequence[tuple[FloatArray, FloatArray]]) -> int:
 
 
 def _masks(
-    pairs: Sequence[tuple[FloatArray, FloatArray]], replicates: int, rng: np.random.Generator
+    pairs: Sequence[tuple[FloatArray, FloatArray]], drawn: int, rng: np.random.Generator
 ) -> list[FloatArray]:
     """Returns which runs are the first's in each labeling, by environment.
 
-    All labelings of each environment, if they can be combined with each other; else drawn ones.
+    All labelings of each environment, to be combined with each other, if `drawn` is 0.
     """
     sizes = [(x.shape[1], x.shape[1] + y.shape[1]) for x, y in pairs]
-    if _labelings(pairs) > EXACT_SPLITS:
+    if drawn:
         actual = [np.arange(runs) < size for size, runs in sizes]
         return [
-            rng.permuted(np.broadcast_to(mask, (replicates, mask.size)), axis=1).astype(np.float64)
+            rng.permuted(np.broadcast_to(mask, (drawn, mask.size)), axis=1).astype(np.float64)
             for mask in actual
         ]
     masks = []
@@ -168,26 +180,38 @@ def _masks(
 
 
 def _p_values(
-    pairs: Sequence[tuple[FloatArray, FloatArray]], masks: list[FloatArray], significance: float
+    pairs: Sequence[tuple[FloatArray, FloatArray]],
+    masks: list[FloatArray],
+    exact: bool,
+    significance: float,
 ) -> FloatArray:
-    sizes = [(x.shape[1], y.shape[1]) for x, y in pairs]
-    pooled = [np.concatenate(pair, axis=1) for pair in pairs]
-    scale = np.max([np.ptp(runs, axis=1) for runs in pooled], axis=0)[:, None]
-    equal = len(sizes) > 1 and all(x == y for x, y in sizes)
-    exact = _labelings(pairs) <= EXACT_SPLITS
-    first = [(np.arange(sum(pair)) < pair[0]).astype(np.float64)[None] for pair in sizes]
-    cells = list(zip(pooled, sizes, strict=True))
-    actual = _combined([_labeled(*cell, mask) for cell, mask in zip(cells, first, strict=True)])
+    actual, scale, equal = _actual(pairs)
     least = _welch(actual, scale, equal)
-    parts = [_labeled(*cell, mask) for cell, mask in zip(cells, masks, strict=True)]
+    parts = [_labeled(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
     labelings = _combined(parts, crossed=exact)
     extreme = _at_most(labelings, least, scale, equal)
     count = labelings.difference.shape[1]
     by_labels = extreme / count if exact else (extreme + 1) / (count + 1)
-    [*others, runs] = sizes
+    [*others, runs] = [(x.shape[1], y.shape[1]) for x, y in pairs]
     few = not others and runs[0] != runs[1] and min(runs) < FEW_RUNS and significance < 0.05
     by_spread = _behrens_fisher(actual, runs, scale) if few else least[:, 0]
     return np.asarray(np.maximum(by_labels, by_spread))
+
+
+def _actual(
+    pairs: Sequence[tuple[FloatArray, FloatArray]],
+) -> tuple[_Labelings, FloatArray, bool]:
+    """Returns numbers of the actual labels, the largest range of scores, and if sizes are equal.
+
+    Sizes count as equal only over several environments, where degrees of freedom depend on it.
+    """
+    scale = np.max([np.ptp(np.concatenate(pair, axis=1), axis=1) for pair in pairs], axis=0)
+    parts = []
+    for x, y in pairs:
+        mask = np.arange(x.shape[1] + y.shape[1]) < x.shape[1]
+        parts.append(_labeled(x, y, mask.astype(np.float64)[None]))
+    equal = len(pairs) > 1 and all(x.shape == y.shape for x, y in pairs)
+    return _combined(parts), scale[:, None], equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,15 +233,16 @@ class _Labelings:
     parts: tuple[FloatArray, FloatArray]
 
 
-def _labeled(pooled: FloatArray, sizes: tuple[int, int], mask: FloatArray) -> _Labelings:
+def _labeled(x: FloatArray, y: FloatArray, mask: FloatArray) -> _Labelings:
     """Returns the numbers of one environment.
 
     Args:
-        pooled: Runs of both, shape (experiments, runs).
-        sizes: Number of runs of both.
-        mask: 1 for runs labeled as the first's, else 0, shape (labelings, runs).
+        x: Runs of the first, shape (experiments, runs).
+        y: Runs of the second.
+        mask: 1 for runs labeled as the first's, else 0, shape (labelings, runs of both).
     """
-    ours, theirs = sizes
+    ours, theirs = x.shape[1], y.shape[1]
+    pooled = np.concatenate([x, y], axis=1)
     centred = pooled - pooled.mean(axis=1, keepdims=True)
     squares = np.square(centred)
     sums, ours_squared = centred @ mask.T, squares @ mask.T

@@ -175,7 +175,18 @@ def drawn(runs, spreads, environments, experiments, shift=0.0):
 
 def rejections(pairs, environments=1):
     level = 0.05 / environments
-    return mean_tests(pairs, significance=level, replicates=1000, rng=rng()) <= level
+    options = {"significance": level, "replicates": 1000, "bounds": True}
+    return mean_tests(pairs, rng=rng(), **options) <= level
+
+
+def test_bounds_are_p_values_where_these_are_small():
+    pairs = drawn((6, 4), (0.1, 0.2), 2, 200, 0.1)
+    p, bounds = (
+        mean_tests(pairs, replicates=500, rng=rng(), bounds=quick) for quick in (False, True)
+    )
+    assert (p <= 0.05).any()
+    np.testing.assert_array_equal(p <= 0.05, bounds <= 0.05)
+    assert (bounds <= p).all()
 
 
 def alarms(runs, spreads, environments, experiments):
@@ -216,3 +227,15 @@ def test_equal_spreads_cost_less_than_three_points_of_power(runs, environments, 
         for at in range(1000)
     ]
     assert np.mean(plain) - rejections(pairs).mean() <= 0.03
+
+
+def test_opposite_differences_on_environments_do_not_hide_the_one_of_the_means():
+    """Shuffled labels spread both differences over both sides, but also their variance."""
+    noise = [rng(seed).normal(0, 0.03, (3, 5)) for seed in (1, 2)]
+    levels = [np.array([[0.9], [1.0], [0.3]]), np.array([[0.6], [0.5], [0.86]])]
+    one, other = (
+        dict(zip("abc", level + runs, strict=True))
+        for level, runs in zip(levels, noise, strict=True)
+    )
+    assert permutation(one, other, rng=rng()).p_value > 0.05
+    assert found_by(one, other).p_value < 0.01
