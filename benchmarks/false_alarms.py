@@ -1,23 +1,56 @@
-"""Measures how often three rules find a difference between a method and itself.
+"""Measures how often methods of equal means are called different, and others not.
 
-    python benchmarks/false_alarms.py
+    python benchmarks/false_alarms.py [identical] [unequal] [power]
 
-draws the scores of both sides from one distribution, three runs on each environment, and counts how
-often the bootstrap interval of the difference of IQMs excludes 0; how often Welch's test, corrected
-by Holm's method, rejects on any environment; and how often `imitbench compare` decides, overall or
-on any environment. The nominal level of the rules is 5 %.
+`identical` draws the scores of both sides from one distribution, three runs on each environment,
+and counts how often the bootstrap interval of the difference of IQMs excludes 0; how often Welch's
+test, corrected by Holm's method, rejects on any environment; and how often `imitbench compare`
+decides, overall or on any environment.
+
+`unequal` draws normal scores of equal means, with the numbers of runs and the spreads of two
+different methods, and counts the decisions of permutations of the difference of means, and those of
+`imitbench compare`. The nominal level of all rules is 5 %.
+
+`power` shifts one of two equal distributions and counts how often each test finds it.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 import numpy as np
 
-from imitbench.stats.significance import holm, welch
+from imitbench.stats.mean_test import mean_tests
+from imitbench.stats.significance import choices, holm, welch
 from imitbench.stats.verdicts import verdicts
 
-RUNS, REPLICATES = 3, 1_000
+RUNS, REPLICATES, SPLITS = 3, 1_000, 20_000
+LEVEL = 0.05
+UNEQUAL = [
+    (runs, spreads)
+    for runs in ((10, 3), (10, 5), (20, 5), (5, 5), (10, 10))
+    for spreads in ((0.02, 0.3), (0.3, 0.02), (0.1, 0.3))
+    if runs[0] != runs[1] or spreads[0] < spreads[1]
+]
+SHIFTS = {
+    ((4, 4), 1): 0.28,
+    ((5, 5), 1): 0.2,
+    ((10, 10), 1): 0.13,
+    ((10, 5), 1): 0.17,
+    ((3, 3), 3): 0.15,
+    ((5, 5), 3): 0.11,
+    ((10, 10), 3): 0.073,
+    ((10, 5), 3): 0.09,
+    ((3, 3), 5): 0.11,
+    ((5, 5), 5): 0.08,
+    ((10, 10), 5): 0.057,
+    ((10, 5), 5): 0.07,
+}
+"""Difference of means by runs and environments, at a spread of 0.1, which permutations find in
+about 80 % of experiments."""
+
+Pairs = list[tuple[np.ndarray, np.ndarray]]
 
 
 def draw(shape: str, rng: np.random.Generator) -> np.ndarray:
@@ -27,11 +60,8 @@ def draw(shape: str, rng: np.random.Generator) -> np.ndarray:
     return rng.choice([0.0, 1.0], RUNS) + rng.normal(0.0, 0.01, RUNS)
 
 
-def main() -> None:
+def identical(experiments: int) -> None:
     """Prints a line for each shape and number of environments."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--experiments", type=int, default=1000)
-    experiments = parser.parse_args().experiments
     print("| scores | environments | interval | Welch | verdict, overall | verdict, anywhere |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for shape in ("normal", "success or collapse"):
@@ -46,12 +76,124 @@ def main() -> None:
                 tests = holm({e: welch({e: one[e]}, {e: other[e]}).p_value for e in one})
                 counts += [
                     not found.iqm.low <= 0 <= found.iqm.high,
-                    any(p <= 0.05 for p in tests.values()),
+                    any(p <= LEVEL for p in tests.values()),
                     found.decision != "undecided",
                     any(each.decision != "undecided" for each in found.environments),
                 ]
             shares = " | ".join(f"{share:.1%}" for share in counts / experiments)
             print(f"| {shape} | {environments} | {shares} |", flush=True)
+
+
+def normal(
+    runs: tuple[int, int],
+    spreads: tuple[float, float],
+    environments: int,
+    experiments: int,
+    shift: float = 0.0,
+) -> Pairs:
+    """Draws the scores of two methods on each environment; the second's are higher by `shift`."""
+    rng = np.random.default_rng([*runs, environments])
+    return [
+        (
+            rng.normal(0.5, spreads[0], (experiments, runs[0])),
+            rng.normal(0.5 + shift, spreads[1], (experiments, runs[1])),
+        )
+        for _ in range(environments)
+    ]
+
+
+def by_labels(pairs: Pairs, _: float) -> np.ndarray:
+    """Returns p of permutations of the difference of means, as `permutation` does for one."""
+    rng = np.random.default_rng(0)
+    actual, shuffled = 0.0, 0.0
+    few = len(pairs) == 1 and pairs[0][0].shape[1] + pairs[0][1].shape[1] <= 15
+    for x, y in pairs:
+        pooled = np.concatenate([x, y], axis=1)
+        ours, runs = x.shape[1], pooled.shape[1]
+        labels = np.full((REPLICATES, runs), -1 / (runs - ours))
+        labels[:, :ours] = 1 / ours
+        labels = rng.permuted(labels, axis=1)
+        if few:  # all labelings, as drawn ones could make p of the most extreme too small
+            labels = np.full((len(choices(runs, ours)), runs), -1 / (runs - ours))
+            np.put_along_axis(labels, choices(runs, ours), 1 / ours, axis=1)
+        actual = actual + pooled[:, :ours].mean(axis=1) - pooled[:, ours:].mean(axis=1)
+        shuffled = shuffled + pooled @ labels.T
+    extreme = (np.abs(shuffled) >= np.abs(actual)[:, None] - 1e-12).sum(axis=1)
+    return extreme / shuffled.shape[1] if few else (extreme + 1) / (REPLICATES + 1)
+
+
+def by_verdict(pairs: Pairs, significance: float) -> np.ndarray:
+    """Returns p of the test of `imitbench compare`."""
+    rng = np.random.default_rng(0)  # as `verdicts`
+    options = {"significance": significance, "replicates": REPLICATES, "bounds": True}
+    options["splits"] = SPLITS  # as `verdicts` but for ten runs and ten, to be quick
+    return mean_tests(pairs, rng=rng, **options)
+
+
+def rejections(
+    test: Callable[[Pairs, float], np.ndarray], pairs: Pairs
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns where a test rejects over all environments, and on any with Holm's correction."""
+    level = LEVEL / len(pairs)
+    anywhere = np.min([test([pair], level) for pair in pairs], axis=0) <= level
+    return test(pairs, LEVEL) <= LEVEL, anywhere
+
+
+def decisions(pairs: Pairs) -> tuple[float, float]:
+    """Returns how often `imitbench compare` decides, overall and anywhere."""
+    rejected = np.logical_or(*rejections(by_verdict, pairs))
+    overall = anywhere = 0
+    for at in np.flatnonzero(rejected):  # without a rejection there is no verdict
+        one, other = ({f"e{i}": pair[side][at] for i, pair in enumerate(pairs)} for side in (0, 1))
+        [found] = verdicts("a", one, {"b": other}, replicates=REPLICATES)
+        overall += found.decision != "undecided"
+        anywhere += any(each.decision != "undecided" for each in found.environments)
+    return overall / rejected.size, anywhere / rejected.size
+
+
+def unequal(experiments: int) -> None:
+    """Prints a line for each pair of numbers, pair of spreads and number of environments."""
+    print(
+        "| runs | spreads | environments | permutations, overall | permutations, anywhere "
+        "| verdict, overall | verdict, anywhere |"
+    )
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for runs, spreads in UNEQUAL:
+        for environments in (1, 3, 5):
+            pairs = normal(runs, spreads, environments, experiments)
+            before = [found.mean() for found in rejections(by_labels, pairs)]
+            shares = " | ".join(f"{share:.1%}" for share in (*before, *decisions(pairs)))
+            print(
+                f"| {runs[0]} and {runs[1]} | {spreads[0]} and {spreads[1]} | {environments} "
+                f"| {shares} |",
+                flush=True,
+            )
+
+
+def power(experiments: int) -> None:
+    """Prints a line for each pair of numbers and number of environments, with equal spreads."""
+    print(
+        "| runs | environments | difference | permutations, overall | permutations, anywhere "
+        "| test of verdicts, overall | test of verdicts, anywhere |"
+    )
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for (runs, environments), shift in SHIFTS.items():
+        pairs = normal(runs, (0.1, 0.1), environments, experiments, shift)
+        found = [*rejections(by_labels, pairs), *rejections(by_verdict, pairs)]
+        shares = " | ".join(f"{each.mean():.1%}" for each in found)
+        print(f"| {runs[0]} and {runs[1]} | {environments} | {shift} | {shares} |", flush=True)
+
+
+def main() -> None:
+    """Prints the tables."""
+    tables = {"identical": identical, "unequal": unequal, "power": power}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(tables)} [all]")
+    parser.add_argument("--experiments", type=int, default=1000)
+    options = parser.parse_args()
+    for name in options.tables or tables:
+        tables[name](options.experiments)
+        print()
 
 
 if __name__ == "__main__":

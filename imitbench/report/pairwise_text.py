@@ -120,7 +120,7 @@ def method_text(options: PairwiseOptions) -> str:
         "score = (return - random) / (expert - random), stochastic policy; differences are the "
         f"algorithm's less the baseline's; {options.level:.0%} intervals: IQM and P by stratified "
         f"bootstrap ({options.replicates} replicates, seed {options.seed}), means by Welch; p by "
-        f"permutation, corrected by Holm for environments and for baselines; {policy}"
+        f"studentized permutation, corrected by Holm for environments and for baselines; {policy}"
     )
 
 

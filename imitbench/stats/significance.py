@@ -1,8 +1,9 @@
 """Tests whether two algorithms differ, and corrects for several tests.
 
-Which one to use: `permutation` for few assumptions, `welch` for an effect with an interval and for
-planning (`imitbench.stats.power`), `mann_whitney` on one environment whose scores have outliers,
-`wilcoxon` across environments. All are two-sided.
+Which one to use: `imitbench.stats.mean_test` to decide, `permutation` if both sides can differ in
+nothing but their means, `welch` for an effect with an interval and for planning
+(`imitbench.stats.power`), `mann_whitney` on one environment whose scores have outliers, `wilcoxon`
+across environments. All are two-sided.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal
 
@@ -69,7 +71,7 @@ class Significance:
         left_out: Number of pairs excluded because they tie.
     """
 
-    test: Literal["permutation", "mann-whitney", "wilcoxon"]
+    test: Literal["permutation", "welch-permutation", "mann-whitney", "wilcoxon"]
     statistic: float
     p_value: float
     exact: bool
@@ -176,6 +178,9 @@ def permutation(
 
     Few runs cannot give a small p: three against three on one environment give 0.1 at best.
 
+    If spreads differ, equal means alone do not make p valid: with unequal numbers of runs it is far
+    too small. `imitbench.stats.mean_test` is right there, too.
+
     Args:
         first: Scores by environment.
         second: Scores on the same environments; run counts may differ.
@@ -220,10 +225,25 @@ def permutation(
 def _all_differences(x: FloatArray, y: FloatArray) -> FloatArray:
     """Returns the differences of means for all labelings of the runs of one environment."""
     pooled = np.concatenate([x, y])
-    splits = math.comb(pooled.size, x.size)
-    chosen = itertools.chain.from_iterable(itertools.combinations(range(pooled.size), x.size))
-    index = np.fromiter(chosen, dtype=np.intp, count=splits * x.size).reshape(splits, x.size)
-    return _difference(pooled[index].sum(axis=1), x.size, pooled)
+    return _difference(pooled[choices(pooled.size, x.size)].sum(axis=1), x.size, pooled)
+
+
+@lru_cache(maxsize=4)
+def choices(runs: int, size: int) -> npt.NDArray[np.intp]:
+    """Returns all ways to choose some of the runs of an environment.
+
+    Args:
+        runs: Number of runs.
+        size: Number of chosen ones.
+
+    Returns:
+        Indices, shape (ways, size); at most `EXACT_SPLITS` ways are worth this.
+    """
+    ways = math.comb(runs, size)
+    chosen = itertools.chain.from_iterable(itertools.combinations(range(runs), size))
+    index = np.fromiter(chosen, dtype=np.intp, count=ways * size).reshape(ways, size)
+    index.flags.writeable = False
+    return index
 
 
 def _difference(sums: FloatArray, size: int, pooled: FloatArray) -> FloatArray:

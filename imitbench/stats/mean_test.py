@@ -1,0 +1,342 @@
+"""Tests whether two means differ, for any distribution and for unequal spreads.
+
+A permutation test of the plain difference of means (`imitbench.stats.significance.permutation`)
+assumes that both algorithms have the same distribution of scores. With ten runs of a steady method
+and three of a wild one it finds a difference between equal means in a quarter of all comparisons:
+shuffled labels spread the wild scores over both sides, and the three runs move much more than any
+shuffled ones. The test here requires that two tests agree, and so holds where either holds:
+
+- Permutations of Welch's p-value. It is exact if the distributions are the same, whatever they
+  are, because any statistic may be permuted. Studentizing (Janssen 1997; Chung and Romano 2013)
+  makes it right for unequal spreads with many runs, and taking p instead of t, with the degrees of
+  freedom of each labeling (Beran 1988), with far fewer.
+- Welch's p-value itself, which holds for nearly normal scores of any spread, also with few runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from imitbench.stats.bootstrap import check_options
+from imitbench.stats.significance import CHUNK_ELEMENTS, EXACT_SPLITS, Significance, choices
+from imitbench.stats.strata import FloatArray, Scores, matched
+
+FEW_RUNS = 6
+"""With fewer runs on one side, and more on the other, Welch's p is too small far in the tail."""
+
+NODES = 2_000
+"""Number of nodes of the integral for the Behrens-Fisher distribution."""
+
+_ROUNDING = 1e-14
+"""Variance of a mean, in squared scales of the scores, that rounding cannot be told from."""
+
+
+def mean_test(
+    first: Scores,
+    second: Scores,
+    *,
+    significance: float = 0.05,
+    replicates: int = 50_000,
+    rng: np.random.Generator,
+) -> Significance:
+    """Tests the difference of means, over one environment or the mean over several.
+
+    p is the larger of two p-values. One is the share of relabelings, within environments, whose
+    Welch's p is at most the actual one: all of them up to `EXACT_SPLITS`, drawn ones beyond. The
+    other is Welch's p itself. If no cell shows any spread, relabelings alone decide.
+
+    Degrees of freedom are those of Satterthwaite; over several environments with equal numbers of
+    runs, those of Welch, which are less cautious there. On one environment with unequal numbers, of
+    which one is less than `FEW_RUNS`, neither holds far in the tail: if `significance` is below
+    0.05, as after a correction for several tests, the Behrens-Fisher distribution replaces them.
+
+    A collapse that no run shows is unknown to any test: three equal scores of a method that fails
+    half of the time look steady.
+
+    Args:
+        first: Scores by environment.
+        second: Scores on the same environments; run counts may differ.
+        significance: Level that p will be compared with, in (0, 1).
+        replicates: Number of relabelings, if they are drawn.
+        rng: Source of drawn relabelings; not used otherwise.
+
+    Returns:
+        The test, with the mean over environments of the difference of means as `statistic`. If a
+        cell has a single run, whose spread is unknown, p is 1.
+
+    Raises:
+        ValueError: Scores are unusable, environments differ, or an option is out of range.
+
+    Source: Welch 1947; Janssen 1997, "Studentized Permutation Tests for Non-i.i.d. Hypotheses and
+    the Generalized Behrens-Fisher Problem"; Chung and Romano 2013, "Exact and Asymptotically Robust
+    Permutation Tests"; Beran 1988, "Prepivoting Test Statistics"; Phipson and Smyth 2010 for drawn
+    relabelings; Behrens 1929 and Fisher 1935 for few runs.
+    """
+    one, other = matched(first, second)
+    difference = float((one.means() - other.means()).mean())
+    pairs = [(x[None], y[None]) for x, y in zip(one.columns(), other.columns(), strict=True)]
+    splits = EXACT_SPLITS
+    exact = _labelings(pairs) <= splits
+    found = mean_tests(
+        pairs, significance=significance, replicates=replicates, rng=rng, splits=splits
+    )
+    used = sum(one.sizes) + sum(other.sizes)
+    return Significance("welch-permutation", difference, float(found[0]), exact, used)
+
+
+def mean_tests(
+    pairs: Sequence[tuple[FloatArray, FloatArray]],
+    *,
+    significance: float = 0.05,
+    replicates: int = 50_000,
+    rng: np.random.Generator,
+    bounds: bool = False,
+    splits: int = EXACT_SPLITS,
+) -> FloatArray:
+    """Makes the test `mean_test` of many experiments of one layout, for simulations.
+
+    Args:
+        pairs: For each environment the scores of both algorithms, shapes (experiments, runs).
+        significance: Level that p will be compared with, in (0, 1).
+        replicates: Number of relabelings, if they are drawn; they are the same in all experiments.
+        rng: Source of drawn relabelings; not used otherwise.
+        bounds: Whether a lower bound of p is enough where p is above `significance`; much quicker,
+            as most experiments then need no relabelings.
+        splits: Maximum number of relabelings to enumerate; beyond, they are drawn.
+
+    Returns:
+        P-values, shape (experiments,).
+
+    Raises:
+        ValueError: An option is out of range.
+    """
+    check_options(replicates, significance)
+    experiments = pairs[0][0].shape[0]
+    sizes = [(x.shape[1], y.shape[1]) for x, y in pairs]
+    if min(min(pair) for pair in sizes) == 1:
+        return np.ones(experiments)
+    exact = _labelings(pairs) <= splits
+    masks = _masks(pairs, 0 if exact else replicates, rng)
+    actual, scale, equal = _actual(pairs)
+    found = _welch(actual, scale, equal)[:, 0]
+    undecided = np.flatnonzero(found <= significance) if bounds else np.arange(experiments)
+    rows = max(1, CHUNK_ELEMENTS // sum(mask.shape[0] for mask in masks))
+    for at in range(0, undecided.size, rows):
+        chosen = undecided[at : at + rows]
+        part = [(x[chosen], y[chosen]) for x, y in pairs]
+        found[chosen] = _p_values(part, masks, exact, significance)
+    return found
+
+
+def mean_test_lacks(sizes: Sequence[tuple[int, int]], significance: float) -> int:
+    """Returns the runs to add to both sides everywhere until `mean_test` could reject.
+
+    Args:
+        sizes: Number of runs of both on each environment.
+        significance: Level of the test.
+
+    Returns:
+        0 if p can be small enough for some scores.
+    """
+    # At best, only the actual labels and the exchanged ones are the most extreme.
+    extreme = 2 if all(x == y for x, y in sizes) else 1
+    more = max(0, 2 - min(min(pair) for pair in sizes))
+    while extreme > significance * math.prod(
+        math.comb(x + y + 2 * more, x + more) for x, y in sizes
+    ):
+        more += 1
+    return more
+
+
+def _labelings(pairs: Sequence[tuple[FloatArray, FloatArray]]) -> int:
+    return math.prod(math.comb(x.shape[1] + y.shape[1], x.shape[1]) for x, y in pairs)
+
+
+def _masks(
+    pairs: Sequence[tuple[FloatArray, FloatArray]], drawn: int, rng: np.random.Generator
+) -> list[FloatArray]:
+    """Returns which runs are the first's in each labeling, by environment.
+
+    All labelings of each environment, to be combined with each other, if `drawn` is 0.
+    """
+    sizes = [(x.shape[1], x.shape[1] + y.shape[1]) for x, y in pairs]
+    if drawn:
+        actual = [np.arange(runs) < size for size, runs in sizes]
+        return [
+            rng.permuted(np.broadcast_to(mask, (drawn, mask.size)), axis=1).astype(np.float64)
+            for mask in actual
+        ]
+    masks = []
+    for size, runs in sizes:
+        chosen = choices(runs, size)
+        mask = np.zeros((chosen.shape[0], runs))
+        np.put_along_axis(mask, chosen, 1.0, axis=1)
+        masks.append(mask)
+    return masks
+
+
+def _p_values(
+    pairs: Sequence[tuple[FloatArray, FloatArray]],
+    masks: list[FloatArray],
+    exact: bool,
+    significance: float,
+) -> FloatArray:
+    actual, scale, equal = _actual(pairs)
+    least = _welch(actual, scale, equal)
+    parts = [_labeled(*pair, mask) for pair, mask in zip(pairs, masks, strict=True)]
+    labelings = _combined(parts, crossed=exact)
+    extreme = _at_most(labelings, least, scale, equal)
+    count = labelings.difference.shape[1]
+    by_labels = extreme / count if exact else (extreme + 1) / (count + 1)
+    [*others, runs] = [(x.shape[1], y.shape[1]) for x, y in pairs]
+    few = not others and runs[0] != runs[1] and min(runs) < FEW_RUNS and significance < 0.05
+    by_spread = _behrens_fisher(actual, runs, scale) if few else least[:, 0]
+    return np.asarray(np.maximum(by_labels, by_spread))
+
+
+def _actual(
+    pairs: Sequence[tuple[FloatArray, FloatArray]],
+) -> tuple[_Labelings, FloatArray, bool]:
+    """Returns numbers of the actual labels, the largest range of scores, and if sizes are equal.
+
+    Sizes count as equal only over several environments, where degrees of freedom depend on it.
+    """
+    scale = np.max([np.ptp(np.concatenate(pair, axis=1), axis=1) for pair in pairs], axis=0)
+    parts = []
+    for x, y in pairs:
+        mask = np.arange(x.shape[1] + y.shape[1]) < x.shape[1]
+        parts.append(_labeled(x, y, mask.astype(np.float64)[None]))
+    equal = len(pairs) > 1 and all(x.shape == y.shape for x, y in pairs)
+    return _combined(parts), scale[:, None], equal
+
+
+@dataclass(frozen=True, eq=False)
+class _Labelings:
+    """Numbers of several labelings of the runs, each of shape (experiments, labelings).
+
+    Attributes:
+        difference: Difference of means, summed over environments.
+        variance: Estimated variance of it.
+        satterthwaite: Sum of squared parts of the variance, each divided by its runs less 1.
+        welch: The same, divided by its runs plus 1.
+        parts: Variance of both means; only of use on a single environment.
+    """
+
+    difference: FloatArray
+    variance: FloatArray
+    satterthwaite: FloatArray
+    welch: FloatArray
+    parts: tuple[FloatArray, FloatArray]
+
+
+def _labeled(x: FloatArray, y: FloatArray, mask: FloatArray) -> _Labelings:
+    """Returns the numbers of one environment.
+
+    Args:
+        x: Runs of the first, shape (experiments, runs).
+        y: Runs of the second.
+        mask: 1 for runs labeled as the first's, else 0, shape (labelings, runs of both).
+    """
+    ours, theirs = x.shape[1], y.shape[1]
+    pooled = np.concatenate([x, y], axis=1)
+    centred = pooled - pooled.mean(axis=1, keepdims=True)
+    squares = np.square(centred)
+    sums, ours_squared = centred @ mask.T, squares @ mask.T
+    means = sums / ours, -sums / theirs  # all runs add up to 0
+    theirs_squared = squares.sum(axis=1, keepdims=True) - ours_squared
+    scale = np.ptp(pooled, axis=1)[:, None]
+    first = _variance(ours_squared, means[0], ours, scale)
+    second = _variance(theirs_squared, means[1], theirs, scale)
+    return _Labelings(
+        means[0] - means[1],
+        first + second,
+        first**2 / (ours - 1) + second**2 / (theirs - 1),
+        first**2 / (ours + 1) + second**2 / (theirs + 1),
+        (first, second),
+    )
+
+
+def _variance(squares: FloatArray, mean: FloatArray, size: int, scale: FloatArray) -> FloatArray:
+    """Returns the variance of a mean; exactly 0 if the runs are equal up to rounding."""
+    found = (squares - size * mean**2) / (size - 1) / size
+    return np.where(found <= _ROUNDING * scale**2, 0.0, found)
+
+
+def _combined(cells: list[_Labelings], *, crossed: bool = False) -> _Labelings:
+    """Sums over environments; if `crossed`, for all combinations of their labelings."""
+
+    def total(parts: list[FloatArray]) -> FloatArray:
+        found = parts[0]
+        for part in parts[1:]:
+            if crossed:
+                found = (found[:, :, None] + part[:, None, :]).reshape(found.shape[0], -1)
+            else:
+                found = found + part
+        return found
+
+    return _Labelings(
+        total([cell.difference for cell in cells]),
+        total([cell.variance for cell in cells]),
+        total([cell.satterthwaite for cell in cells]),
+        total([cell.welch for cell in cells]),
+        cells[0].parts,
+    )
+
+
+def _at_most(found: _Labelings, least: FloatArray, scale: FloatArray, equal: bool) -> FloatArray:
+    """Returns for each experiment the number of labelings whose p is at most `least`."""
+    from scipy.special import ndtri
+
+    # Labelings that are the same up to rounding must tie.
+    least = least * (1 + 1e-6)
+    # The lowest |t| with such a p has the normal distribution; t is quick to compute.
+    inside = (least > 0) & (least < 1)
+    bound = np.where(inside, -ndtri(np.where(inside, least, 0.5) / 2), 0.0)
+    rows, places = np.nonzero(
+        np.abs(found.difference) >= (1 - 1e-6) * bound * np.sqrt(found.variance)
+    )
+    near = _Labelings(
+        found.difference[rows, places],
+        found.variance[rows, places],
+        found.satterthwaite[rows, places],
+        found.welch[rows, places],
+        found.parts,
+    )
+    reached = _welch(near, scale[rows, 0], equal) <= least[rows, 0]
+    return np.bincount(rows[reached], minlength=least.shape[0]).astype(np.float64)
+
+
+def _welch(found: _Labelings, scale: FloatArray, equal: bool) -> FloatArray:
+    """Returns Welch's p of each labeling; without any spread, 0 if means differ and else 1."""
+    from scipy.special import stdtr
+
+    away = np.abs(found.difference) > 1e-10 * scale
+    steady = found.variance == 0
+    variance = np.where(steady, 1.0, found.variance)
+    degrees = variance**2 / np.where(steady, 1.0, found.satterthwaite)
+    if equal:
+        unbiased = variance**2 / np.where(steady, 1.0, found.welch) - 2
+        degrees = np.maximum(degrees, unbiased)
+    p_values = 2 * stdtr(degrees, -np.abs(found.difference) / np.sqrt(variance))
+    return np.where(away, np.where(steady, 0.0, p_values), 1.0)
+
+
+def _behrens_fisher(actual: _Labelings, runs: tuple[int, int], scale: FloatArray) -> FloatArray:
+    """Returns p of differences on one environment by the Behrens-Fisher distribution."""
+    from scipy.special import stdtr, stdtrit
+
+    first, second = (part[:, 0] for part in actual.parts)
+    away = np.abs(actual.difference[:, 0])
+    swap = second > first
+    large, small = np.where(swap, second, first), np.where(swap, first, second)
+    degrees = np.where(swap, runs[1], runs[0]) - 1, np.where(swap, runs[0], runs[1]) - 1
+    quantiles = stdtrit(degrees[1][:, None], (np.arange(NODES) + 0.5) / NODES)
+    steady = large == 0
+    root = np.sqrt(np.where(steady, 1.0, large))[:, None]
+    reached = (away[:, None] + np.sqrt(small)[:, None] * quantiles) / root
+    p_values = 2 * stdtr(degrees[0][:, None], -reached).mean(axis=1)
+    return np.where(steady, np.where(away > 1e-10 * scale[:, 0], 0.0, 1.0), p_values)
