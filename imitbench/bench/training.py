@@ -18,7 +18,12 @@ import gymnasium as gym
 import numpy as np
 
 from imitbench.bench.artifacts import demos_of_run, expert_of_run
-from imitbench.bench.checkpoint import CheckpointManager, RunProgress
+from imitbench.bench.checkpoint import (
+    CheckpointManager,
+    RunProgress,
+    generator_states,
+    restore_generators,
+)
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner, Task
 from imitbench.bench.protocol import Evaluator
@@ -219,6 +224,31 @@ def set_up(
     return inputs.learner
 
 
+def check_policy_storable(learner: Learner) -> None:
+    """Checks before training that the policy of a learner can be stored.
+
+    Nothing is checked if the learner has no policy before training. Global generators of random
+    numbers are left as they were.
+
+    Args:
+        learner: A learner that was set up.
+
+    Raises:
+        InputError: It cannot be stored.
+    """
+    from imitbench.policies.storage import check_storable
+
+    before = generator_states()
+    try:
+        policy = learner.policy()
+    except Exception:  # there may be none before training
+        return
+    else:
+        check_storable(policy)
+    finally:
+        restore_generators(before)
+
+
 def run_training(
     config: TrainingConfig,
     load: Callable[[], TrainingInputs],
@@ -250,6 +280,8 @@ def run_training(
     with Evaluator(config.evaluated, environments, check=monitor.check) as evaluator:
         monitor.enter("setup")
         learner = set_up(config, inputs, evaluator.observation_space, evaluator.action_space)
+        if inputs.folder is not None:
+            check_policy_storable(learner)
         monitor.enter("train")
         checkpoints = CheckpointManager(directory.checkpoints, checkpoint_s)
         env_steps, progress = _train(config.budget, learner, checkpoints, monitor)
