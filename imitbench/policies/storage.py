@@ -52,6 +52,7 @@ from imitbench.util.tensor_storage import (
     weights_to_bytes,
     write_network,
 )
+from imitbench.util.text_line import one_line
 
 DESCRIPTION_FILE = "policy.json"
 WEIGHTS_FILE = "policy.safetensors"
@@ -188,7 +189,7 @@ def check_storable(policy: sb3_policies.BasePolicy) -> None:
     except Exception as error:  # classes of users may raise any error
         raise InputError(
             f"policy: {type(policy).__qualname__} is not built again from its stored arguments "
-            f"{sorted(description.kwargs)} and weights ({_first_line(error)})"
+            f"{sorted(description.kwargs)} and weights ({_in_one_line(error)})"
         ) from error
 
 
@@ -308,7 +309,9 @@ def load_policy(
     except InputError:
         raise
     except Exception as error:  # classes of users may raise any error
-        raise InputError(f"{path}: does not describe its weights ({_first_line(error)})") from error
+        raise InputError(
+            f"{path}: does not describe its weights ({_in_one_line(error)})"
+        ) from error
     policy.set_training_mode(False)
     draw_exploration(policy)
     return policy.to(device)
@@ -332,8 +335,8 @@ def _rebuild(description: _Description, weights: dict[str, th.Tensor]) -> sb3_po
     return policy
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+def _in_one_line(error: BaseException) -> str:
+    return one_line(error) or type(error).__name__
 
 
 def _class_of(name: str) -> type[sb3_policies.BasePolicy] | None:

@@ -159,6 +159,59 @@ class Mine(BCLearner):
         super().setup(dataclasses.replace(task, action_space=space), demos, rng, device)
 """
 
+UNSTORABLE = """
+import torch as th
+from stable_baselines3.common.policies import ActorCriticPolicy
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Own(ActorCriticPolicy):
+    def __init__(self, *args, helper=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.helper = helper
+
+
+class Mine(BCLearner):
+    def policy(self):
+        policy = super().policy()
+        own = Own(
+            policy.observation_space, policy.action_space, lambda _: 0.0, net_arch=[8],
+            helper=lambda: None,
+        )
+        own.load_state_dict(policy.state_dict())
+        return own
+"""
+
+REMEMBERS = """
+import numpy as np
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Own(BasePolicy):
+    def __init__(self, observation_space, action_space):
+        super().__init__(observation_space, action_space)
+        self.layer = th.nn.Linear(observation_space.shape[0], action_space.shape[0])
+        self.last = 0.0
+
+    def _predict(self, observation, deterministic=False):
+        chosen = self.layer(observation.float()) + self.last
+        self.last = 0.5 * chosen.mean()
+        return chosen
+
+
+class Mine(BCLearner):
+    def policy(self):
+        policy = super().policy()
+        own = Own(policy.observation_space, policy.action_space)
+        head = policy.action_net
+        own.layer.weight.data = head.weight.data[:, : own.layer.in_features].clone()
+        own.layer.bias.data = head.bias.data.clone()
+        return own
+"""
+
 BC = {"amount": 60}
 PPO = {
     "amount": 800,
@@ -176,6 +229,8 @@ FAULTY = {
     "hoards": (HOARDS, BC, {"state"}, "grows with training"),
     "overspends": (OVERSPENDS, PPO, {"budget"}, "spends more"),
     "miscounts": (MISCOUNTS, PPO, {"budget"}, "it took 800"),
+    "has a policy that cannot be stored": (UNSTORABLE, BC, {"policy"}, "(argument helper of"),
+    "remembers other episodes": (REMEMBERS, BC, {"memory"}, "keeps something between calls"),
     "acts elsewhere": (WRONG_SPACES, BC, {"spaces"}, "action space is float64"),
 }
 PPO_CARD = """

@@ -13,11 +13,12 @@ from imitbench.errors import InputError
 from imitbench.templates.writing import write_template
 
 
-@pytest.mark.parametrize("template", ["algorithm", "reward"])
+@pytest.mark.parametrize("template", ["algorithm", "reward", "chunking"])
 def test_a_method_bears_its_name_everywhere(template, tmp_path):
     folder = write_template(template, "deep_thought", tmp_path / "new")
-    files = sorted(path.name for path in folder.iterdir())
-    assert files == ["README.md", "card.yaml", "learner.py", "test_deep_thought.py"]
+    files = {path.name for path in folder.iterdir()}
+    own = {"policy.py"} if template == "chunking" else set()
+    assert files == {"README.md", "card.yaml", "learner.py", "test_deep_thought.py"} | own
     text = "".join(path.read_text() for path in folder.iterdir())
     assert "DeepThought" in text
     assert "my_method" not in text
@@ -75,7 +76,7 @@ def test_what_templates_use_of_ours_is_public(path):
     assert private <= own
 
 
-@pytest.mark.parametrize("template", ["algorithm", "reward"])
+@pytest.mark.parametrize("template", ["algorithm", "reward", "chunking"])
 def test_templates_override_nothing_private_of_ours(template):
     module = importlib.import_module(f"imitbench.templates.{template}.learner")
     ours = [base for base in module.MyMethod.__mro__[1:] if base.__module__.startswith("imitbench")]
