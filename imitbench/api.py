@@ -218,6 +218,7 @@ def report(
     failed_runs: Literal["exclude", "count-as-random"] = "exclude",
     replicates: int = 50_000,
     external: bool = False,
+    figures: Sequence[str] = (),
 ) -> str | list[Path] | Report:
     """Reports raw returns, normalized scores, mean and IQM with 95% intervals.
 
@@ -230,6 +231,8 @@ def report(
         failed_runs: How failed runs count.
         replicates: Number of bootstrap replicates.
         external: Whether to show imported results, in separate tables.
+        figures: Shell-style patterns of the plots to draw: `intervals`, `profiles`, `improvement`,
+            `curve-METRIC`; all if empty.
 
     Returns:
         The text; for plots, the paths of the files; or the record.
@@ -260,7 +263,7 @@ def report(
     if format is None:
         return built
     if formats.is_plot(format):
-        return formats.plot(built, folder, format, Path(str(to)))
+        return formats.plot(built, folder, format, Path(str(to)), figures)
     text = formats.render(built, folder, format)
     if to is not None:
         try:

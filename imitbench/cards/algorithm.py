@@ -281,6 +281,8 @@ class AlgorithmCard(Card):
             information that methods do not have.
         earlier_defaults: For each earlier version of the defaults, the values that differed.
             Published results with these stay valid under their name.
+        deterministic: Whether training draws no random numbers, so that every seed gives the same
+            policy.
         seconds_per_1000: Estimated training time in seconds per 1,000 budget units on one core, for
             `--dry-run` until there are finished runs.
     """
@@ -296,6 +298,7 @@ class AlgorithmCard(Card):
     needs: Needs
     budget_unit: BudgetUnit
     role: Role = "method"
+    deterministic: bool = False
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
     earlier_defaults: list[dict[str, Scalar]] = Field(default_factory=list)

@@ -216,8 +216,20 @@ class MethodChecker:
             return CheckResult("seeding", "failed", what)
         if not self._trains:
             return CheckResult("seeding", "passed", f"{_UNTRAINED}; setup is repeatable")
-        if not self._unlike(self._subject.train(self._bed, seed=1)):
-            return CheckResult("seeding", "failed", "seed 1 gives the same numbers as seed 0")
+        by_seed = self._unlike(self._subject.train(self._bed, seed=1))
+        if self._subject.card.deterministic:
+            if by_seed:
+                what = f"the card says 'deterministic: true', but by seed differ: {by_seed[0]}"
+                return CheckResult("seeding", "failed", what)
+            return CheckResult(
+                "seeding", "passed", "every seed gives the same bits, as on the card"
+            )
+        if not by_seed:
+            what = (
+                "seed 1 gives the same numbers as seed 0; if the method draws no random numbers, "
+                "set 'deterministic: true' on its card"
+            )
+            return CheckResult("seeding", "failed", what)
         return CheckResult("seeding", "passed", "same seed, same bits; another seed, other numbers")
 
     def _check_rewards(self) -> CheckResult:
