@@ -197,6 +197,7 @@ def report(
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
+    figures: Sequence[str] = ...,
 ) -> list[Path]: ...
 @overload
 def report(
@@ -251,6 +252,8 @@ def report(
     _check_statistics(replicates)
     if formats.is_plot(format) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
+    if figures and not formats.is_plot(format):
+        raise InputError(f"figures: works only with {' or '.join(get_args(formats.PlotFormat))}")
     folder = Path(out)
     built = building.build(
         folder,

@@ -151,7 +151,8 @@ def _hint(error: Any) -> str:
     context = getattr(error, "ctx", None)
     if name is None or context is None or "Did you mean" in error.format_message():
         return ""
-    paths = dict(_paths(context.command, context.command_path))
+    typed = context.command_path.removeprefix(context.find_root().command_path)
+    paths = dict(_paths(context.command, f"imitbench{typed}"))
     near = difflib.get_close_matches(name[1], paths, n=1)
     if near:
         return f" Did you mean `{paths[near[0]]}`?"

@@ -263,6 +263,32 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(checks, "check_resume", lambda *_, **__: ResumeVerdict())
 
 
+DETERMINISTIC = """
+import torch as th
+import numpy as np
+from imitbench.bench.learners.bc import BCLearner
+
+
+class Mine(BCLearner):
+    def setup(self, task, demos, rng, device):
+        th.manual_seed(0)
+        super().setup(task, demos, np.random.default_rng(0), device)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "failed"), [(DETERMINISTIC, []), (AS_IT_SHOULD, ["the card says 'deterministic"])]
+)
+def test_a_card_may_say_that_a_method_is_deterministic(source, failed, tmp_path, in_this_process):
+    reference = write(tmp_path / "mine", source)
+    with (tmp_path / "mine" / "card.yaml").open("a") as card:
+        card.write("deterministic: true\n")
+    report = check_method(reference, amount=60)
+    found = [each.what for each in report.findings if each.verdict == "failed"]
+    assert len(found) == len(failed)
+    assert all(each.startswith(words) for each, words in zip(found, failed, strict=True))
+
+
 SLOW = {"none", "forgets its optimizer"}
 
 

@@ -5,9 +5,13 @@ import importlib
 import inspect
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 import imitbench.templates
+from imitbench.bench.environments import make_environment
+from imitbench.bench.spec import environment_spec
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.errors import InputError
 from imitbench.templates.writing import write_template
@@ -33,6 +37,14 @@ def test_a_suite_bears_its_name_everywhere(tmp_path):
     card = find_suite(str(folder))
     assert (card.name, list(card.environments)) == ("own", ["own/Reach-v0"])
     assert "my_suite" not in "".join(path.read_text() for path in folder.iterdir())
+
+
+def test_the_environment_of_a_suite_is_made_from_its_stored_specification(tmp_path):
+    card = find_suite(str(write_template("suite", "own", tmp_path)))
+    [(env_id, environment)] = card.environments.items()
+    made = make_environment(environment_spec(env_id, environment))
+    again = gym.make(EnvSpec.from_json(made.spec.to_json()))
+    assert type(again.unwrapped) is type(made.unwrapped)
 
 
 def test_nothing_is_overwritten(tmp_path):
