@@ -198,6 +198,7 @@ def report(
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
+    figures: Sequence[str] = ...,
 ) -> list[Path]: ...
 @overload
 def report(
@@ -219,6 +220,7 @@ def report(
     failed_runs: Literal["exclude", "count-as-random"] = "exclude",
     replicates: int = 50_000,
     external: bool = False,
+    figures: Sequence[str] = (),
 ) -> str | list[Path] | Report:
     """Reports raw returns, normalized scores, mean and IQM with 95% intervals.
 
@@ -231,6 +233,8 @@ def report(
         failed_runs: How failed runs count.
         replicates: Number of bootstrap replicates.
         external: Whether to show imported results, in separate tables.
+        figures: Shell-style patterns of the plots to draw: `intervals`, `profiles`, `improvement`,
+            `curve-METRIC`; all if empty.
 
     Returns:
         The text; for plots, the paths of the files; or the record.
@@ -249,6 +253,8 @@ def report(
     _check_statistics(replicates)
     if formats.is_plot(format) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
+    if figures and not formats.is_plot(format):
+        raise InputError(f"figures: works only with {' or '.join(get_args(formats.PlotFormat))}")
     folder = Path(out)
     built = building.build(
         folder,
@@ -261,7 +267,7 @@ def report(
     if format is None:
         return built
     if formats.is_plot(format):
-        return formats.plot(built, folder, format, Path(str(to)))
+        return formats.plot(built, folder, format, Path(str(to)), figures)
     text = formats.render(built, folder, format)
     if to is not None:
         try:

@@ -30,6 +30,7 @@ class SourceRecord(Record):
     root: str = ""
     patterns: list[str] = Field(default_factory=list)
     settings: dict[str, Any] | None = None
+    method: str = ""
 
     @classmethod
     def of(cls, place: SourcePlace) -> SourceRecord:
@@ -40,6 +41,7 @@ class SourceRecord(Record):
             root=str(place.root),
             patterns=list(place.patterns),
             settings=place.settings,
+            method=place.method,
         )
 
     def register(self, digest: str) -> None:
@@ -52,6 +54,7 @@ class SourceRecord(Record):
                 Path(self.root),
                 tuple(self.patterns),
                 self.settings,
+                self.method,
             ),
         )
 

@@ -166,7 +166,7 @@ def make_plan(
         algorithms=resolved,
         seeds=seeds,
         settings=settings,
-        tuned=_tuned(cards, settings),
+        tuned=_tuned(cards, settings, environments),
     )
 
 
@@ -264,7 +264,7 @@ def _named(
 
 
 def _tuned(
-    cards: list[AlgorithmCard], settings: SweepSettings
+    cards: list[AlgorithmCard], settings: SweepSettings, environments: Iterable[str]
 ) -> dict[str, Mapping[str, dict[str, Scalar]]]:
     """Returns tuned values by algorithm; algorithms without any keep their defaults."""
     if settings.config == "default":
@@ -274,6 +274,14 @@ def _tuned(
         found = {card.name: tuned for card in cards if (tuned := load_tuned(card)) is not None}
         if not found:
             raise InputError(f"--config tuned: there are no tuned values for {names}; omit it")
+        if len(found) == len(cards) and not any(
+            map(set(environments).intersection, found.values())
+        ):
+            known = sorted({env_id for tuned in found.values() for env_id in tuned})
+            raise InputError(
+                f"--config tuned: {names} has tuned values only for {', '.join(known)}; omit it, "
+                "or choose another suite"
+            )
         return found
     path = settings.folder / settings.config
     if not path.is_file():

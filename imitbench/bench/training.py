@@ -19,7 +19,12 @@ import gymnasium as gym
 import numpy as np
 
 from imitbench.bench.artifacts import demos_of_run, expert_of_run
-from imitbench.bench.checkpoint import CheckpointManager, RunProgress
+from imitbench.bench.checkpoint import (
+    CheckpointManager,
+    RunProgress,
+    generator_states,
+    restore_generators,
+)
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner, PackedLearner, Task
 from imitbench.bench.protocol import Evaluator
@@ -263,6 +268,31 @@ def _task(
     return task, np.random.default_rng(derive_seed(config.seed, "learner"))
 
 
+def check_policy_storable(learner: Learner) -> None:
+    """Checks before training that the policy of a learner can be stored.
+
+    Nothing is checked if the learner has no policy before training. Global generators of random
+    numbers are left as they were.
+
+    Args:
+        learner: A learner that was set up.
+
+    Raises:
+        InputError: It cannot be stored.
+    """
+    from imitbench.policies.storage import check_storable
+
+    before = generator_states()
+    try:
+        policy = learner.policy()
+    except Exception:  # there may be none before training
+        return
+    else:
+        check_storable(policy)
+    finally:
+        restore_generators(before)
+
+
 def run_training(
     config: TrainingConfig,
     load: Callable[[], TrainingInputs],
@@ -328,6 +358,8 @@ def run_trainings(
             learner = set_up(first, inputs[0], *spaces)
         else:
             learner = _set_up_pack([each.config for each in members], inputs, *spaces)
+        if inputs[0].folder is not None:
+            check_policy_storable(learner)
         monitor.enter("train")
         env_steps, progress = _train(first.budget, learner, checkpoints, monitor)
         if keep_trained:

@@ -288,6 +288,8 @@ class AlgorithmCard(Card):
             Published results with these stay valid under their name.
         packs: Whether several seeds can be trained together as one batched network (`--pack`); its
             implementation is then a `PackedLearner`.
+        deterministic: Whether training draws no random numbers, so that every seed gives the same
+            policy.
         seconds_per_1000: Estimated training time in seconds per 1,000 budget units on one core, for
             `--dry-run` until there are finished runs.
     """
@@ -304,6 +306,7 @@ class AlgorithmCard(Card):
     budget_unit: BudgetUnit
     role: Role = "method"
     packs: bool = False
+    deterministic: bool = False
     seconds_per_1000: float = Field(ge=0)
     hyperparameters: dict[str, Hyperparameter] = Field(default_factory=dict)
     earlier_defaults: list[dict[str, Scalar]] = Field(default_factory=list)

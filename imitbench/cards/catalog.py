@@ -99,11 +99,16 @@ def select_environments(suite: SuiteCard, pattern: str | None) -> dict[str, Envi
         return dict(suite.environments)
     chosen = {name: card for name, card in suite.environments.items() if fnmatchcase(name, pattern)}
     if not chosen:
-        raise InputError(
-            f"--env '{pattern}': matches no environment of suite {suite.name}; "
-            f"{did_you_mean(pattern, suite.environments)}"
-        )
+        others = [name for name in suite_names() if name != suite.name and _has(name, pattern)]
+        hint = did_you_mean(pattern, suite.environments)
+        if others:
+            hint = f"use --suite {' or --suite '.join(others)}, which has it"
+        raise InputError(f"--env '{pattern}': matches no environment of suite {suite.name}; {hint}")
     return chosen
+
+
+def _has(suite: str, pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in load_suite(suite).environments)
 
 
 def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()) -> SuiteCard:

@@ -204,7 +204,7 @@ def _plugin(
             "a control or a reference"
         )
     command = None if card.command is None else card.command.model_dump(mode="json")
-    place = replace(place, patterns=tuple(card.sources), settings=command)
+    place = replace(place, patterns=tuple(card.sources), settings=command, method=card.name)
     module, _, name = card.implementation.partition(":")
     if module.partition(".")[0] != "imitbench":
         inner = inner_module(home, module)

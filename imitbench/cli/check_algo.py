@@ -35,7 +35,7 @@ def check_algo(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Check a method: spaces, seeding, rewards, budget, state, resuming, its policy, speed.
+    """Check a method: spaces, seeding, rewards, budget, state, resuming, its policy, memory, speed.
 
     Trains the method a dozen times, briefly: on artificial environments with each kind of action
     space on its card, with the same seed and another one, with true rewards replaced by NaN and by

@@ -228,7 +228,7 @@ def validate(
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, collect, fetch, convert, check and show demonstrations.",
+    help="List, show, collect, pull, push, convert and validate demonstrations.",
 )
 app.command("pull")(pull_demos)
 app.command("push")(push_demos)

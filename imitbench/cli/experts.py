@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List, train, convert and evaluate experts."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List, train, pull, push, convert and evaluate experts.",
 )
 app.command("pull")(pull_experts)
 app.command("push")(push_experts)

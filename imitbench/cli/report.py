@@ -26,6 +26,14 @@ def report(
             "--to", metavar="FILE", help="File to write; - for stdout. A folder for plots."
         ),
     ] = "-",
+    figure: Annotated[
+        list[str],
+        typer.Option(
+            "--figure",
+            metavar="GLOB",
+            help="Draw only these plots: intervals, profiles, improvement, curve-*; repeatable.",
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
     replicates: options.Replicates = options.DEFAULT_REPLICATES,
     failed_runs: options.FailedRuns = "exclude",
     external: Annotated[
@@ -49,6 +57,8 @@ def report(
         if to == "-":
             raise InputError(f"--format {format} needs a folder: --to DIR")
         require_matplotlib()
+    elif figure:
+        raise InputError(f"--figure {figure[0]}: works only with --format png or svg")
     built = build(
         out,
         notify=note,
@@ -57,7 +67,7 @@ def report(
         with_imported=external,
     )
     if is_plot(format):
-        for path in plot(built, out, format, Path(to)):
+        for path in plot(built, out, format, Path(to), figure):
             note(f"wrote {path}")
         return
     text = render(built, out, format)

@@ -43,7 +43,7 @@ def sql(
             header = [column[0] for column in answer.description or ()]
             rows = answer.fetchall()
         except duckdb.Error as error:
-            raise InputError(f"query: {_first_line(error)}") from error
+            raise InputError(f"query: {_without_position(error)}") from error
     if json or format == "json":
         print_json([dict(zip(header, row, strict=True)) for row in rows])
     elif format == "csv":
@@ -54,5 +54,8 @@ def sql(
         print_table(header, rows)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+def _without_position(error: Exception) -> str:
+    """Returns DuckDB's message in one line, with its suggestions and without the marked query."""
+    from imitbench.util.text_line import one_line
+
+    return one_line(str(error).partition("\nLINE ")[0], limit=400)

@@ -143,6 +143,18 @@ class Executor(ABC):
         )
 
     @classmethod
+    def check(cls, options: RunOptions) -> None:
+        """Checks that this machine has what the options request; `--dry-run` calls it, too.
+
+        Args:
+            options: Options as `resolve` returns them.
+
+        Raises:
+            InputError: Something is missing, for example a GPU.
+        """
+        del options
+
+    @classmethod
     @abstractmethod
     def from_options(cls, options: RunOptions, worker: Worker, out: Path) -> Executor:
         """Creates an executor.

@@ -7,7 +7,7 @@ A new text format needs a module with a function that renders a `Report`, its na
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -39,7 +39,9 @@ def render(report: Report, out: Path, format: TextFormat) -> str:
     return _RENDERERS[format](report, out)
 
 
-def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Path]:
+def plot(
+    report: Report, out: Path, format: PlotFormat, folder: Path, only: Sequence[str] = ()
+) -> list[Path]:
     """Draws a report.
 
     Args:
@@ -47,17 +49,18 @@ def plot(report: Report, out: Path, format: PlotFormat, folder: Path) -> list[Pa
         out: The results folder that it was built from.
         format: Format of the files.
         folder: Folder of the files; created when missing.
+        only: Patterns of the names of figures, see `imitbench.report.plots.write_plots`.
 
     Returns:
         Paths of the files.
 
     Raises:
-        InputError: matplotlib is not installed.
+        InputError: matplotlib is not installed, or a pattern matches no figure.
     """
     from imitbench.report.plots import require_matplotlib, write_plots
 
     require_matplotlib()
-    return list(write_plots(report, _details(out), folder, format))
+    return list(write_plots(report, _details(out), folder, format, only))
 
 
 # Each renderer imports its own dependencies, so that the others stay fast.

@@ -13,7 +13,7 @@ from typing import Literal
 from imitbench.cards.catalog import algorithm_names, suite_names
 from imitbench.errors import InputError
 
-Template = Literal["algorithm", "reward", "suite"]
+Template = Literal["algorithm", "reward", "chunking", "suite"]
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _LEFT_OUT = ("__init__.py", "__pycache__")
 
@@ -22,7 +22,8 @@ def write_template(template: Template, name: str, to: Path) -> Path:
     """Writes the folder of a new method or suite, completely or not at all.
 
     Args:
-        template: `algorithm` for supervised learning, `reward` for a learned reward, or `suite`.
+        template: `algorithm` for supervised learning, `reward` for a learned reward, `chunking` for
+            a policy class of the method's own, or `suite`.
         name: Name of the method or suite, and of its folder.
         to: Parent of the new folder, created if missing.
 
