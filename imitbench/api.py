@@ -27,16 +27,18 @@ if TYPE_CHECKING:
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
     from imitbench.cards.suite import BudgetName
-    from imitbench.report.comparison_runs import ComparableRun
     from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
     from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
     from imitbench.stats.verdicts import Verdict
     from imitbench.store.sweep_file import SweepRequest
+    from imitbench.util.name_lists import Names
 
 __all__ = ["Comparison", "compare", "report", "results", "run"]
 
 AnyPath = str | PathLike[str]
+Places = AnyPath | Sequence[AnyPath]
+"""Results folders, folders of published results, or `published` for those of this package."""
 Table = Literal[
     "scores",
     "failures",
@@ -136,29 +138,33 @@ def run(
 
 
 def results(
-    out: AnyPath = DEFAULT_OUT,
+    out: Places = DEFAULT_OUT,
     table: Table = "scores",
     *,
-    suite: str | None = None,
-    env: str | None = None,
-    algo: str | None = None,
+    suite: Names = None,
+    env: Names = None,
+    algo: Names = None,
 ) -> pandas.DataFrame:
     """Collects new runs, and returns results as a table, by default one row per completed run.
 
     The columns of `scores`, one row per completed run: run_id, suite, env, algo, seed, budget,
     n_demos, all_demos, source, uses_reward, role, raw_return, score, score_deterministic,
-    mean_length, env_steps, train_s, wall_s, finished_at, termination_rate. Scores are 0 for random
-    actions and 1 for the expert. `failures` has the failed runs, with phase, error_type, message.
+    mean_length, env_steps, train_s, wall_s, finished_at, termination_rate, path. Scores are 0 for
+    random actions and 1 for the expert; `path` is the folder that `imitbench.load_policy` takes,
+    empty where the policy was not published. `failures` has the failed runs, with phase,
+    error_type, message.
 
     Args:
-        out: Results folder.
+        out: Results folder or published results, or several of them; `published` for the results
+            that ship with this package. Published results are only read.
         table: `scores`; `latest` for only the runs of the latest setting of every cell, which
             reports show; `failures`, and `latest_failures` for those of the latest setting;
             `curves` and `episodes`, which have several rows per run; `measures`; `references`;
             or `external_scores` for imported results.
-        suite: Suite to select; `None` for all.
-        env: Selects environments whose id matches this shell-style pattern.
-        algo: Selects algorithms whose name, with its variant, matches this pattern.
+        suite: Suites to select; `None` for all.
+        env: Selects environments whose id matches one of these shell-style patterns.
+        algo: Selects algorithms whose name, with or without its variant, matches one of these
+            patterns.
 
     Raises:
         InputError: There are no results, or no such table.
@@ -166,55 +172,62 @@ def results(
     if table not in get_args(Table):
         raise InputError(f"table {table}: no such table; {did_you_mean(table, get_args(Table))}")
 
+    from imitbench.published.opening import open_results
+    from imitbench.records.selection import Selection
     from imitbench.store import database
-    from imitbench.store.collector import collect
     from imitbench.util.text_line import note
 
-    for left_out in collect(Path(out)).quarantined:
-        note(f"skipped: {left_out.path}: {left_out.reason}")
-    with database.reader(Path(out)) as connection:
-        return database.read_frame(connection, table, suite=suite, env=env, algo=algo)
+    with open_results(_places(out), notify=note) as connection:
+        return database.read_frame(connection, table, selection=Selection.of(suite, env, algo))
 
 
 @overload
 def report(
-    out: AnyPath = ...,
+    out: Places = ...,
     format: TextFormat = ...,
     to: AnyPath | None = ...,
     *,
-    suite: str | None = ...,
+    suite: Names = ...,
+    env: Names = ...,
+    algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
 ) -> str: ...
 @overload
 def report(
-    out: AnyPath = ...,
+    out: Places = ...,
     *,
     format: PlotFormat,
     to: AnyPath,
-    suite: str | None = ...,
+    suite: Names = ...,
+    env: Names = ...,
+    algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
 ) -> list[Path]: ...
 @overload
 def report(
-    out: AnyPath = ...,
+    out: Places = ...,
     *,
     format: None,
     to: AnyPath | None = ...,
-    suite: str | None = ...,
+    suite: Names = ...,
+    env: Names = ...,
+    algo: Names = ...,
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
 ) -> Report: ...
 def report(
-    out: AnyPath = DEFAULT_OUT,
+    out: Places = DEFAULT_OUT,
     format: TextFormat | PlotFormat | None = "md",
     to: AnyPath | None = None,
     *,
-    suite: str | None = None,
+    suite: Names = None,
+    env: Names = None,
+    algo: Names = None,
     failed_runs: Literal["exclude", "count-as-random"] = "exclude",
     replicates: int = 50_000,
     external: bool = False,
@@ -222,11 +235,13 @@ def report(
     """Reports raw returns, normalized scores, mean and IQM with 95% intervals.
 
     Args:
-        out: Results folder.
+        out: Results folders and published results, as for `results`.
         format: `md`, `html`, `csv`, `latex` or `json` for text; `png` or `svg` for plots; `None`
             for the report itself, as a record.
         to: File to which the text is also written; for plots, their folder.
-        suite: Suite to report on; `None` for all.
+        suite: Suites to report on; `None` for all.
+        env: Selects environments, as for `results`.
+        algo: Selects algorithms; the random and the expert policy are always among them.
         failed_runs: How failed runs count.
         replicates: Number of bootstrap replicates.
         external: Whether to show imported results, in separate tables.
@@ -237,6 +252,7 @@ def report(
     Raises:
         InputError: There are no results, a value is not accepted, or a file cannot be written.
     """
+    from imitbench.records.selection import Selection
     from imitbench.report import build as building
     from imitbench.report import formats
     from imitbench.stats.coverage import FailurePolicy
@@ -248,11 +264,11 @@ def report(
     _check_statistics(replicates)
     if formats.is_plot(format) and to is None:
         raise InputError(f"format {format}: needs a folder: to='plots'")
-    folder = Path(out)
+    places = _places(out)
     built = building.build(
-        folder,
+        places,
         notify=note,
-        suite=suite,
+        selection=Selection.of(suite, env, algo),
         replicates=replicates,
         failed_runs=failed_runs,
         with_imported=external,
@@ -260,8 +276,8 @@ def report(
     if format is None:
         return built
     if formats.is_plot(format):
-        return formats.plot(built, folder, format, Path(str(to)))
-    text = formats.render(built, folder, format)
+        return formats.plot(built, places, format, Path(str(to)))
+    text = formats.render(built, places, format)
     if to is not None:
         try:
             write_output(Path(to), text)
@@ -309,10 +325,11 @@ def compare(
     algorithm: str,
     baseline: str | Sequence[str] | None = None,
     *,
-    out: AnyPath = DEFAULT_OUT,
-    against: AnyPath | None = None,
-    suite: str | None = None,
-    env: str | None = None,
+    out: Places = DEFAULT_OUT,
+    against: Places | None = None,
+    suite: Names = None,
+    env: Names = None,
+    algo: Names = None,
     budget: str | None = None,
     failed_runs: Literal["either", "exclude", "count-as-random"] = "either",
     level: float = 0.95,
@@ -323,11 +340,15 @@ def compare(
     Args:
         algorithm: Name of the algorithm to compare.
         baseline: Names of algorithms to compare it with; `None` for all other methods.
-        out: Results folder, its database, or a CSV table.
-        against: Separate results of the baselines; the default baseline is then `algorithm` itself.
-        suite: Suite to select, `None` for all; its references also give tables without scores their
-            scores.
-        env: Selects environments whose id matches this shell-style pattern.
+        out: Results folder, published results, a database, a CSV table, or the `leaderboard.json`
+            of a leaderboard; or several of them.
+        against: Separate results of the baselines, in these forms, or `published` for the results
+            that ship with this package; the default baseline is then `algorithm` itself, if it is
+            among them.
+        suite: Suites to select, `None` for all; the references of one also give tables without
+            scores their scores.
+        env: Selects environments whose id matches one of these shell-style patterns.
+        algo: Only compares with algorithms whose name matches one of these patterns.
         budget: Name of the budget to select; `None` for all.
         failed_runs: How failed runs count; with `either`, the verdict must not depend on it.
         level: Confidence level of intervals, in (0, 1).
@@ -336,9 +357,11 @@ def compare(
     Raises:
         InputError: A name has no runs, no conditions are shared, or a value is not accepted.
     """
-    from imitbench.report.build import read_entries
-    from imitbench.report.pairwise import PairwiseOptions, compare_pairwise
+    from imitbench.records.selection import Selection
+    from imitbench.report.build import compare_results
+    from imitbench.report.pairwise import PairwiseOptions
     from imitbench.stats.coverage import FailurePolicy
+    from imitbench.util.name_lists import split_names
     from imitbench.util.text_line import note
 
     _choice("failed_runs", failed_runs, ["either", *(policy.value for policy in FailurePolicy)])
@@ -346,15 +369,27 @@ def compare(
     policy = None if failed_runs == "either" else FailurePolicy(failed_runs)
     options = PairwiseOptions(policy=policy, level=level, replicates=replicates)
 
-    def entries(path: AnyPath) -> list[ComparableRun]:
-        return read_entries(Path(path), notify=note, suite=suite, env=env, budget=budget)
+    found = compare_results(
+        algorithm,
+        split_names("--baseline", baseline),
+        _places(out),
+        [] if against is None else _places(against),
+        options,
+        notify=note,
+        selection=Selection.of(suite, env, algo),
+        budget=budget,
+    )
+    return Comparison(found, options)
 
-    ours = entries(out)
-    theirs = ours if against is None else entries(against)
-    names = [baseline] if isinstance(baseline, str) else list(baseline or [])
-    if not names and against is not None:
-        names = [algorithm]
-    return Comparison(compare_pairwise(algorithm, ours, theirs, names, options), options)
+
+def _places(given: Places) -> list[Path]:
+    from imitbench.published.opening import results_place
+
+    return [results_place(each) for each in _several(given)]
+
+
+def _several(given: Places) -> Sequence[AnyPath]:
+    return [given] if isinstance(given, (str, PathLike)) else list(given)
 
 
 def _request(**values: Any) -> SweepRequest:

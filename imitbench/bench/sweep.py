@@ -23,6 +23,7 @@ from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions
 from imitbench.executors.registry import executor_class
+from imitbench.published.submission import check_no_submission
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
@@ -96,6 +97,7 @@ def carry_out(
     Raises:
         InputError: A plan cannot be run as requested.
     """
+    check_no_submission(out)
     outcome = SweepOutcome()
     for plan in plans:
         if outcome.left or (options.fail_fast and outcome.failed):

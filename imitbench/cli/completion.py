@@ -73,6 +73,18 @@ def log_formats(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in _beginning(last, LOG_FORMATS)]
 
 
+def results_places(incomplete: str) -> list[str]:
+    """Returns folders, and the name of the results that ship with this package."""
+    from pathlib import Path
+
+    above, slash, start = incomplete.rpartition("/")
+    folder = Path(f"{above}/" if slash else ".")
+    inside = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    names = [f"{above}{slash}{name}" for name in _beginning(start, inside) if name[0] != "."]
+    folders = [name for name in names if Path(name).is_dir()]
+    return [*folders, *_beginning(incomplete, ["published"])]
+
+
 def runs(context: typer.Context, incomplete: str) -> list[str]:
     """Returns ids of the runs in the results folder of the command, or in the default one."""
     from pathlib import Path

@@ -130,6 +130,7 @@ def _record(
 ) -> None:
     """Writes the results of an importer, and prints them."""
     from imitbench.cli.output import print_json
+    from imitbench.published.submission import check_no_submission
     from imitbench.store.external_results import (
         check_name,
         default_name,
@@ -144,6 +145,7 @@ def _record(
         from imitbench.store.external_results import with_references
 
         results = with_references(results, find_suite(suite))
+    check_no_submission(out)
     written = not dry_run and write_external(results, out, label, version=__version__, force=force)
     path = external_path(out, label)
     if json:

@@ -143,11 +143,12 @@ def push_results(
     from imitbench.cli.output import note, typed_command
     from imitbench.hub.results_publication import staged_results
     from imitbench.published.results_folder import read_runs
+    from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.markdown import render_markdown
 
     runs = read_runs(out, suite=suite)
-    report = render_markdown(build(out, notify=note, suite=suite))
+    report = render_markdown(build([out], notify=note, selection=Selection.of(suite)))
     staged = staged_results(
         out,
         runs,

@@ -12,7 +12,10 @@ from imitbench.report.formats import ReportFormat, is_plot, plot, render
 
 
 def report(
-    out: options.Out = options.DEFAULT_OUT,
+    out: options.Places = options.DEFAULT_PLACES,
+    suite: options.Suites = [],  # noqa: B006 (typer copies it)
+    env: options.Envs = [],  # noqa: B006
+    algo: options.Algos = [],  # noqa: B006
     format: Annotated[
         ReportFormat,
         typer.Option(
@@ -35,10 +38,15 @@ def report(
 ) -> None:
     """Report raw returns, normalized scores, mean and IQM with 95% intervals.
 
+    Published results are only read. With several folders, one report shows the runs of all; the
+    random and the expert policy are always among the algorithms.
+
     Example: imitbench report --out runs --format html --to report.html
     """
     from imitbench.cli.output import note
     from imitbench.errors import InputError
+    from imitbench.published.opening import results_place
+    from imitbench.records.selection import Selection
     from imitbench.report.build import build
     from imitbench.report.plots import require_matplotlib
     from imitbench.util.files import write_output
@@ -49,18 +57,20 @@ def report(
         if to == "-":
             raise InputError(f"--format {format} needs a folder: --to DIR")
         require_matplotlib()
+    places = [results_place(name) for name in out]
     built = build(
-        out,
+        places,
         notify=note,
+        selection=Selection.of(suite, env, algo),
         replicates=replicates,
         failed_runs=failed_runs,
         with_imported=external,
     )
     if is_plot(format):
-        for path in plot(built, out, format, Path(to)):
+        for path in plot(built, places, format, Path(to)):
             note(f"wrote {path}")
         return
-    text = render(built, out, format)
+    text = render(built, places, format)
     if to == "-":
         typer.echo(text, nl=False)
         return
