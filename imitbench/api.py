@@ -58,8 +58,8 @@ DEFAULT_SUITE = "classic"
 
 def run(
     algos: str | Sequence[str],
-    suite: str = DEFAULT_SUITE,
-    env: str | None = None,
+    suite: str | Sequence[str] = DEFAULT_SUITE,
+    env: Names = None,
     *,
     seeds: int | Sequence[int] | str = 3,
     budget: BudgetName = "default",
@@ -80,8 +80,8 @@ def run(
 
     Args:
         algos: Names or paths of algorithms; `all` for every method.
-        suite: Name of a suite of environments, or its folder.
-        env: Selects environments whose id matches this shell-style pattern.
+        suite: Name of a suite of environments, or its folder; or several.
+        env: Selects environments whose id matches one of these shell-style patterns.
         seeds: Number of seeds (`3` for 0, 1, 2), or the seeds.
         budget: Amount of training: `quick`, `default` or `full`.
         n_demos: Number of demonstrations, or several numbers, each for its own runs; `None` for
@@ -107,19 +107,20 @@ def run(
     """
     given = {name: value for name, value in locals().items() if name != "options"} | options
     from imitbench.bench.progress import make_observer
-    from imitbench.bench.request import lock_in_use, plan_requests
+    from imitbench.bench.request import lock_in_use, plan_suites
     from imitbench.bench.summary import summarize_sweep
     from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
     from imitbench.util.hub_client import silent
+    from imitbench.util.name_lists import join_names, split_names
     from imitbench.util.text_line import note
 
     resolved = resolve(RunOptions.of({"wait": True, **options}))
     request = _request(
         algorithms=_names(algos),
-        suite=suite,
-        environment=env,
+        suite=str(suite),
+        environment=join_names("--env", env),
         seeds=_seeds(seeds),
         config=config,
         budget=budget,
@@ -129,7 +130,8 @@ def run(
         device=resolved.device_class,
         folder=str(Path.cwd()),
     )
-    plans = plan_requests(request, _demo_counts(n_demos), note if progress else silent)
+    suites = split_names("--suite", suite)
+    plans = plan_suites(request, suites, _demo_counts(n_demos), note if progress else silent)
     with make_observer(quiet=not progress) as observer:
         outcome = carry_out(
             plans, resolved, out=Path(out), command=_call("run", given), observer=observer
@@ -411,7 +413,9 @@ def _request(**values: Any) -> SweepRequest:
 
 
 def _names(algos: str | Sequence[str]) -> list[str]:
-    names = [algos] if isinstance(algos, str) else list(algos)
+    from imitbench.util.name_lists import split_names
+
+    names = split_names("--algo", algos)
     if not names:
         raise InputError("algos: is empty; see `imitbench algos`")
     return names

@@ -35,9 +35,10 @@ def suites(incomplete: str) -> list[str]:
 
 
 def environments(context: typer.Context, incomplete: str) -> list[str]:
-    """Returns ids of environments of the suite in the command or its default, else of all."""
-    suite = context.params.get("suite")
-    return _beginning(incomplete, dict(_environments(suite)))
+    """Returns ids of environments of the suites in the command or its default, else of all."""
+    suites = context.params.get("suite") or [None]
+    named = suites if isinstance(suites, list | tuple) else [suites]
+    return _beginning(incomplete, dict(card for suite in named for card in _environments(suite)))
 
 
 def experts(incomplete: str) -> list[str]:

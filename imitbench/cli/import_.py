@@ -111,8 +111,10 @@ def import_arrays(
     Example: imitbench import rliable scores.npz --env Ant-v4 --env Hopper-v4
     """
     from imitbench.store.importers.rliable_scores import import_rliable
+    from imitbench.util.name_lists import split_names
 
-    results = import_rliable(file, tasks=env or [])
+    tasks = [name for text in env or [] for name in split_names("--env", text)]
+    results = import_rliable(file, tasks=tasks)
     _record(results, file, out, name, None, force, dry_run, json=json, quiet=quiet)
 
 

@@ -42,7 +42,7 @@ def verify_submission(
     ] = [],  # noqa: B006 (typer copies it)
     suite: Annotated[
         list[str],
-        typer.Option("--suite", metavar="DIR", help="Allow runs on the suite in this folder."),
+        typer.Option("--suite", metavar="DIR", help="Allow the suite in this folder; repeatable."),
     ] = [],  # noqa: B006
     keep: Annotated[
         Path | None,
@@ -73,13 +73,14 @@ def verify_submission(
 
     from imitbench.bench.request import PluginSelection
     from imitbench.conformance.reproduction import compare_run, sample_runs
+    from imitbench.util.name_lists import split_names
 
     drawn = sample_runs(
         submitted,
         runs,
         seed=seed,
         notify=make_notifier(quiet=quiet),
-        plugins=PluginSelection.named(algo, suite),
+        plugins=PluginSelection.named(split_names("--algo", algo), split_names("--suite", suite)),
     )
     if not quiet:
         for refused in drawn.refused:

@@ -33,11 +33,11 @@ Suite = Annotated[
     ),
 ]
 Env = Annotated[
-    str | None,
+    list[str],
     typer.Option(
         "--env",
         metavar="GLOB",
-        help="Ids of environments, as a glob, e.g. 'seals/*' [all].",
+        help="Ids of environments, as a glob, e.g. 'seals/*'; repeatable [all].",
         autocompletion=completion.environments,
     ),
 ]

@@ -115,10 +115,7 @@ def push_demos(
 def push_results(
     repo: Repo,
     out: options.Out = options.DEFAULT_OUT,
-    suite: Annotated[
-        str | None,
-        typer.Option("--suite", metavar="NAME", help="Only publish runs of this suite [all]."),
-    ] = None,
+    suite: options.Suites = [],  # noqa: B006 (typer copies it)
     with_policies: Annotated[
         bool, typer.Option("--with-policies", help="Also publish the trained policies.")
     ] = False,

@@ -31,6 +31,19 @@ def split_names(option: str, given: Names) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def join_names(option: str, given: Names) -> str | None:
+    """Returns names as one text with commas; `None` for none.
+
+    Args:
+        option: Name of the option, for messages.
+        given: As for `split_names`.
+
+    Raises:
+        InputError: A name is empty.
+    """
+    return ",".join(split_names(option, given)) or None
+
+
 def _at_commas(text: str) -> list[str]:
     parts, depth = [""], 0
     for letter in text:
