@@ -1,6 +1,7 @@
 """The Python interface of the harness: `imitbench.run`, `results`, `report` and `compare`.
 
 The functions do the same as the commands of these names, and share results folders with them.
+`load_policy` and `load_reward` give what a run has learned.
 Names, parameters and the columns of tables are stable: they change only with a new major version,
 and new parameters have defaults that keep the old behaviour. Bad input raises
 `imitbench.InputError` with one line, which names a parameter as the command line does
@@ -23,6 +24,7 @@ from imitbench.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas
+    from stable_baselines3.common.policies import BasePolicy
 
     from imitbench.bench.summary import SweepSummary
     from imitbench.cards.algorithm import Scalar
@@ -30,11 +32,12 @@ if TYPE_CHECKING:
     from imitbench.report.formats import PlotFormat, TextFormat
     from imitbench.report.model import Report
     from imitbench.report.pairwise import PairwiseComparison, PairwiseOptions
+    from imitbench.rewards.base import RewardNet
     from imitbench.stats.verdicts import Verdict
     from imitbench.store.sweep_file import SweepRequest
     from imitbench.util.name_lists import Names
 
-__all__ = ["Comparison", "compare", "report", "results", "run"]
+__all__ = ["Comparison", "compare", "load_policy", "load_reward", "report", "results", "run"]
 
 AnyPath = str | PathLike[str]
 Places = AnyPath | Sequence[AnyPath]
@@ -112,6 +115,7 @@ def run(
     from imitbench.bench.sweep import carry_out
     from imitbench.executors.options import RunOptions
     from imitbench.executors.registry import resolve
+    from imitbench.report.notebook import ShownSummary
     from imitbench.util.hub_client import silent
     from imitbench.util.name_lists import join_names, split_names
     from imitbench.util.text_line import note
@@ -136,7 +140,7 @@ def run(
         outcome = carry_out(
             plans, resolved, out=Path(out), command=_call("run", given), observer=observer
         )
-    return summarize_sweep(plans, Path(out), outcome)
+    return ShownSummary.of(summarize_sweep(plans, Path(out), outcome))
 
 
 def results(
@@ -195,6 +199,7 @@ def report(
     failed_runs: Literal["exclude", "count-as-random"] = ...,
     replicates: int = ...,
     external: bool = ...,
+    captions: bool = ...,
 ) -> str: ...
 @overload
 def report(
@@ -233,13 +238,15 @@ def report(
     failed_runs: Literal["exclude", "count-as-random"] = "exclude",
     replicates: int = 50_000,
     external: bool = False,
+    captions: bool = True,
 ) -> str | list[Path] | Report:
     """Reports raw returns, normalized scores, mean and IQM with 95% intervals.
 
     Args:
         out: Results folders and published results, as for `results`.
-        format: `md`, `html`, `csv`, `latex` or `json` for text; `png` or `svg` for plots; `None`
-            for the report itself, as a record.
+        format: `md`, `html`, `csv`, `latex`, `paper` (a LaTeX table of algorithms by environments)
+            or `json` for text; `png`, `svg` or `pdf` for plots; `None` for the report itself, a
+            record that notebooks show as tables.
         to: File to which the text is also written; for plots, their folder.
         suite: Suites to report on; `None` for all.
         env: Selects environments, as for `results`.
@@ -247,6 +254,7 @@ def report(
         failed_runs: How failed runs count.
         replicates: Number of bootstrap replicates.
         external: Whether to show imported results, in separate tables.
+        captions: Whether tables of format `paper` have captions.
 
     Returns:
         The text; for plots, the paths of the files; or the record.
@@ -257,6 +265,7 @@ def report(
     from imitbench.records.selection import Selection
     from imitbench.report import build as building
     from imitbench.report import formats
+    from imitbench.report.notebook import ShownReport
     from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.files import write_output
     from imitbench.util.text_line import note
@@ -276,10 +285,10 @@ def report(
         with_imported=external,
     )
     if format is None:
-        return built
+        return ShownReport.of(built)
     if formats.is_plot(format):
         return formats.plot(built, places, format, Path(str(to)))
-    text = formats.render(built, places, format)
+    text = formats.render(built, places, format, captions=captions)
     if to is not None:
         try:
             write_output(Path(to), text)
@@ -311,6 +320,11 @@ class Comparison:
         from imitbench.report.pairwise_text import pairwise_document
 
         return pairwise_document(self.contests, self.options)
+
+    def _repr_html_(self) -> str:
+        from imitbench.report.notebook import comparison_html
+
+        return comparison_html(self.contests, self.options)
 
     def __str__(self) -> str:
         from imitbench.report import pairwise_text
@@ -382,6 +396,45 @@ def compare(
         budget=budget,
     )
     return Comparison(found, options)
+
+
+def load_policy(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") -> BasePolicy:
+    """Loads the policy of a run.
+
+    Args:
+        run: Id of a run or its start; the folder of a run or policy; a row of `results`; a bundled
+            expert; or a hub repository `owner/name`.
+        out: Results folder in which ids are looked up.
+        device: Device of the policy.
+
+    Returns:
+        The policy, with the `predict` of Stable-Baselines3.
+
+    Raises:
+        InputError: There is no such policy, or it was not published.
+    """
+    from imitbench.experts.loading import load_run_policy
+
+    return load_run_policy(run, out=Path(out), device=device)
+
+
+def load_reward(run: Any, *, out: AnyPath = DEFAULT_OUT, device: str = "cpu") -> RewardNet:
+    """Loads the reward network that a run learned, as GAIL, AIRL and others do.
+
+    Args:
+        run: Id of a run or its start; the folder of a run; or a row of `results`.
+        out: Results folder in which ids are looked up.
+        device: Device of the network.
+
+    Returns:
+        The network; its `predict` and `predict_processed` give rewards of transitions.
+
+    Raises:
+        InputError: There is no such run, or it has no reward.
+    """
+    from imitbench.experts.loading import load_run_reward
+
+    return load_run_reward(run, out=Path(out), device=device)
 
 
 def _places(given: Places) -> list[Path]:

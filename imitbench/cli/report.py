@@ -20,7 +20,8 @@ def report(
         ReportFormat,
         typer.Option(
             "--format",
-            help="Format: tables (md, csv, latex, json), a page (html), plots (png, svg).",
+            help="Format: tables (md, csv, latex, json), a table of algorithms by environments for "
+            "LaTeX (paper), a page (html), plots (png, svg, pdf).",
         ),
     ] = "md",
     to: Annotated[
@@ -34,6 +35,10 @@ def report(
     external: Annotated[
         bool, typer.Option("--external", help="Show imported results in separate tables.")
     ] = False,
+    captions: Annotated[
+        bool,
+        typer.Option("--captions/--no-captions", help="Whether tables of --format paper have one."),
+    ] = True,
     json: options.Json = False,
 ) -> None:
     """Report raw returns, normalized scores, mean and IQM with 95% intervals.
@@ -70,7 +75,7 @@ def report(
         for path in plot(built, places, format, Path(to)):
             note(f"wrote {path}")
         return
-    text = render(built, places, format)
+    text = render(built, places, format, captions=captions)
     if to == "-":
         typer.echo(text, nl=False)
         return

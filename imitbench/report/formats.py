@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from imitbench.report.model import Report
     from imitbench.store.run_details import ReportDetails
 
-TextFormat = Literal["md", "html", "csv", "latex", "json"]
-PlotFormat = Literal["png", "svg"]
+TextFormat = Literal["md", "html", "csv", "latex", "paper", "json"]
+PlotFormat = Literal["png", "svg", "pdf"]
 ReportFormat: TypeAlias = Literal[TextFormat, PlotFormat]
 Renderer: TypeAlias = "Callable[[Report, Sequence[Path]], str]"
 
@@ -28,14 +28,27 @@ def is_plot(format: object) -> TypeIs[PlotFormat]:
     return format in get_args(PlotFormat)
 
 
-def render(report: Report, places: Sequence[Path], format: TextFormat) -> str:
+def render(
+    report: Report, places: Sequence[Path], format: TextFormat, *, captions: bool = True
+) -> str:
     """Renders a report as text.
 
     Args:
         report: The report to render.
         places: Folders that it was built from; the HTML page reads single runs from them.
         format: Format of the text.
+        captions: Whether tables for papers have captions.
+
+    Raises:
+        InputError: Captions are left out of another format than `paper`.
     """
+    if not captions:
+        from imitbench.errors import InputError
+        from imitbench.report.paper_table import render_paper_table
+
+        if format != "paper":
+            raise InputError(f"--no-captions: is for --format paper, not for {format}")
+        return render_paper_table(report, captions=False)
     return _RENDERERS[format](report, places)
 
 
@@ -90,6 +103,13 @@ def _latex(report: Report, places: Sequence[Path]) -> str:
     return render_latex(report)
 
 
+def _paper(report: Report, places: Sequence[Path]) -> str:
+    from imitbench.report.paper_table import render_paper_table
+
+    del places
+    return render_paper_table(report)
+
+
 def _json(report: Report, places: Sequence[Path]) -> str:
     from imitbench.report.json_document import render_json
 
@@ -102,6 +122,7 @@ _RENDERERS: dict[TextFormat, Renderer] = {
     "html": _html,
     "csv": _csv,
     "latex": _latex,
+    "paper": _paper,
     "json": _json,
 }
 
