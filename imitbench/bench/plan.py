@@ -141,7 +141,7 @@ def make_plan(
         algorithms: Cards, or names in any form that `imitbench.cards.plugins` accepts; `all`
             means every algorithm except controls, and the controls of the suite.
         suite: Name of the suite, its folder, or its card.
-        environment: Glob over environment ids; `None` for all.
+        environment: Globs over environment ids, separated by commas; `None` for all.
         seeds: Seeds of every cell.
         settings: Choices that apply to the whole sweep.
         lock: Commits and digests of earlier downloads.
@@ -233,14 +233,16 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
     """Parses `--set name=value` options.
 
     Raises:
-        InputError: An option has no `=` or no name.
+        InputError: An option has no `=` or no name, or a name has two values.
     """
-    overrides = {}
+    overrides: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name:
             raise InputError(f"--set {setting}: must be name=value or algorithm.name=value")
-        overrides[name.strip()] = value.strip()
+        name, value = name.strip(), value.strip()
+        if overrides.setdefault(name, value) != value:
+            raise InputError(f"--set {name}: given twice, as {overrides[name]} and as {value}")
     return overrides
 
 

@@ -24,6 +24,7 @@ from imitbench.errors import InputError
 from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions
 from imitbench.executors.registry import executor_class
+from imitbench.published.submission import check_no_submission
 from imitbench.records.runs import RunFailure, RunSpec
 from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
@@ -99,6 +100,7 @@ def carry_out(
     Raises:
         InputError: A plan cannot be run as requested.
     """
+    check_no_submission(out)
     outcome = SweepOutcome()
     by_device = itertools.groupby(plans, key=lambda plan: plan.settings.device)
     for device, group in [(device, list(group)) for device, group in by_device]:

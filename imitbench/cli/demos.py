@@ -274,7 +274,7 @@ def list_demos(
 @app.command("collect")
 def collect(
     suite: options.Suite,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     experts: Annotated[
         Path | None,
         typer.Option("--experts", metavar="DIR", help="Folder that has experts/ [bundled]."),

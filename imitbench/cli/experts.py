@@ -65,7 +65,7 @@ def list_experts(
 @app.command("train")
 def train(
     suite: options.Suite,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     to: Annotated[
         Path | None,
         typer.Option("--to", metavar="DIR", help="Folder to write [trained/SUITE/experts]."),

@@ -13,6 +13,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
+from imitbench.cli.repeated_options import refuse_repeated_options
 from imitbench.errors import InputError
 from imitbench.util.library_patches import silence_unraisable
 from imitbench.util.text_line import printable
@@ -57,6 +58,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
             self._built[name] = _build(name, *_COMMANDS[name].split(":"))
+            refuse_repeated_options(self._built[name])
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:

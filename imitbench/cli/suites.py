@@ -78,7 +78,7 @@ def show(name: Name, json: options.Json = False) -> None:
 @app.command("measure")
 def measure(
     name: Name,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     episodes: Annotated[
         int, typer.Option("--episodes", min=1, help="Number of episodes of each reference.")
     ] = 100,

@@ -83,7 +83,7 @@ def tune(
     context: typer.Context,
     algo: Algo = None,
     suite: options.Suite = options.DEFAULT_SUITE,
-    env: options.Env = None,
+    env: options.Env = [],  # noqa: B006 (typer copies it)
     per: PerOption = "environment",
     trials: Trials = 50,
     jobs: Jobs = None,

@@ -86,9 +86,13 @@ def table_entries(runs: Iterable[ExternalRun]) -> list[ComparableRun]:
 def _role(run: ExternalRun) -> Role:
     """Returns the role in the table; without it, that of the bundled algorithm of this name."""
     told = [role for role in get_args(Role) if role == run.provenance.get("role")]
-    card = bundled_algorithm(plain_name(run.algo or ""))
-    role: Role = told[0] if told else card.role if card else "method"
-    return role
+    return told[0] if told else role_by_name(run.algo or "")
+
+
+def role_by_name(algo: str) -> Role:
+    """Returns the role of the bundled algorithm of a name; `method` for other names."""
+    card = bundled_algorithm(plain_name(algo))
+    return card.role if card else "method"
 
 
 def external_labels(rows: Sequence[ExternalScoreRow]) -> list[str]:

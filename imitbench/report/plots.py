@@ -25,7 +25,7 @@ from imitbench.util.files import atomic_write_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Kind: TypeAlias = Literal["png", "svg"]
+Kind: TypeAlias = Literal["png", "svg", "pdf"]
 DPI = 160
 WIDTH = 7.2
 """Inches."""
@@ -43,11 +43,13 @@ _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType: many publishers refuse Type 3
     "svg.hashsalt": "imitbench",
 }
 _METADATA: dict[Kind, dict[str, str | None]] = {
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": "imitbench"},
+    "pdf": {"CreationDate": None, "Creator": "imitbench", "Producer": None},
 }
 
 

@@ -48,7 +48,7 @@ class SweepRequest(Record):
     Attributes:
         algorithms: Names; as typed, they have any form that `imitbench.cards.plugins` accepts.
         suite: Name of the suite; as typed, it may be a folder.
-        environment: Glob over environment ids; `None` for all.
+        environment: Globs over environment ids, separated by commas; `None` for all.
         seeds: Seeds of every cell.
         budget: Name of the budget.
         n_demos: Demonstrations to learn from; `None` for all.

@@ -87,6 +87,11 @@ def digest_files(root: Path, files: Iterable[Path]) -> str:
     return total.hexdigest()
 
 
+def user_cache() -> Path:
+    """Returns the folder for files that can be made again: `imitbench` in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "imitbench"
+
+
 def is_empty(folder: Path) -> bool:
     """Whether a path does not exist or is an empty folder."""
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
