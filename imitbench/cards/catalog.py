@@ -106,6 +106,26 @@ def select_environments(suite: SuiteCard, pattern: str | None) -> dict[str, Envi
     return chosen
 
 
+def select_trained(suite: SuiteCard, pattern: str | None) -> dict[str, EnvironmentCard]:
+    """Returns the environments of a suite that match a glob and have an expert.
+
+    Args:
+        suite: Card of the suite.
+        pattern: As for `select_environments`.
+
+    Raises:
+        InputError: No id matches, or none of them has an expert.
+    """
+    chosen = select_environments(suite, pattern)
+    trained = {env_id: card for env_id, card in chosen.items() if card.expert is not None}
+    if not trained:
+        raise InputError(
+            f"suite {suite.name}: the card names no expert of {', '.join(chosen)}, as there are "
+            "only demonstrations; give the environment an `expert` to train one"
+        )
+    return trained
+
+
 def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()) -> SuiteCard:
     """Reads a suite card before an update, and checks that it is the right one.
 

@@ -289,7 +289,7 @@ def collect(
 
     Example: imitbench demos collect --suite classic --to my-demos
     """
-    from imitbench.cards.catalog import select_environments
+    from imitbench.cards.catalog import select_trained
     from imitbench.cards.plugins import find_suite
     from imitbench.cli.output import note, print_json, typed_command
     from imitbench.experts.demonstrations import collect_demonstrations
@@ -300,7 +300,7 @@ def collect(
     root = experts or suite_card.origin.folder
     target = to or Path("collected") / suite_card.name / "demos"
     rows = []
-    for env_id, card in select_environments(suite_card, env).items():
+    for env_id, card in select_trained(suite_card, env).items():
         trajectories = collect_demonstrations(env_id, card, root, target, command=typed_command())
         mean = sum(float(t.rews.sum()) for t in trajectories) / len(trajectories)
         note(f"{target / card.demos.repo}: {len(trajectories)} episodes, mean return {mean:.2f}")

@@ -322,7 +322,10 @@ def _finish(summary: ConversionSummary, kind: _RowFormat | None, folder: Path) -
     summary.bytes = sum(file.stat().st_size for file in files)
     summary.digest = digest_files(folder, files)
     if not kind.rewards:
-        summary.notes.append("there are no rewards, which `imitbench run` requires")
+        summary.notes.append(
+            "there are no rewards: the return of the demonstrators is not known, so that a suite "
+            "needs an expert or score_one on its card"
+        )
     if summary.unfinished:
         summary.notes.append(
             f"{summary.unfinished} of {summary.rows} trajectories are not marked as the end of "

@@ -51,7 +51,7 @@ def aggregates(results: Sequence[AlgorithmResult]) -> ExtraTable:
         ),
         caption=(
             "Median: over the mean scores of the environments. Optimality gap: by how much runs "
-            "fall short of the expert's score 1 on average; the lower the better."
+            "fall short of score 1 on average; the lower the better."
         ),
     )
 

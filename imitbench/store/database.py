@@ -40,7 +40,7 @@ _FOREIGN_S = 2.0
 _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
 SCHEMA = f"""
@@ -54,6 +54,7 @@ CREATE TABLE runs (
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
+    reference_score_one VARCHAR, reference_demonstrations DOUBLE,
     setting VARCHAR, spec VARCHAR, provenance VARCHAR
 );
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
@@ -68,6 +69,7 @@ CREATE TABLE failures (
     source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
+    reference_score_one VARCHAR, reference_demonstrations DOUBLE,
     setting VARCHAR, spec VARCHAR
 );
 CREATE TABLE external (
@@ -89,13 +91,17 @@ CREATE VIEW quarantine AS
     SELECT path, problem AS reason FROM ingested WHERE problem IS NOT NULL;
 CREATE VIEW "references" AS
     SELECT suite, env, reference_version AS version, reference_random AS random,
-           reference_expert AS expert
+           reference_expert AS expert, reference_score_one AS score_one,
+           reference_demonstrations AS demonstrations
     FROM runs
     UNION
-    SELECT suite, env, reference_version, reference_random, reference_expert FROM failures;
+    SELECT suite, env, reference_version, reference_random, reference_expert,
+           reference_score_one, reference_demonstrations
+    FROM failures;
 CREATE VIEW scores AS
     SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic,
-           mean_length, env_steps, train_s, wall_s, finished_at, termination_rate
+           mean_length, env_steps, train_s, wall_s, finished_at, termination_rate,
+           reference_score_one AS score_one
     FROM runs;
 CREATE VIEW external_scores AS
     SELECT run_id, name, tool, suite, env, algo, seed, budget, n_demos, all_demos, source, config,

@@ -36,7 +36,7 @@ def write_template(template: Template, name: str, to: Path) -> Path:
         raise InputError(
             f"{name}: not a valid name; use lower-case letters, digits and _, such as my_method"
         )
-    taken = suite_names() if template == "suite" else ["all", *algorithm_names()]
+    taken = suite_names() if template == "suite" else ["all", "demonstrations", *algorithm_names()]
     if name in taken:
         raise InputError(f"{name}: is the name of a bundled one; choose another")
     target = to / name
