@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,15 @@ Trust = Annotated[
     bool,
     typer.Option("--trust", help="Read pickles: this executes code in the file."),
 ]
+Observation = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--obs",
+        metavar="NAME",
+        help="Recording that is part of the observation, in HDF5 and LeRobot; repeatable, in order "
+        "[all of flat numbers].",
+    ),
+]
 OneEnv = Annotated[
     str | None,
     typer.Option("--env", metavar="ID", help="Environment whose spaces the set must fit."),
@@ -35,8 +44,8 @@ def convert(
         list[str],
         typer.Argument(
             metavar="[IN] OUT",
-            help="Set to read (a folder, .parquet, .arrow, .npz, a pickle, a bundled set or "
-            "minari:NAME), and folder to write.",
+            help="Set to read (a folder, .parquet, .arrow, .npz, .csv, .jsonl, .hdf5, a pickle, a "
+            "bundled set or minari:NAME), and folder to write.",
             show_default=False,
         ),
     ],
@@ -57,6 +66,7 @@ def convert(
         typer.Option("--float32", help="Store float64 as float32 where the error is at most 1e-6."),
     ] = False,
     infos: Annotated[bool, typer.Option(help="Keep infos, as JSON text.")] = True,
+    obs: Observation = None,
     trust: Trust = False,
     download: Annotated[
         bool, typer.Option("--download", help="Let Minari download a missing set.")
@@ -75,7 +85,7 @@ def convert(
     from imitbench.data.conversion import convert_demonstrations
 
     wanted, target = _read_places(places, source)
-    opened = open_set(wanted, trust=trust, download=download)
+    opened = open_set(wanted, trust=trust, download=download, obs=obs or ())
     environment_id = env or getattr(opened, "environment_id", None)
     with environment_of(env, suite) as environment, progress(quiet=quiet) as report:
         summary = convert_demonstrations(
@@ -100,8 +110,16 @@ def convert(
         )
 
 
-def open_set(name: str, *, trust: bool, download: bool = False) -> TrajectorySource:
+def open_set(
+    name: str, *, trust: bool, download: bool = False, obs: Sequence[str] = ()
+) -> TrajectorySource:
     """Opens a set of demonstrations by path, name of a bundled set, or `minari:NAME`.
+
+    Args:
+        name: What the user typed.
+        trust: Whether to open pickles.
+        download: Whether Minari may download a missing set.
+        obs: Recordings that are the observation, in formats that have several.
 
     Raises:
         InputError: There is no such set, or it cannot be read.
@@ -114,10 +132,12 @@ def open_set(name: str, *, trust: bool, download: bool = False) -> TrajectorySou
     from imitbench.experts.lookup import find_demos
 
     if name.startswith(PREFIX):
+        if obs:
+            raise InputError(f"--obs {obs[0]}: {name} has a single observation; leave --obs out")
         return MinariSource(name.removeprefix(PREFIX), download=download)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        opened = open_trajectories(find_demos(name), trust=trust)
+        opened = open_trajectories(find_demos(name), trust=trust, obs=obs)
     for warning in caught:
         note(f"note: {warning.message}")
     return opened
