@@ -1,4 +1,4 @@
-"""`imitbench demos`: lists, collects, fetches, converts, checks and shows demonstrations."""
+"""`imitbench demos`: lists, collects, fetches, converts, exports, checks, shows demonstrations."""
 
 from __future__ import annotations
 
@@ -107,6 +107,48 @@ def convert(
         note(
             f"{target}: {summary.rows} trajectories, {summary.steps} steps, "
             f"{summary.files} files, {summary.bytes:,} bytes"
+        )
+
+
+def export(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="IN", help="Set to read, as IN of `imitbench demos convert`."),
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File to write: .jsonl or .csv.", dir_okay=True)
+    ],
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", min=1, help="Only read the first N trajectories [all]."
+        ),
+    ] = None,
+    obs: Observation = None,
+    trust: Trust = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file OUT.")] = False,
+    quiet: options.Quiet = False,
+    json: options.Json = False,
+) -> None:
+    """Write demonstrations as text for programs in other languages.
+
+    JSON lines have one episode per line; CSV has one step per line.
+
+    Example: imitbench demos export ppo-seals-CartPole-v0 cartpole.jsonl --limit 10
+    """
+    from imitbench.cli.output import note, print_json
+    from imitbench.data.export import export_demonstrations
+
+    opened = open_set(source, trust=trust, obs=obs or ())
+    with progress(quiet=quiet) as report:
+        summary = export_demonstrations(opened, target, limit=limit, replace=force, progress=report)
+    if json:
+        print_json({"file": str(target), **vars(summary)})
+    for text in opened.notes:
+        note(f"note: {text}")
+    if not quiet:
+        note(
+            f"{target}: {summary.rows} trajectories, {summary.steps} steps, {summary.bytes:,} bytes"
         )
 
 
@@ -248,11 +290,12 @@ def validate(
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="List, collect, fetch, convert, check and show demonstrations.",
+    help="List, collect, fetch, convert, export, check and show demonstrations.",
 )
 app.command("pull")(pull_demos)
 app.command("push")(push_demos)
 app.command("convert")(convert)
+app.command("export")(export)
 app.command("validate")(validate)
 
 

@@ -98,6 +98,8 @@ class NpzReader(ArrayReader):
         with opened_npz(path) as archive:
             refuse_bomb(archive)
             names = [name.removesuffix(".npy") for name in archive.namelist()]
+            if not names:
+                raise ValueError("no arrays in it")
             self.others = sorted(set(names) - set(NAMES))
             self.shapes = {name: NpzMember(archive, name).shape for name in NAMES if name in names}
 
