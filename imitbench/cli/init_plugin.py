@@ -19,8 +19,12 @@ def init_algo(
     name: Annotated[str, typer.Argument(help="Name of the method.")],
     to: To = Path(),
     kind: Annotated[
-        Literal["bc-like", "reward"],
-        typer.Option("--kind", help="Kind of method: supervised learning, or a learned reward."),
+        Literal["bc-like", "reward", "command"],
+        typer.Option(
+            "--kind",
+            help="Kind of method: supervised learning, a learned reward, or an external program, "
+            "in Python and in JavaScript.",
+        ),
     ] = "bc-like",
 ) -> None:
     """Create a new method: a folder with a learner, its card, a test and a README.
@@ -32,7 +36,7 @@ def init_algo(
     from imitbench.cli.output import note
     from imitbench.templates.writing import write_template
 
-    folder = write_template("algorithm" if kind == "bc-like" else "reward", name, to)
+    folder = write_template("algorithm" if kind == "bc-like" else kind, name, to)
     typer.echo(str(folder))
     note(f"next: imitbench check-algo {_typed(folder)}")
     note(f"then: imitbench run --algo {_typed(folder)} --algo bc --suite classic")

@@ -174,7 +174,7 @@ def _suite_sections(
                     [row for row in measures if is_in_group(row, conditions)]
                 ),
                 runs=_shown(ranked, [*runs, *anchors], environments),
-                extra=_extra(ranked),
+                extra=_extra(ranked, inside),
             )
         )
     return sections
@@ -190,9 +190,12 @@ def _reference_rows(references: Sequence[ReferenceRow]) -> set[str]:
     return names
 
 
-def _extra(results: Sequence[AlgorithmResult]) -> tuple[ExtraTable, ...]:
+def _extra(
+    results: Sequence[AlgorithmResult], references: Sequence[ReferenceRow]
+) -> tuple[ExtraTable, ...]:
+    kinds = [row.score_one for row in references]
     tables = (extra_tables.aggregates(results), extra_tables.costs(results))
-    return tuple(table for table in tables if table.rows)
+    return tuple(extra_tables.flagged(table, kinds) for table in tables if table.rows)
 
 
 def _shown(
