@@ -55,18 +55,19 @@ class RobomimicSource(TrajectorySource):
                     f"{path}: holds {names} and no group 'data', so it is not of robomimic; for a "
                     "Minari data set, pass minari:NAME"
                 )
-            self._demos = sorted(_group(file, "data", self.where), key=natural)
+            data = _group(file, "data", self.where)
+            self._demos = sorted(data, key=natural)
             if not self._demos:
                 raise InputError(f"{path}: no demonstrations in group 'data': record some first")
-            self.environment_id = _environment_id(file["data"])
-            first = _group(_group(file, "data", self.where), self._demos[0], self.where)
+            self.environment_id = _environment_id(data)
+            first = _group(data, self._demos[0], self.where)
             if "obs" not in first:
                 raise InputError(
                     f"{path}, {self._demos[0]}: no group 'obs'; extract observations with "
                     "robomimic's dataset_states_to_obs.py"
                 )
             sensors = _group(first, "obs", self.where)
-            sizes = {name: _flat_size(sensors[name]) for name in sensors}
+            sizes = {name: _flat_size(sensors, name) for name in sensors}
             self._sensors = choose_features(obs, sizes, where=self.where)
             self._has_next = "next_obs" in first
         missing = (
@@ -135,14 +136,12 @@ def _h5py() -> Any:
 
 
 def _entry(group: Any, name: str, where: str) -> Any:
-    """Returns an entry of a group, unless it is missing or a link to another file."""
+    """Returns an entry of a group, unless it is missing or a link, perhaps to another file."""
     link = group.get(name, getlink=True)
     if link is None:
         raise InputError(f"{where}: no '{one_line(name, 40)}' in it: fetch it again")
-    if isinstance(link, _h5py().ExternalLink):
-        raise InputError(
-            f"{where}: '{one_line(name, 40)}' is a link to another file, which is not followed"
-        )
+    if not isinstance(link, _h5py().HardLink):
+        raise InputError(f"{where}: '{one_line(name, 40)}' is a link, which is not followed")
     return group[name]
 
 
@@ -169,8 +168,11 @@ def _numbers(group: Any, name: str, where: str) -> Array:
     return np.asarray(found[()])
 
 
-def _flat_size(sensor: Any) -> int | None:
-    """Returns numbers per step; `None` for images, texts and groups."""
+def _flat_size(sensors: Any, name: str) -> int | None:
+    """Returns numbers per step; `None` for images, texts, groups and links."""
+    if not isinstance(sensors.get(name, getlink=True), _h5py().HardLink):
+        return None
+    sensor = sensors[name]
     kind = getattr(getattr(sensor, "dtype", None), "kind", "")
     if kind not in ("f", "i", "u", "b") or sensor.ndim not in (1, 2):
         return None

@@ -203,7 +203,7 @@ class ReturnObjective(Objective):
         due = environment.scale
         if due is None or has_scale(due.random, due.one):
             return None
-        return "score 1 is no more than the return of random actions, so that none is defined"
+        return "score 1 is not above random actions, so that no score is defined"
 
     def at(self, moment: EvaluationPoint) -> float:
         """Returns the score of a few episodes."""

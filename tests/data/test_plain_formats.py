@@ -286,7 +286,15 @@ def test_hdf5_does_not_lead_to_other_files(tmp_path):
     with h5py.File(tmp_path / "set.hdf5", "a") as file:
         del file["data/demo_0/actions"]
         file["data/demo_0/actions"] = h5py.ExternalLink("other.hdf5", "/actions")
-    with pytest.raises(InputError, match="'actions' is a link to another file"):
+    with pytest.raises(InputError, match="'actions' is a link, which is not followed"):
+        open_trajectories(tmp_path / "set.hdf5").read()
+    with h5py.File(tmp_path / "set.hdf5", "a") as file:
+        file["elsewhere"] = h5py.ExternalLink("other.hdf5", "/")
+        for name in ("actions", "obs/camera"):
+            del file[f"data/demo_0/{name}"]
+            file[f"data/demo_0/{name}"] = h5py.SoftLink("/elsewhere/actions")
+    assert "not used: camera" in open_trajectories(tmp_path / "set.hdf5").notes[0]
+    with pytest.raises(InputError, match="'actions' is a link, which is not followed"):
         open_trajectories(tmp_path / "set.hdf5").read()
     (tmp_path / "raw").write_bytes(made[0].acts.tobytes())
     with h5py.File(tmp_path / "set.hdf5", "a") as file:
@@ -313,6 +321,30 @@ def test_a_single_file_of_lerobot_is_recognized(tmp_path):
     write_lerobot(tmp_path / "set", made)
     [file] = (tmp_path / "set" / "data").rglob("*.parquet")
     assert open_trajectories(file).read() == repeated(made)
+
+
+def test_lerobot_with_lists_of_variable_type_is_read_too(tmp_path):
+    made = episodes((3,), acts=2)
+    write_lerobot(tmp_path / "set", made)
+    [file] = (tmp_path / "set" / "data").rglob("*.parquet")
+    table = pq.read_table(file)
+    state = pa.array(table["observation.state"].to_pylist(), pa.list_(pa.float64()))
+    pq.write_table(table.set_column(0, "observation.state", state), file)
+    assert open_trajectories(tmp_path / "set").read() == repeated(made)
+    ragged = pa.array([[1.0], [1.0, 2.0], [1.0]], pa.list_(pa.float64()))
+    pq.write_table(table.set_column(0, "observation.state", ragged), file)
+    with pytest.raises(InputError, match=r"observation\.state"):
+        open_trajectories(tmp_path / "set").read()
+
+
+def test_declared_zeros_are_not_unpacked(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    write_robomimic(tmp_path / "set.hdf5", episodes((3,), obs=4, acts=3))
+    with h5py.File(tmp_path / "set.hdf5", "a") as file:
+        del file["data/demo_0/actions"]
+        file["data/demo_0"].create_dataset("actions", (2**40, 3), np.float64, chunks=(1024, 3))
+    with pytest.raises(InputError, match="the file is damaged or malicious"):
+        open_trajectories(tmp_path / "set.hdf5").read()
 
 
 def test_lerobot_without_what_is_needed_is_refused(tmp_path):
