@@ -2,9 +2,11 @@
 
 import json
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import yaml
+from support.minari_sets import record
 from support.plain_sets import write_csv, write_lerobot, write_npy, write_robomimic
 from support.scripted import balance
 
@@ -241,3 +243,22 @@ def test_robomimic_is_converted_with_the_sensors_that_are_named(imitbench, tmp_p
     summary = json.loads(imitbench(*words).out)
     assert (summary["observation"], summary["environment"]) == ("float64[2]", "Lift")
     assert "observation: gripper (2)" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_set_of_minari_states_its_environment(imitbench, tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    record("test/cartpole-v0", gym.make("CartPole-v1"), episodes=3)
+    done = imitbench("init-suite", "robot", "--from-demos", "minari:test/cartpole-v0")
+    assert done.code == 0, done.err
+    card = find_suite(str(tmp_path / "robot")).environments["CartPole-v1"]
+    assert (card.demos.trajectories, card.max_episode_steps, card.expert) == (3, 500, None)
+
+
+def test_what_a_bundled_suite_knows_of_an_environment_is_taken_over(imitbench, tmp_path):
+    words = ("init-suite", "robot", "--from-demos", "ppo-seals-CartPole-v0")
+    assert imitbench(*words, "--env", "seals/CartPole-v0").code == 0
+    found = find_suite(str(tmp_path / "robot")).environments["seals/CartPole-v0"]
+    known = find_suite("classic").environments["seals/CartPole-v0"]
+    for name in ("title", "module", "kwargs", "horizon", "max_episode_steps", "steps_per_second"):
+        assert getattr(found, name) == getattr(known, name)
