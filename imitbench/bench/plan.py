@@ -382,7 +382,7 @@ def _source_mismatch(
     if source == HUB:
         if algorithm.needs.demos and environment.demos.hub is None:
             return "the suite card names no hub repository of demonstrations"
-        if algorithm.needs.expert and environment.expert.hub is None:
+        if algorithm.needs.expert and environment.expert and environment.expert.hub is None:
             return "the suite card names no hub repository of an expert"
     return None
 

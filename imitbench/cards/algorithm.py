@@ -6,9 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from imitbench.errors import InputError, did_you_mean
 from imitbench.util.numbers import INTEGERS, Finite, Integer
@@ -262,11 +270,22 @@ class CommandRecipe(Card):
             interpreter of the harness. The path of the task file is appended.
         checkpoints: Whether it writes checkpoints and resumes from them after an interruption.
         timeout_minutes: Time limit; `null` for none.
+        demos: Format of the demonstrations: `parquet`, a folder of Parquet files; or `jsonl`, a
+            text file with one episode per line, see `imitbench.data.json_lines`. Serialized only
+            if it is not `parquet`, so that earlier identities stay valid.
     """
 
     run: list[str] = Field(min_length=1)
     checkpoints: bool = False
     timeout_minutes: float | None = Field(default=None, gt=0)
+    demos: Literal["parquet", "jsonl"] = "parquet"
+
+    @model_serializer(mode="wrap")
+    def _without_usual_format(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("demos") == "parquet":
+            del document["demos"]
+        return document
 
 
 class AlgorithmCard(Card):

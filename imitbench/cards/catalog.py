@@ -114,6 +114,26 @@ def _has(suite: str, pattern: str) -> bool:
     return any(matches(name, [pattern]) for name in load_suite(suite).environments)
 
 
+def select_trained(suite: SuiteCard, patterns: Names = None) -> dict[str, EnvironmentCard]:
+    """Returns the environments of a suite that match globs and have an expert.
+
+    Args:
+        suite: Card of the suite.
+        patterns: See `select_environments`.
+
+    Raises:
+        InputError: A pattern matches no id, or none of the environments has an expert.
+    """
+    chosen = select_environments(suite, patterns)
+    trained = {env_id: card for env_id, card in chosen.items() if card.expert is not None}
+    if not trained:
+        raise InputError(
+            f"suite {suite.name}: the card names no expert of {', '.join(chosen)}, as there are "
+            "only demonstrations; give the environment an `expert` to train one"
+        )
+    return trained
+
+
 def read_card_of_suite(path: Path, name: str | None, env_ids: Iterable[str] = ()) -> SuiteCard:
     """Reads a suite card before an update, and checks that it is the right one.
 

@@ -198,6 +198,10 @@ def _plugin(
         )
     if card.name == "all":
         raise InputError(f"{path}: name: 'all' stands for every algorithm; give yours another name")
+    if card.name == "demonstrations":
+        raise InputError(
+            f"{path}: name: 'demonstrations' is a row of reports; give yours another name"
+        )
     if card.role == "anchor":
         raise InputError(
             f"{path}: role: anchors are this package's, as they define the scores 0 and 1; call it "

@@ -169,4 +169,4 @@ def _print(found: list[PairwiseComparison], method: Method) -> None:
                 typer.echo()
                 print_table(pairwise_text.ENVIRONMENT_HEADER, rows)
         typer.echo()
-    note(pairwise_text.method_text(method))
+    note(pairwise_text.method_text(method, found))

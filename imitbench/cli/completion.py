@@ -43,7 +43,9 @@ def environments(context: typer.Context, incomplete: str) -> list[str]:
 
 def experts(incomplete: str) -> list[str]:
     """Returns bundled experts; the shell itself adds files."""
-    return _beginning(incomplete, {card.expert.repo: None for _, card in _environments(None)})
+    return _beginning(
+        incomplete, {card.expert.repo: None for _, card in _environments(None) if card.expert}
+    )
 
 
 def demos(incomplete: str) -> list[str]:

@@ -47,9 +47,10 @@ class ListedEnvironment:
     card: EnvironmentCard
 
     @property
-    def expert(self) -> Path:
-        """Folder of the suite's expert for the environment."""
-        return self.suite.origin.folder / "experts" / self.card.expert.repo
+    def expert(self) -> Path | None:
+        """Folder of the suite's expert for the environment; `None` if it has none."""
+        recipe = self.card.expert
+        return self.suite.origin.folder / "experts" / recipe.repo if recipe else None
 
     @property
     def demos(self) -> Path:
@@ -119,7 +120,7 @@ def find_demos(name: str) -> Path:
     return _find(name, "demos", lambda listed: listed.demos)
 
 
-def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path]) -> Path:
+def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path | None]) -> Path:
     if Path(name).exists():
         return Path(name)
     folders = [
@@ -127,7 +128,7 @@ def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path]) 
         for suite in suites_of(None)
         for card in suite.environments.values()
     ]
-    bundled = {folder.name: folder for folder in folders}
+    bundled = {folder.name: folder for folder in folders if folder is not None}
     if name not in bundled:
         raise InputError(
             f"{name}: neither a path nor one of the bundled {kind}; {did_you_mean(name, bundled)}"
@@ -311,8 +312,8 @@ def _read_record(path: Path) -> Any:
 def _bundled(repo: str) -> NamedPolicy | None:
     for suite in suites_of(None):
         for env_id, card in suite.environments.items():
-            if card.expert.repo == repo:
-                folder = ListedEnvironment(suite, card).expert
+            folder = ListedEnvironment(suite, card).expert
+            if folder is not None and folder.name == repo:
                 return NamedPolicy(repo, folder, environment_spec(env_id, card).evaluated)
     return None
 

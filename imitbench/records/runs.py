@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from imitbench.cards.algorithm import BudgetUnit, Role, Scalar
+from imitbench.cards.suite import ScoreOne
 from imitbench.stats.normalization import normalize
 from imitbench.util.numbers import Count, Integer, Size
 from imitbench.util.text_line import one_line
@@ -247,12 +248,33 @@ class RunSpec(Record):
         return one_line(f"{self.algo_label} on {self.environment.id}, seed {self.seed}", 300)
 
 
-class ReferenceScores(Record):
+class _WithScoreOne(Record):
+    """Fields of references that are serialized only for environments without an expert.
+
+    Attributes:
+        score_one: Whose return is score 1.
+        demonstrations: Mean return of the demonstrators, if it is known and there is no expert.
+    """
+
+    score_one: ScoreOne = "expert"
+    demonstrations: float | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_usual(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if document.get("score_one") == "expert":
+            document.pop("score_one")
+        if document.get("demonstrations") is None:
+            document.pop("demonstrations", None)
+        return document
+
+
+class ReferenceScores(_WithScoreOne):
     """Mean returns that define the scores 0 and 1.
 
     Attributes:
         random: Mean return of uniformly random actions.
-        expert: Mean return of the expert in use.
+        expert: Mean return of score 1: of the expert in use, or what `score_one` says.
         version: Version of the suite card that they come from.
     """
 
@@ -368,6 +390,7 @@ class ScoreRow(RunRow):
             it is undefined.
         score_deterministic: Score of the deterministic policy's mean return.
         termination_rate: Share of episodes that ended by termination, not truncation.
+        score_one: Whose return is score 1.
     """
 
     raw_return: float
@@ -379,6 +402,7 @@ class ScoreRow(RunRow):
     wall_s: float
     finished_at: str
     termination_rate: float
+    score_one: ScoreOne = "expert"
 
 
 class MeasureRow(RunRow):
@@ -396,7 +420,7 @@ class FailureRow(RunRow):
     message: str
 
 
-class ReferenceRow(Record):
+class ReferenceRow(_WithScoreOne):
     """A row of the `references` view: the reference scores of one environment."""
 
     suite: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from imitbench.cards.algorithm import Role
+from imitbench.cards.suite import ScoreOne
 from imitbench.records.bundled_cards import bundled_algorithm
 from imitbench.records.runs import FailureRow, RunRow, ScoreRow
 from imitbench.report.model import ANCHORS, plain_name
@@ -25,6 +26,7 @@ class ComparableRun:
         raw_return: Mean raw return; `None` where it is not known.
         imported: Whether another tool made it; such runs take part only if named as a baseline.
         role: Role of the algorithm, as on its card.
+        score_one: Whose return is score 1; `None` where it is not known.
     """
 
     conditions: Conditions
@@ -34,6 +36,7 @@ class ComparableRun:
     raw_return: float | None = None
     imported: bool = False
     role: Role = "method"
+    score_one: ScoreOne | None = None
 
 
 def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> list[ComparableRun]:
@@ -43,7 +46,13 @@ def own_entries(scores: Sequence[ScoreRow], failures: Sequence[FailureRow]) -> l
         conditions = _own_conditions(row)
         key = (conditions, row.env, row.algo, row.seed)
         latest[key] = ComparableRun(
-            conditions, row.env, row.algo, row.score, row.raw_return, role=row.role
+            conditions,
+            row.env,
+            row.algo,
+            row.score,
+            row.raw_return,
+            role=row.role,
+            score_one=row.score_one,
         )
     failed = [
         ComparableRun(_own_conditions(row), row.env, row.algo, None, role=row.role)

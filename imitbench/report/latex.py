@@ -172,13 +172,13 @@ def _measured(section: Section, place: int) -> str:
 
 
 def _references(section: Section, place: int) -> str:
-    header = ("Environment", "Version", "Random (score 0)", "Expert (score 1)")
+    header = ("Environment", "Version", "Random (score 0)", text.score_one_heading(section))
     rows = [
         (
             escape(row.env),
             escape(row.version),
             number(text.raw(row.random)),
-            number(text.raw(row.expert)),
+            number(text.score_one_return(row)),
         )
         for row in section.references
     ]

@@ -43,7 +43,7 @@ _POLL_S = 0.05
 _MEMORY_LIMIT = "512MB"
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 FOLDER_VARIABLE = "results_folder"
 _RUN_COLUMNS = ", ".join(RunRow.model_fields)
 
@@ -58,6 +58,7 @@ CREATE TABLE runs (
     termination_rate DOUBLE, env_steps BIGINT, train_s DOUBLE, wall_s DOUBLE,
     started_at VARCHAR, finished_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
+    reference_score_one VARCHAR, reference_demonstrations DOUBLE,
     setting VARCHAR, spec VARCHAR, provenance VARCHAR, path VARCHAR
 );
 CREATE TABLE curves (run_id VARCHAR, step BIGINT, metric VARCHAR, value DOUBLE);
@@ -72,6 +73,7 @@ CREATE TABLE failures (
     source VARCHAR, uses_reward BOOLEAN, role VARCHAR,
     phase VARCHAR, error_type VARCHAR, message VARCHAR, traceback VARCHAR, failed_at VARCHAR,
     reference_version VARCHAR, reference_random DOUBLE, reference_expert DOUBLE,
+    reference_score_one VARCHAR, reference_demonstrations DOUBLE,
     setting VARCHAR, spec VARCHAR, path VARCHAR
 );
 CREATE TABLE external (
@@ -93,13 +95,17 @@ CREATE VIEW quarantine AS
     SELECT path, problem AS reason FROM ingested WHERE problem IS NOT NULL;
 CREATE VIEW "references" AS
     SELECT suite, env, reference_version AS version, reference_random AS random,
-           reference_expert AS expert
+           reference_expert AS expert, reference_score_one AS score_one,
+           reference_demonstrations AS demonstrations
     FROM runs
     UNION
-    SELECT suite, env, reference_version, reference_random, reference_expert FROM failures;
+    SELECT suite, env, reference_version, reference_random, reference_expert,
+           reference_score_one, reference_demonstrations
+    FROM failures;
 CREATE VIEW scores AS
     SELECT {_RUN_COLUMNS}, raw_return, score, score_deterministic,
            mean_length, env_steps, train_s, wall_s, finished_at, termination_rate,
+           reference_score_one AS score_one,
            coalesce(getvariable('{FOLDER_VARIABLE}') || '/', '') || path AS path
     FROM runs;
 CREATE VIEW external_scores AS

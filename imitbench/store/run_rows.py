@@ -203,7 +203,13 @@ def _known(score: float) -> float | None:
 
 
 def _reference_columns(references: ReferenceScores) -> dict[str, Any]:
-    return {f"reference_{name}": value for name, value in references.model_dump().items()}
+    return {
+        "reference_version": references.version,
+        "reference_random": references.random,
+        "reference_expert": references.expert,
+        "reference_score_one": references.score_one,
+        "reference_demonstrations": references.demonstrations,
+    }
 
 
 def _read_episodes(path: Path) -> pa.Table:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from imitbench.errors import InputError
 
@@ -32,13 +33,27 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
     Raises:
         OSError: The file cannot be written (disk full, read-only); the old content is kept.
     """
+    with atomic_stream(path) as stream:
+        stream.write(data)
+
+
+@contextmanager
+def atomic_stream(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file for writing that readers see only when it is complete.
+
+    Args:
+        path: Target; its folder is created if missing. After an exception, its old content is kept.
+
+    Raises:
+        OSError: The file cannot be written (disk full, read-only).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(
         prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
     )
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).chmod(0o644)
