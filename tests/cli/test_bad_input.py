@@ -40,7 +40,7 @@ from imitbench.cards.catalog import suite_directory
             ["report", "--replicates", "10000000000000"],
             "'--replicates': Input should be less than or equal to 1000000",
         ),
-        (["report", "--figure", "intervals"], "works only with --format png or svg"),
+        (["report", "--figure", "intervals"], "works only with --format png, svg or pdf"),
         (["rum"], "Did you mean 'run'"),
         (["bc"], "Did you mean `imitbench train imitation bc`?"),
         (["train", "bc"], "Did you mean `imitbench train imitation bc`?"),
