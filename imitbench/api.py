@@ -98,7 +98,7 @@ def run(
             in a scheduler's queue unless `wait=False`.
 
     Returns:
-        The outcome, with the number of runs `left` after Ctrl-C, and the rows of the requested runs.
+        The outcome, with the runs `left` after Ctrl-C, and the rows of the requested runs.
 
     Raises:
         InputError: An argument names something that does not exist, does not fit or cannot be done.
