@@ -148,7 +148,7 @@ def ran(tmp_path_factory):
 
 def test_every_tutorial_is_tested():
     assert {name for name in NAMES if of_language(name, "python")} == set(SMALL)
-    assert {*NEEDS, *SMALL_RUN, *LONG, *ON_A_CLUSTER} <= set(NAMES)
+    assert {*NEEDS, *MORE_OPTIONS, *OTHER_OPTIONS, *LONG, *ON_A_CLUSTER} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

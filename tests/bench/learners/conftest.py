@@ -14,17 +14,16 @@ from imitbench.experts.lookup import find_environment
 from imitbench.records.runs import Budget
 
 CELLS = {
-    "Pendulum-v1": "classic/demos/sac-Pendulum-v1",
-    "seals/CartPole-v0": "classic/demos/ppo-seals-CartPole-v0",
-    "seals/HalfCheetah-v1": "seals/demos/ppo-seals-HalfCheetah-v1",
+    "Pendulum-v1": "sac-Pendulum-v1",
+    "seals/CartPole-v0": "ppo-seals-CartPole-v0",
 }
 
 
 @pytest.fixture(scope="session")
 def demos_of():
     """Bundled demonstrations by environment."""
-    suites = suite_directory("classic").parent
-    return {env: read_demonstrations(suites / folder) for env, folder in CELLS.items()}
+    root = suite_directory("classic") / "demos"
+    return {env: read_demonstrations(root / repo) for env, repo in CELLS.items()}
 
 
 @pytest.fixture

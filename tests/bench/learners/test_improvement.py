@@ -21,9 +21,7 @@ AMOUNTS |= {"sqil": 16_000, "preference_comparisons": 80_000}
 AMOUNTS |= {"bc_mse": 1000, "bc_gmm": 1000, "bc_flow": 1000, "bc_ensemble": 1000}
 AMOUNTS |= {"ensemble_dagger": 6000, "novelty_dagger": 6000}
 AMOUNTS |= dict.fromkeys(("adril", "csil", "dac", "hype", "iq_learn", "ls_iq", "pwil"), 8000)
-AMOUNTS |= {"value_dice": 6000}
-# ValueDICE does not learn Pendulum, see docs/off_policy.md.
-ENVIRONMENTS = {"value_dice": "seals/HalfCheetah-v1"}
+AMOUNTS |= {"value_dice": 8000}
 TRAINED = [
     name
     for name in algorithm_names()
@@ -31,23 +29,34 @@ TRAINED = [
 ]
 
 
+FAILS = {"value_dice": "does not learn Pendulum, see docs/off_policy.md"}
+
+
 def returns_of(policy, evaluator):
     return evaluator.evaluate(policy, episodes=20, seed=0, deterministic=True).returns
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=pytest.mark.xfail(name in FAILS, reason=FAILS.get(name, ""), strict=True),
+        )
+        for name in TRAINED
+    ],
+)
 def test_training_improves_on_random_actions(set_up, demos_of, name):
-    card, env = load_algorithm(name), ENVIRONMENTS.get(name, "Pendulum-v1")
+    card = load_algorithm(name)
     learner = set_up(
         name,
-        env,
-        demos=demos_of[env][:20],
+        demos=demos_of["Pendulum-v1"][:20],
         expert=load_policy(find_expert("sac-Pendulum-v1")) if card.needs.expert else None,
     )
     learner.train(
         Budget(name="quick", unit=card.budget_unit, amount=AMOUNTS[name]), lambda *_: None
     )
-    with Evaluator(find_environment(env), 20) as evaluator:
+    with Evaluator(find_environment("Pendulum-v1"), 20) as evaluator:
         chance = RandomPolicy(evaluator.observation_space, evaluator.action_space)
         before, after = returns_of(chance, evaluator), returns_of(learner.policy(), evaluator)
     assert is_significant_reward_improvement(before, after, 0.001)
