@@ -214,10 +214,9 @@ class _Monitor(Monitor):
             self._log(self.logger, point)
 
     def point(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Logs a point, and writes the curve to its file."""
+        """Logs a point."""
         assert self.logger is not None
         self._log(self.logger, self.progress.curve[-1])
-        RunDirectory(self.folder).write_curve(self.progress.curve)
         self.on_point(step, metrics)
 
     def check(self) -> None:

@@ -1,0 +1,202 @@
+"""Shows running runs on stderr: a live area on terminals, now and then a line elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from imitbench.store.live_runs import LiveRun
+from imitbench.util.quantities import rough_duration
+from imitbench.util.text_line import on_terminal, one_line, printable
+
+Look = Callable[[], Sequence[LiveRun]]
+"""Returns how far the running runs are."""
+
+_LOOK_S = 1.0
+_WIDE, _WIDEST = 80, 120  # columns of terminals that show steps, and messages
+_LABEL, _METRIC, _MESSAGE = 44, 28, 60
+
+
+def share_text(run: LiveRun) -> str:
+    """Returns the share of the budget: `31 %`; the phase when a run does not train."""
+    if run.phase != "train" and run.phase in _PHASES:
+        return _PHASES[run.phase]
+    return "training" if run.share is None else f"{100 * run.share:.0f} %"
+
+
+_PHASES = {
+    "start": "starting",
+    "load": "loading",
+    "setup": "setting up",
+    "evaluate": "evaluating",
+    "save": "saving",
+}
+
+
+def step_text(run: LiveRun) -> str:
+    """Returns steps and budget: `61,440 of 200,000`; empty before training."""
+    return f"{run.step:,} of {run.spec.budget.amount:,}" if run.share is not None else ""
+
+
+def metric_text(run: LiveRun) -> str:
+    """Returns the main metric without the prefix of its name: `return_mean 153.2`."""
+    if run.metric is None:
+        return ""
+    name, value = run.metric
+    return one_line(f"{name.rpartition('/')[2]} {value:.4g}")
+
+
+def left_text(run: LiveRun) -> str:
+    """Returns the expected time: `2 min left`; empty if it is unknown."""
+    return "" if run.left_s is None else f"{rough_duration(run.left_s)} left"
+
+
+def describe(run: LiveRun) -> str:
+    """Returns a line: `step 61,440 of 200,000 (31 %), return_mean 153.2, 2 min left`."""
+    share, step = share_text(run), step_text(run)
+    if step:
+        share = f"step {step} ({share})" if run.phase == "train" else f"{share}, step {step}"
+    return ", ".join(filter(None, (share, metric_text(run), left_text(run))))
+
+
+class LineRate:
+    """Decides when another line about a run is worth printing.
+
+    That is when it has spent another tenth of its budget, and at least ten seconds after its last
+    line; and after ten minutes in any case. A run of some seconds gets none but its last.
+    """
+
+    _TENTHS, _LEAST_S, _MOST_S = 10, 10.0, 600.0
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def is_due(self, run: LiveRun) -> bool:
+        """Whether to print a line now; the caller then does."""
+        now, tenth = time.monotonic(), int(self._TENTHS * (run.share or 0.0))
+        then, before = self._told.setdefault(run.spec.run_id, (now, 0))
+        silent_s = now - then
+        if silent_s < self._LEAST_S or (tenth == before and silent_s < self._MOST_S):
+            return False
+        self._told[run.spec.run_id] = now, tenth
+        return True
+
+
+def run_table(runs: Sequence[LiveRun], width: int) -> Table:
+    """Returns a row for each run, without wrapped cells.
+
+    Narrow terminals show neither messages nor steps.
+
+    Args:
+        runs: Runs to show.
+        width: Columns of the terminal.
+    """
+    table = Table.grid(padding=(0, 2))
+    cell = {"no_wrap": True, "overflow": "ellipsis"}
+    table.add_column(max_width=_LABEL, **cell)  # type: ignore[arg-type]
+    table.add_column(no_wrap=True, justify="right")
+    if width >= _WIDE:
+        table.add_column(no_wrap=True, justify="right")
+    table.add_column(max_width=_METRIC, **cell)  # type: ignore[arg-type]
+    table.add_column(no_wrap=True, justify="right")
+    if width >= _WIDEST:
+        table.add_column(max_width=_MESSAGE, **cell)  # type: ignore[arg-type]
+    for run in runs:
+        cells = [
+            run.spec.label,
+            share_text(run),
+            *([step_text(run)] if width >= _WIDE else []),
+            metric_text(run),
+            left_text(run),
+            *([run.message] if width >= _WIDEST else []),
+        ]
+        table.add_row(*(Text(one_line(text, None)) for text in cells))
+    return table
+
+
+def make_console() -> Console:
+    """Returns the console of stderr as it is now; workers in this process redirect it later."""
+    return Console(file=sys.stderr, no_color="NO_COLOR" in os.environ)
+
+
+@contextmanager
+def shown_runs(
+    look: Look, head: Callable[[], RenderableType | None] = lambda: None
+) -> Iterator[None]:
+    """Context in which running runs are shown on stderr.
+
+    Args:
+        look: Returns them; called about once a second, from another thread.
+        head: Returns what stands above them on a terminal.
+    """
+    if on_terminal():
+        console = make_console()
+        area = _Area(look, head, console)
+        with Live(
+            get_renderable=area.render, console=console, transient=True, refresh_per_second=2
+        ):
+            yield
+        return
+    with _Lines(look):
+        yield
+
+
+class _Area:
+    """The live area of a terminal."""
+
+    def __init__(
+        self, look: Look, head: Callable[[], RenderableType | None], console: Console
+    ) -> None:
+        self._look = look
+        self._head = head
+        self._console = console
+        self._runs: Sequence[LiveRun] = ()
+        self._at = -_LOOK_S
+
+    def render(self) -> RenderableType:
+        """Returns the present content; reads files at most once a second."""
+        if time.monotonic() - self._at >= _LOOK_S:
+            self._runs, self._at = self._look(), time.monotonic()
+        head = self._head()
+        room = max(1, self._console.height - 3)
+        shown = list(self._runs[:room])
+        parts: list[RenderableType] = [] if head is None else [head]
+        parts.append(run_table(shown, self._console.width))
+        if len(self._runs) > len(shown):
+            parts.append(Text(f"and {len(self._runs) - len(shown)} more"))
+        return Group(*parts)
+
+
+class _Lines:
+    """A thread that prints lines about running runs."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        # A worker in this process redirects stderr to the log of its run.
+        self._stream = sys.stderr
+        self._rate = LineRate()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._print_often, name="progress", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _print_often(self) -> None:
+        while not self._ended.wait(_LOOK_S):
+            for run in self._look():
+                if self._rate.is_due(run):
+                    line = printable(f"{run.spec.label}: {describe(run)}")
+                    print(line, file=self._stream, flush=True)
