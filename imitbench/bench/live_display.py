@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -14,11 +15,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from imitbench.store.live_runs import LiveRun
+from imitbench.errors import InputError
+from imitbench.store.live_runs import TrainingProgress
+from imitbench.store.run_dir import RunDirectory
 from imitbench.util.quantities import rough_duration
 from imitbench.util.text_line import on_terminal, one_line, printable
 
-Look = Callable[[], Sequence[LiveRun]]
+Look = Callable[[], Sequence[TrainingProgress]]
 """Returns how far the running runs are."""
 
 _LOOK_S = 1.0
@@ -26,7 +29,7 @@ _WIDE, _WIDEST = 80, 120  # columns of terminals that show steps, and messages
 _LABEL, _METRIC, _MESSAGE = 44, 28, 60
 
 
-def share_text(run: LiveRun) -> str:
+def share_text(run: TrainingProgress) -> str:
     """Returns the share of the budget: `31 %`; the phase when a run does not train."""
     if run.phase != "train" and run.phase in _PHASES:
         return _PHASES[run.phase]
@@ -42,12 +45,12 @@ _PHASES = {
 }
 
 
-def step_text(run: LiveRun) -> str:
+def step_text(run: TrainingProgress) -> str:
     """Returns steps and budget: `61,440 of 200,000`; empty before training."""
-    return f"{run.step:,} of {run.spec.budget.amount:,}" if run.share is not None else ""
+    return f"{run.step:,} of {run.amount:,}" if run.share is not None else ""
 
 
-def metric_text(run: LiveRun) -> str:
+def metric_text(run: TrainingProgress) -> str:
     """Returns the main metric without the prefix of its name: `return_mean 153.2`."""
     if run.metric is None:
         return ""
@@ -55,17 +58,28 @@ def metric_text(run: LiveRun) -> str:
     return one_line(f"{name.rpartition('/')[2]} {value:.4g}")
 
 
-def left_text(run: LiveRun) -> str:
+def left_text(run: TrainingProgress) -> str:
     """Returns the expected time: `2 min left`; empty if it is unknown."""
     return "" if run.left_s is None else f"{rough_duration(run.left_s)} left"
 
 
-def describe(run: LiveRun) -> str:
+def describe(run: TrainingProgress) -> str:
     """Returns a line: `step 61,440 of 200,000 (31 %), return_mean 153.2, 2 min left`."""
     share, step = share_text(run), step_text(run)
     if step:
         share = f"step {step} ({share})" if run.phase == "train" else f"{share}, step {step}"
     return ", ".join(filter(None, (share, metric_text(run), left_text(run))))
+
+
+def success_text(directory: RunDirectory) -> str:
+    """Returns score and time of a run: `score 0.982, 12 s`."""
+    try:
+        result = directory.read_result()
+    except InputError:  # replaced in the meantime
+        return "done"
+    score = result.references.score(result.raw_return)
+    shown = f"return {result.raw_return:.4g}" if math.isnan(score) else f"score {score:.3f}"
+    return f"{shown}, {rough_duration(result.wall_s)}"
 
 
 class LineRate:
@@ -80,18 +94,18 @@ class LineRate:
     def __init__(self) -> None:
         self._told: dict[str, tuple[float, int]] = {}
 
-    def is_due(self, run: LiveRun) -> bool:
+    def is_due(self, run: TrainingProgress) -> bool:
         """Whether to print a line now; the caller then does."""
         now, tenth = time.monotonic(), int(self._TENTHS * (run.share or 0.0))
-        then, before = self._told.setdefault(run.spec.run_id, (now, 0))
+        then, before = self._told.setdefault(run.key, (now, 0))
         silent_s = now - then
         if silent_s < self._LEAST_S or (tenth == before and silent_s < self._MOST_S):
             return False
-        self._told[run.spec.run_id] = now, tenth
+        self._told[run.key] = now, tenth
         return True
 
 
-def run_table(runs: Sequence[LiveRun], width: int) -> Table:
+def run_table(runs: Sequence[TrainingProgress], width: int) -> Table:
     """Returns a row for each run, without wrapped cells.
 
     Narrow terminals show neither messages nor steps.
@@ -112,7 +126,7 @@ def run_table(runs: Sequence[LiveRun], width: int) -> Table:
         table.add_column(max_width=_MESSAGE, **cell)  # type: ignore[arg-type]
     for run in runs:
         cells = [
-            run.spec.label,
+            run.label,
             share_text(run),
             *([step_text(run)] if width >= _WIDE else []),
             metric_text(run),
@@ -120,6 +134,17 @@ def run_table(runs: Sequence[LiveRun], width: int) -> Table:
             *([run.message] if width >= _WIDEST else []),
         ]
         table.add_row(*(Text(one_line(text, None)) for text in cells))
+    return table
+
+
+def message_table(runs: Sequence[TrainingProgress], width: int) -> Table:
+    """Returns the last message of each run, where `run_table` has no room for them."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=width // 2)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for run in runs:
+        if run.message and width < _WIDEST:
+            table.add_row(Text(f"{run.label}:"), Text(run.message))
     return table
 
 
@@ -142,7 +167,11 @@ def shown_runs(
         console = make_console()
         area = _Area(look, head, console)
         with Live(
-            get_renderable=area.render, console=console, transient=True, refresh_per_second=2
+            get_renderable=area.render,
+            console=console,
+            transient=True,
+            refresh_per_second=2,
+            redirect_stdout=sys.stdout.isatty(),
         ):
             yield
         return
@@ -159,7 +188,7 @@ class _Area:
         self._look = look
         self._head = head
         self._console = console
-        self._runs: Sequence[LiveRun] = ()
+        self._runs: Sequence[TrainingProgress] = ()
         self._at = -_LOOK_S
 
     def render(self) -> RenderableType:
@@ -198,5 +227,5 @@ class _Lines:
         while not self._ended.wait(_LOOK_S):
             for run in self._look():
                 if self._rate.is_due(run):
-                    line = printable(f"{run.spec.label}: {describe(run)}")
+                    line = printable(f"{run.label}: {describe(run)}")
                     print(line, file=self._stream, flush=True)

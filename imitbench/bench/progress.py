@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +13,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from imitbench.bench.live_display import shown_runs
+from imitbench.bench.live_display import shown_runs, success_text
 from imitbench.bench.run_watch import RunWatch
 from imitbench.bench.sweep import SweepObserver, SweepStart
-from imitbench.errors import InputError
 from imitbench.records.runs import RunFailure, RunSpec, RunTime
 from imitbench.store.live_runs import LiveRun
 from imitbench.store.overview import finished_time, median_time
@@ -72,14 +70,14 @@ class _ShownSweep(_SilentObserver):
         self._watch.add(runs, self._out, [cell.expected if cell else None for cell in cells])
 
     def finished(self, run: RunSpec, failure: RunFailure | None) -> None:
-        self._watch.remove(run)
+        self._watch.remove(run, self._out)
         self._ended += 1
         directory = RunDirectory.of(self._out, run)
         if (cell := self._cells.get(_key(run))) is not None:
             cell.open.discard(run.run_id)
             taken = finished_time(directory) if failure is None else None
             cell.taken += [] if taken is None else [taken]
-        how = _success(directory) if failure is None else f"FAILED ({failure.error_type})"
+        how = success_text(directory) if failure is None else f"FAILED ({failure.error_type})"
         note(f"[{self._ended}/{self._total}] {run.label}: {how}")
 
     def stopping(self) -> None:
@@ -148,17 +146,6 @@ class _OpenCell:
     def expected(self) -> RunTime:
         """Expected time of the next run."""
         return median_time(self.taken[-_SAMPLES:]) or self.on_cards
-
-
-def _success(directory: RunDirectory) -> str:
-    """Returns score and time of a run: `score 0.982, 12 s`."""
-    try:
-        result = directory.read_result()
-    except InputError:  # replaced in the meantime
-        return "done"
-    score = result.references.score(result.raw_return)
-    shown = f"return {result.raw_return:.4g}" if math.isnan(score) else f"score {score:.3f}"
-    return f"{shown}, {rough_duration(result.wall_s)}"
 
 
 @contextmanager

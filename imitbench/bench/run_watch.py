@@ -26,7 +26,7 @@ class RunWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jobs = 0
-        self._given: dict[str, _Given] = {}
+        self._given: dict[Path, _Given] = {}
 
     def add(self, runs: Sequence[RunSpec], out: Path, expected: Sequence[RunTime | None]) -> None:
         """Adds the runs of a job that a worker started.
@@ -40,12 +40,12 @@ class RunWatch:
             self._jobs += 1
             for spec, time in zip(runs, expected, strict=True):
                 directory = RunDirectory.of(out, spec)
-                self._given[spec.run_id] = _Given(self._jobs, spec, directory, time)
+                self._given[directory.path] = _Given(self._jobs, spec, directory, time)
 
-    def remove(self, run: RunSpec) -> None:
+    def remove(self, run: RunSpec, out: Path) -> None:
         """Removes a run that ended."""
         with self._lock:
-            self._given.pop(run.run_id, None)
+            self._given.pop(RunDirectory.of(out, run).path, None)
 
     def look(self) -> list[LiveRun]:
         """Reads how far the runs are; of a job, those in progress, or else the next one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from imitbench.errors import InputError
 from imitbench.records.main_metric import main_metric
 from imitbench.records.runs import RunSpec, RunTime
-from imitbench.store.run_dir import RunDirectory, RunStatus
+from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import read_sweeps
 from imitbench.util.text_line import one_line
 
@@ -20,12 +20,13 @@ _TAIL = 65536  # bytes; the last points and messages
 _HEADER = "-- "  # begins the line with which a worker opens a log
 
 
-@dataclass(frozen=True)
-class LiveRun:
-    """A run that is being done.
+@dataclass(frozen=True, kw_only=True)
+class TrainingProgress:
+    """How far a training is.
 
     Attributes:
-        spec: Specification of the run.
+        label: Name in messages.
+        amount: Budget, in its unit; 0 for methods that do not train.
         phase: What it is doing: `load`, `setup`, `train`, `evaluate` or `save`; `start` until the
             worker has said so.
         step: Units of the budget spent; `None` before training.
@@ -35,7 +36,8 @@ class LiveRun:
         message: Last line of its log; empty if the method has printed nothing.
     """
 
-    spec: RunSpec
+    label: str
+    amount: int
     phase: str = "start"
     step: int | None = None
     metric: tuple[str, float] | None = None
@@ -43,9 +45,30 @@ class LiveRun:
     message: str = ""
 
     @property
+    def key(self) -> str:
+        """Text that identifies the training."""
+        return self.label
+
+    @property
     def share(self) -> float | None:
         """Share of the budget spent; `None` before training, or if there is no budget."""
-        return _share(self.step, self.spec.budget.amount)
+        return _share(self.step, self.amount)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRun(TrainingProgress):
+    """A run that is being done.
+
+    Attributes:
+        spec: Specification of the run.
+    """
+
+    spec: RunSpec
+
+    @property
+    def key(self) -> str:
+        """Id of the run."""
+        return self.spec.run_id
 
     def as_dict(self) -> dict[str, Any]:
         """Flat form for JSON."""
@@ -55,7 +78,7 @@ class LiveRun:
             "seed": self.spec.seed,
             "phase": self.phase,
             "step": self.step,
-            "budget": self.spec.budget.amount,
+            "budget": self.amount,
             "share": self.share,
             "metric": name,
             "value": value,
@@ -74,16 +97,17 @@ def read_live_run(
         spec: Specification of the run.
         expected: Expected time of the whole run, used until it has measured its own speed.
     """
+    run = LiveRun(spec=spec, label=spec.label, amount=spec.budget.amount)
     status = directory.last_status()
     if status is None or status.state != "running":
-        return LiveRun(spec, left_s=expected.total_s if expected else None)
-    return LiveRun(
-        spec,
-        status.phase,
-        status.step,
-        main_metric(_last_points(directory.curve)),
-        _seconds_left(status, spec.budget.amount, expected),
-        _last_message(directory.log),
+        return replace(run, left_s=expected.total_s if expected else None)
+    since_s = _seconds_since(status.updated_at)
+    run = replace(run, phase=status.phase, step=status.step)
+    return replace(
+        run,
+        metric=main_metric(_last_points(directory.curve)),
+        left_s=seconds_left(run, status.train_s, since_s, expected),
+        message=_last_message(directory.log),
     )
 
 
@@ -102,19 +126,29 @@ def _share(step: int | None, amount: int) -> float | None:
     return min(1.0, step / amount) if step is not None and amount else None
 
 
-def _seconds_left(status: RunStatus, amount: int, expected: RunTime | None) -> float | None:
-    """Estimates from the speed of this run if it is known, else from the expected time."""
-    since = _seconds_since(status.updated_at)
+def seconds_left(
+    run: TrainingProgress, train_s: float, since_s: float, expected: RunTime | None
+) -> float | None:
+    """Estimates the seconds until a training is finished.
+
+    Args:
+        run: Phase, step and budget.
+        train_s: Seconds of training until that step, over all attempts.
+        since_s: Seconds since that step, or since the phase began.
+        expected: Expected time of the whole, used until the training has a speed of its own.
+
+    Returns:
+        The estimate; `None` if there is none, or if it has turned out to be wrong.
+    """
     other_s = expected.other_s if expected else 0.0
-    share = _share(status.step, amount)
-    if status.phase in ("evaluate", "save"):
-        return max(0.0, other_s - since) if expected else None
-    if share and status.train_s:
-        return max(0.0, status.train_s * (1 - share) / share - since) + other_s
+    if run.phase in ("evaluate", "save"):
+        return max(0.0, other_s - since_s) if expected else None
+    if run.share and train_s:
+        return max(0.0, train_s * (1 - run.share) / run.share - since_s) + other_s
     if expected is None:
         return None
-    train_s = expected.train_s - (since if status.phase == "train" else 0.0)
-    return train_s + other_s if train_s >= 0 else None  # the estimate was wrong
+    ahead_s = expected.train_s - (since_s if run.phase == "train" else 0.0)
+    return ahead_s + other_s if ahead_s >= 0 else None
 
 
 def _seconds_since(text: str) -> float:
