@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from imitbench.bench.live_display import describe, shown_runs
 from imitbench.bench.plan import training_seconds
@@ -48,38 +49,39 @@ class _TrainingWatch(Monitor):
         self._amount = budget.amount
         self._expected = RunTime(train_s=training_seconds(budget, training.card), other_s=0.0)
         self._phase: Phase = "load"
-        self._step: int | None = None
         self._latest: dict[str, float] = {}
         self._measured = 0, 0.0
+        self._begun: tuple[float, float] | None = None
         self._since = time.monotonic()
 
     def enter(self, phase: Phase) -> None:
         self._phase, self._since = phase, time.monotonic()
 
     def point(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._step = step
+        now = time.monotonic()
+        if self._begun is not None:
+            earlier_s, begun = self._begun
+            self._measured, self._since = (step, earlier_s + now - begun), now
         self._latest = {**self._latest, **metrics}  # replaced, as another thread reads it
 
     def flushed(self, step: int, train_s: float) -> None:
-        self._measured, self._since = (step, train_s), time.monotonic()
-        self._step = step
+        if self._begun is None:
+            self._begun = train_s, time.monotonic()
+            self._measured = step, train_s
 
     @property
     def progress(self) -> TrainingProgress:
         """How far the training is now."""
         step, train_s = self._measured
         known = TrainingProgress(
-            label=self._label, amount=self._amount, phase=self._phase, step=step
-        )
-        since_s = time.monotonic() - self._since
-        return TrainingProgress(
             label=self._label,
             amount=self._amount,
             phase=self._phase,
-            step=self._step,
+            step=step if self._begun else None,
             metric=main_metric([self._latest]),
-            left_s=seconds_left(known, train_s, since_s, self._expected),
         )
+        since_s = time.monotonic() - self._since
+        return replace(known, left_s=seconds_left(known, train_s, since_s, self._expected))
 
 
 class _TrainingLines(_TrainingWatch):
