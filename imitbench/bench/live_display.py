@@ -25,8 +25,8 @@ Look = Callable[[], Sequence[TrainingProgress]]
 """Returns how far the running runs are."""
 
 _LOOK_S = 1.0
-_WIDE, _WIDEST = 80, 120  # columns of terminals that show steps, and messages
-_LABEL, _METRIC, _MESSAGE = 44, 28, 60
+_NARROW, _WIDE, _WIDEST = 50, 80, 120  # columns of terminals that show metric, step, message
+_SHORTEST, _LABEL, _METRIC, _GAP = 8, 44, 28, 2
 
 
 def share_text(run: TrainingProgress) -> str:
@@ -108,32 +108,31 @@ class LineRate:
 def run_table(runs: Sequence[TrainingProgress], width: int) -> Table:
     """Returns a row for each run, without wrapped cells.
 
-    Narrow terminals show neither messages nor steps.
+    Where there is little room, messages are left out first, then steps, then metrics; labels are
+    shortened.
 
     Args:
         runs: Runs to show.
         width: Columns of the terminal.
     """
-    table = Table.grid(padding=(0, 2))
-    cell = {"no_wrap": True, "overflow": "ellipsis"}
-    table.add_column(max_width=_LABEL, **cell)  # type: ignore[arg-type]
-    table.add_column(no_wrap=True, justify="right")
+    columns = [[one_line(run.label, None) for run in runs], [share_text(run) for run in runs]]
     if width >= _WIDE:
-        table.add_column(no_wrap=True, justify="right")
-    table.add_column(max_width=_METRIC, **cell)  # type: ignore[arg-type]
-    table.add_column(no_wrap=True, justify="right")
+        columns.append([step_text(run) for run in runs])
+    if width >= _NARROW:
+        columns.append([one_line(metric_text(run), _METRIC) for run in runs])
+    columns.append([left_text(run) for run in runs])
+    taken = sum(_GAP + max(map(len, texts), default=0) for texts in columns[1:])
+    label = max(_SHORTEST, min(_LABEL, width - taken))
+    columns[0] = [one_line(text, label) for text in columns[0]]
     if width >= _WIDEST:
-        table.add_column(max_width=_MESSAGE, **cell)  # type: ignore[arg-type]
-    for run in runs:
-        cells = [
-            run.label,
-            share_text(run),
-            *([step_text(run)] if width >= _WIDE else []),
-            metric_text(run),
-            left_text(run),
-            *([run.message] if width >= _WIDEST else []),
-        ]
-        table.add_row(*(Text(one_line(text, None)) for text in cells))
+        taken += _GAP + max(map(len, columns[0]), default=0)
+        columns.append([one_line(run.message, max(1, width - taken)) for run in runs])
+    table = Table.grid(padding=(0, _GAP))
+    right = {1, 2} if width >= _WIDE else {1}
+    for index, _ in enumerate(columns):
+        table.add_column(no_wrap=True, justify="right" if index in right else "left")
+    for cells in zip(*columns, strict=True):
+        table.add_row(*map(Text, cells))
     return table
 
 
