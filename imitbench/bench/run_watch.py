@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,9 +54,10 @@ class RunWatch:
             given = list(self._given.values())
         jobs: dict[int, list[LiveRun]] = {}
         for each in given:
-            if not each.directory.has_outcome:
-                run = read_live_run(each.directory, each.spec, each.expected)
-                jobs.setdefault(each.job, []).append(run)
+            with suppress(OSError):  # the display must not end the sweep
+                if not each.directory.has_outcome:
+                    run = read_live_run(each.directory, each.spec, each.expected)
+                    jobs.setdefault(each.job, []).append(run)
         return [run for runs in jobs.values() for run in _begun(runs) or runs[:1]]
 
 
