@@ -20,7 +20,7 @@ from imitbench.store.activity import is_active
 from imitbench.store.live_runs import LiveRun, find_live_run
 from imitbench.store.run_dir import RunDirectory
 
-_EVERY_S = 0.5
+_EVERY_S, _IDLE_S = 0.5, 2.0  # a scheduler is asked only while no process works on the run
 _SURE_S = 3.0  # without a process, in which a sweep may start one
 _Show = Callable[[LiveRun | None], None]
 
@@ -59,7 +59,7 @@ def _wait(out: Path, directory: RunDirectory, log: _GrowingLog, show: _Show) -> 
             last_sign = time.monotonic()
         elif time.monotonic() - last_sign > _SURE_S:
             return
-        time.sleep(_EVERY_S)
+        time.sleep(_IDLE_S if live is None else _EVERY_S)
 
 
 def _tell_end(out: Path, directory: RunDirectory) -> None:
