@@ -46,8 +46,9 @@ _PHASES = {
 
 
 def step_text(run: TrainingProgress) -> str:
-    """Returns steps and budget: `61,440 of 200,000`; empty before training."""
-    return f"{run.step:,} of {run.amount:,}" if run.share is not None else ""
+    """Returns steps and budget: `61,440 of 200,000`; empty before and after training."""
+    trains = run.phase == "train" and run.share is not None
+    return f"{run.step:,} of {run.amount:,}" if trains else ""
 
 
 def metric_text(run: TrainingProgress) -> str:
@@ -67,7 +68,7 @@ def describe(run: TrainingProgress) -> str:
     """Returns a line: `step 61,440 of 200,000 (31 %), return_mean 153.2, 2 min left`."""
     share, step = share_text(run), step_text(run)
     if step:
-        share = f"step {step} ({share})" if run.phase == "train" else f"{share}, step {step}"
+        share = f"step {step} ({share})"
     return ", ".join(filter(None, (share, metric_text(run), left_text(run))))
 
 

@@ -13,7 +13,7 @@ import pytest
 from support.command import call_imitbench
 from support.plugins import write_plugin
 
-HALF, BUDGET = 500, 1000
+HALF, LAST, BUDGET = 500, 950, 1000  # points of the curve, and batches
 LABEL = "mine on Pendulum-v1, seed 0"
 RUN = ("run", "--algo", "./mine", "--env", "Pendulum-v1", "--seeds", 1, "--budget", "quick",
        "--checkpoint-minutes", 0, "--retries", 1)  # fmt: skip
@@ -87,7 +87,9 @@ class Held:
     def begin(self):
         write_plugin(self.folder / "mine", GATED)
         with self.errors.open("w") as errors:
-            sweep = start(*RUN, "--jobs", 1, cwd=self.folder, stderr=errors)
+            sweep = start(
+                *RUN, "--jobs", 1, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors
+            )
         self.processes.append(sweep)
         first = wait_for(self.at_half, sweep)
         self.ahead = self.path.joinpath("metrics.jsonl").read_text()
@@ -164,7 +166,7 @@ def test_following_a_run_prints_its_log_and_how_it_ends(held, finished):
     _, log, progress = finished
     lines = log.splitlines()
     assert lines == held.path.joinpath("log.txt").read_text().splitlines()
-    assert lines[-1] == f"at step {BUDGET}"
+    assert lines[-1] == f"at step {LAST}"
     assert "was killed by SIGKILL" in log
     assert progress.splitlines()[-1].startswith("done: score ")
 
@@ -203,7 +205,7 @@ def test_on_a_terminal_finished_runs_have_score_and_time(tmp_path):
 
 def test_following_a_run_that_ended_ends_at_once(held, finished):
     answer = call_imitbench("logs", held.path.name, "-f", "--tail", 1, cwd=held.folder)
-    assert (answer.code, answer.out) == (0, f"at step {BUDGET}\n")
+    assert (answer.code, answer.out) == (0, f"at step {LAST}\n")
 
 
 @pytest.mark.parametrize("option", ["--failed", "--json"])
