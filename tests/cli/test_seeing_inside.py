@@ -196,7 +196,7 @@ def test_the_curve_is_the_same_after_a_kill(held, finished, tmp_path):
 
 def test_on_a_terminal_finished_runs_have_score_and_time(tmp_path):
     command = ("run", "--algo", "random", "--env", "Pendulum-v1", "--budget", "quick",
-               "--seeds", 1, "--jobs", 1)  # fmt: skip
+               "--seeds", 1, "--executor", "inline")  # fmt: skip
     shown, code = seen_on_terminal([], *command, cwd=tmp_path, stop=False)
     assert code == 0
     assert "random on Pendulum-v1, seed 0" in shown
