@@ -13,7 +13,7 @@ import typer
 from rich.live import Live
 
 from imitbench.bench.live_display import LineRate, describe, make_console, run_table, success_text
-from imitbench.cli.logs import printable_log
+from imitbench.cli.log_text import printable_log
 from imitbench.cli.output import command_for, note, on_terminal
 from imitbench.cli.status_table import queue_line
 from imitbench.store.activity import is_active

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.log_text import printable_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,9 +194,3 @@ def _error(failure: RunFailure) -> dict[str, str]:
 def _last(text: str, tail: int | None) -> list[str]:
     lines = printable_log(text).splitlines()
     return lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]
-
-
-def printable_log(text: str) -> str:
-    """Returns text without control characters, as these could overwrite parts of a terminal."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # progress bars overwrite their line
-    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in lines)
