@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from imitbench.hub.suite_sources import (
     warn_of_pins,
     with_commits,
 )
-from imitbench.records.runs import RunSpec
+from imitbench.records.runs import Budget, RunSpec, RunTime
 from imitbench.store.sweep_file import SweepRequest
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
@@ -402,13 +404,30 @@ def expected_seconds(
     """
     budget = run.budget
     known = history.get((run.algo_label, run.environment.id, budget.unit, budget.amount))
-    if known is not None:
-        return known
-    training = budget.amount / 1000 * algorithm.seconds_per_1000
-    if budget.unit in STEP_UNITS:
-        training += budget.amount / environment.steps_per_second
+    return time_on_cards(run, algorithm, environment).total_s if known is None else known
+
+
+def time_on_cards(run: RunSpec, algorithm: AlgorithmCard, environment: EnvironmentCard) -> RunTime:
+    """Estimates the time of one run on one core from the rates on the cards."""
     steps = 2 * run.protocol.episodes * environment.max_episode_steps
-    return _SETUP_S + training + steps / environment.steps_per_second
+    return RunTime(
+        train_s=training_seconds(run.budget, algorithm, environment.steps_per_second),
+        other_s=_SETUP_S + steps / environment.steps_per_second,
+    )
+
+
+def training_seconds(
+    budget: Budget, algorithm: AlgorithmCard, steps_per_second: float = math.inf
+) -> float:
+    """Estimates the seconds of a training on one core.
+
+    Args:
+        budget: Amount of training.
+        algorithm: Card of the algorithm.
+        steps_per_second: Speed of the environment; unknown speeds cost nothing.
+    """
+    training = budget.amount / 1000 * algorithm.seconds_per_1000
+    return training + (budget.amount / steps_per_second if budget.unit in STEP_UNITS else 0.0)
 
 
 class DurationEstimates:
@@ -422,7 +441,15 @@ class DurationEstimates:
     def __init__(self, plan: Plan, out: Path) -> None:
         self._cards = {card.name: card for card, _ in plan.algorithms}
         self._environments = plan.environments
-        self._history = _history(out)
+        self._out = out
+
+    @cached_property
+    def _history(self) -> History:
+        return _history(self._out)
+
+    def on_cards(self, run: RunSpec) -> RunTime:
+        """Returns the expected time of one run by the rates on the cards; reads no file."""
+        return time_on_cards(run, self._cards[run.algo], self._environments[run.environment.id])
 
     def seconds(self, run: RunSpec) -> float:
         """Returns the expected seconds of one run on one core."""

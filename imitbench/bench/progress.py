@@ -1,23 +1,34 @@
-"""Shows the progress of a sweep: a live bar on terminals, lines of text in logs."""
+"""Shows the progress of a sweep: a live area on terminals, lines of text in logs."""
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
-from imitbench.bench.sweep import SweepObserver
-from imitbench.records.runs import RunFailure, RunSpec
-from imitbench.util.text_line import note, on_terminal
+from imitbench.bench.live_display import shown_runs, success_text
+from imitbench.bench.run_watch import RunWatch
+from imitbench.bench.sweep import SweepObserver, SweepStart
+from imitbench.records.runs import RunFailure, RunSpec, RunTime
+from imitbench.store.live_runs import LiveRun
+from imitbench.store.overview import finished_time, median_time
+from imitbench.store.run_dir import RunDirectory
+from imitbench.util.quantities import rough_duration
+from imitbench.util.text_line import note
 
 _STOPPING = "stopping: running runs save checkpoints; Ctrl-C again stops immediately"
+_SAMPLES = 9  # latest runs of a cell from which the time of the next one is expected
 
 
 class _SilentObserver:
-    def planned(self, total: int, already_done: int) -> None:
+    def planned(self, start: SweepStart) -> None:
         pass
 
     def started(self, runs: list[RunSpec]) -> None:
@@ -30,52 +41,111 @@ class _SilentObserver:
         pass
 
 
-class _LineObserver(_SilentObserver):
-    """Prints one line for each run that ends."""
+class _ShownSweep(_SilentObserver):
+    """Prints a line for each run that ends, and knows what is in progress.
 
-    def planned(self, total: int, already_done: int) -> None:
-        self._total, self._count = total, already_done
-        note(f"{total} runs, {already_done} already there")
+    Before a run of a cell has finished, the time that its runs take is expected from the costs on
+    the cards; afterwards, from the runs that this sweep has finished.
+    """
+
+    def __init__(self) -> None:
+        self._watch = RunWatch()
+        self._out = Path()
+        self._total = self._ended = self._at_once = 0
+        self._cells: dict[_Key, _OpenCell] = {}
+        self._begun = time.monotonic()
+        self._left_s = 0.0
+
+    def planned(self, start: SweepStart) -> None:
+        self._out = start.out
+        self._total, self._ended = start.total, start.already_done
+        self._cells = {}
+        for run, expected in start.ahead:
+            self._cells.setdefault(_key(run), _OpenCell(expected)).open.add(run.run_id)
+        self._left_s = sum(expected.total_s for _, expected in start.ahead)
+        note(f"{start.total} runs, {start.already_done} already there{self._cost()}")
+
+    def started(self, runs: list[RunSpec]) -> None:
+        cells = [self._cells.get(_key(run)) for run in runs]
+        self._watch.add(runs, self._out, [cell.expected if cell else None for cell in cells])
 
     def finished(self, run: RunSpec, failure: RunFailure | None) -> None:
-        self._count += 1
-        word = "done" if failure is None else f"FAILED ({failure.error_type})"
-        note(f"[{self._count}/{self._total}] {run.label}: {word}")
+        self._watch.remove(run, self._out)
+        self._ended += 1
+        directory = RunDirectory.of(self._out, run)
+        if (cell := self._cells.get(_key(run))) is not None:
+            cell.open.discard(run.run_id)
+            taken = finished_time(directory) if failure is None else None
+            cell.taken += [] if taken is None else [taken]
+        how = success_text(directory) if failure is None else f"FAILED ({failure.error_type})"
+        note(f"[{self._ended}/{self._total}] {run.label}: {how}")
 
     def stopping(self) -> None:
         note(_STOPPING)
 
+    def look(self) -> list[LiveRun]:
+        """Reads how far the running runs are."""
+        running = self._watch.look()
+        self._at_once = max(self._at_once, len(running), 1)
+        waiting = {key: len(cell.open) for key, cell in self._cells.items()}
+        left = []
+        for run in running:
+            cell = self._cells.get(_key(run.spec))
+            waiting[_key(run.spec)] = waiting.get(_key(run.spec), 1) - 1
+            usual_s = cell.expected.total_s / 2 if cell else 0.0  # half done on average
+            left.append(usual_s if run.left_s is None else run.left_s)
+        ahead = [(waiting[key], cell.expected.total_s) for key, cell in self._cells.items()]
+        whole = sum(left) + sum(count * each_s for count, each_s in ahead)
+        longest = max([0.0, *left, *(each_s for count, each_s in ahead if count > 0)])
+        self._left_s = max(longest, whole / self._at_once)
+        return running
 
-class _BarObserver(_SilentObserver):
-    """A bar, followed by the running runs."""
+    def head(self) -> RenderableType:
+        """Returns the line above the running runs: runs that ended, and the time left."""
+        table = Table.grid(padding=(0, 2))
+        spent = rough_duration(time.monotonic() - self._begun)
+        table.add_row(
+            ProgressBar(total=max(1, self._total), completed=self._ended, width=20),
+            Text(f"{self._ended}/{self._total}"),
+            Text(f"{spent}, about {rough_duration(self._left_s)} left" if self._total else ""),
+        )
+        return table
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("planning", total=None)
-        self._flying: list[RunSpec] = []
+    def _cost(self) -> str:
+        if not self._cells:
+            return ""
+        return (
+            f"; about {rough_duration(self._left_s)} of one core ahead, by the costs on the cards"
+        )
 
-    def planned(self, total: int, already_done: int) -> None:
-        self._progress.update(self._task, total=total, completed=already_done)
 
-    def started(self, runs: list[RunSpec]) -> None:
-        self._flying += runs
-        self._show()
+_Key = tuple[str, ...]
 
-    def finished(self, run: RunSpec, failure: RunFailure | None) -> None:
-        self._flying = [other for other in self._flying if other.run_id != run.run_id]
-        if failure is not None:
-            self._progress.console.print(
-                f"failed: {run.label}: {failure.error_type}", markup=False, highlight=False
-            )
-        self._progress.advance(self._task)
-        self._show()
 
-    def stopping(self) -> None:
-        self._progress.console.print(_STOPPING, markup=False, highlight=False)
+def _key(run: RunSpec) -> _Key:
+    """Identifies runs that take about as long."""
+    budget = run.budget
+    return run.suite, run.algo_label, run.environment.id, budget.unit, str(budget.amount)
 
-    def _show(self) -> None:
-        text = "; ".join(run.label for run in self._flying)
-        self._progress.update(self._task, description=text or "waiting")
+
+@dataclass
+class _OpenCell:
+    """Runs that take about as long.
+
+    Attributes:
+        on_cards: Expected time of a run by the costs on the cards.
+        open: Ids of those that have not ended.
+        taken: Times of those that have finished.
+    """
+
+    on_cards: RunTime
+    open: set[str] = field(default_factory=set)
+    taken: list[RunTime] = field(default_factory=list)
+
+    @property
+    def expected(self) -> RunTime:
+        """Expected time of the next run."""
+        return median_time(self.taken[-_SAMPLES:]) or self.on_cards
 
 
 @contextmanager
@@ -87,15 +157,7 @@ def make_observer(*, quiet: bool) -> Iterator[SweepObserver]:
     """
     if quiet:
         yield _SilentObserver()
-    elif not on_terminal():
-        yield _LineObserver()
-    else:
-        console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
-        columns = (
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}", markup=False),
-        )
-        with Progress(*columns, console=console, transient=True) as progress:
-            yield _BarObserver(progress)
+        return
+    observer = _ShownSweep()
+    with shown_runs(observer.look, observer.head):
+        yield observer

@@ -22,6 +22,7 @@ from imitbench.bench.checkpoint import RunProgress
 from imitbench.bench.stopping import InterruptFlag, RunStoppedError, catch_interrupts
 from imitbench.bench.training import (
     Monitor,
+    Phase,
     Trained,
     TrainingConfig,
     TrainingInputs,
@@ -45,9 +46,6 @@ RECORD_FILE = "config.json"
 RESULT_FILE = "result.json"
 LOG_FOLDER = "log"
 FORMAT = "imitbench-training"
-
-OnPoint = Callable[[int, Mapping[str, float]], None]
-"""Called with each point of the learning curve: budget units spent so far, and metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +143,7 @@ def train_single(
     *,
     make_logger: Callable[[Path], HierarchicalLogger],
     command: str,
-    on_point: OnPoint = lambda _step, _metrics: None,
+    watch: Monitor | None = None,
     checkpoint_s: float = CHECKPOINT_S,
 ) -> Trained:
     """Trains, evaluates, and writes the results to a folder.
@@ -156,7 +154,7 @@ def train_single(
         make_logger: Makes the logger that writes to a folder; it receives every point of the
             curve when it is recorded, and after an interruption also all earlier points again.
         command: The command that the user typed, for provenance.
-        on_point: Also called with each point.
+        watch: Notified of phases, points and how far training is.
         checkpoint_s: Least seconds between two checkpoints.
 
     Raises:
@@ -165,7 +163,7 @@ def train_single(
     """
     resumes = claim_training_folder(training, folder)
     with catch_interrupts() as interruption:
-        monitor = _Monitor(folder, make_logger, on_point, interruption)
+        monitor = _Monitor(folder, make_logger, watch or Monitor(), interruption)
         try:
             with contextlib.closing(monitor):
                 trained = run_training(
@@ -200,7 +198,7 @@ class _Monitor(Monitor):
 
     folder: Path
     make_logger: Callable[[Path], HierarchicalLogger]
-    on_point: OnPoint
+    watch: Monitor
     interruption: InterruptFlag
     progress: RunProgress = field(default_factory=RunProgress)
     logger: HierarchicalLogger | None = None
@@ -214,11 +212,18 @@ class _Monitor(Monitor):
             self._log(self.logger, point)
 
     def point(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Logs a point, and writes the curve to its file."""
+        """Logs a point."""
         assert self.logger is not None
         self._log(self.logger, self.progress.curve[-1])
-        RunDirectory(self.folder).write_curve(self.progress.curve)
-        self.on_point(step, metrics)
+        self.watch.point(step, metrics)
+
+    def enter(self, phase: Phase) -> None:
+        """Passes the phase on."""
+        self.watch.enter(phase)
+
+    def flushed(self, step: int, train_s: float) -> None:
+        """Passes on how far training is."""
+        self.watch.flushed(step, train_s)
 
     def check(self) -> None:
         """Ends the training if Ctrl-C was pressed.

@@ -25,7 +25,7 @@ from imitbench.executors.base import Executor, JobEvent
 from imitbench.executors.options import JobOptions, RunOptions
 from imitbench.executors.registry import executor_class
 from imitbench.published.submission import check_no_submission
-from imitbench.records.runs import RunFailure, RunSpec
+from imitbench.records.runs import RunFailure, RunSpec, RunTime
 from imitbench.store.activity import active_sweep
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.sweep_file import SweepFile
@@ -33,11 +33,28 @@ from imitbench.store.sweep_file import SweepFile
 _POLL_S = 0.2
 
 
+@dataclass(frozen=True)
+class SweepStart:
+    """What a sweep is about to do.
+
+    Attributes:
+        out: Root of the results folder.
+        total: Number of runs.
+        already_done: Number of runs that are complete.
+        ahead: Open runs, each with its expected time from the costs on the cards.
+    """
+
+    out: Path
+    total: int
+    already_done: int
+    ahead: Sequence[tuple[RunSpec, RunTime]]
+
+
 class SweepObserver(Protocol):
     """Notified of the progress of a sweep."""
 
-    def planned(self, total: int, already_done: int) -> None:
-        """Called first: the sweep has `total` runs, of which some are complete."""
+    def planned(self, start: SweepStart) -> None:
+        """Called first."""
 
     def started(self, runs: list[RunSpec]) -> None:
         """Called when a worker starts these runs."""
@@ -181,13 +198,20 @@ def run_sweeps(
     """
     options = options or RunOptions()
     sweeps = [(plan, list(plan)) for plan in plans]
+    estimates = [DurationEstimates(plan, out).on_cards for plan in plans]
     check_writable(out)
     distinct = {run.run_id: run for _, runs in sweeps for run in runs}
     open_ids = {
         run_id for run_id, run in distinct.items() if options.force or not _is_done(out, run)
     }
     outcome = SweepOutcome(already_done=len(distinct) - len(open_ids))
-    observer.planned(len(distinct), outcome.already_done)
+    ahead = {
+        run.run_id: (run, estimate(run))
+        for (_, runs), estimate in zip(sweeps, estimates, strict=True)
+        for run in runs
+        if run.run_id in open_ids
+    }
+    observer.planned(SweepStart(out, len(distinct), outcome.already_done, [*ahead.values()]))
     if not open_ids:
         return outcome
     for plan, runs in sweeps:
@@ -195,9 +219,9 @@ def run_sweeps(
             check_plugins(plan)
     sweep = _Sweep(executor, out, observer, outcome)
     try:
-        for plan, runs in sweeps:
+        for (plan, runs), estimate in zip(sweeps, estimates, strict=True):
             if plan.only is None:
-                SweepFile.of(out, runs, command, plan.request).write(out)
+                SweepFile.of(out, runs, command, plan.request, estimate).write(out)
         with active_sweep(out), catch_interrupts(wanted=executor.prompt) as interruption:
             open_ids -= sweep.adopt(open_ids)
             for plan, runs in sweeps:

@@ -25,6 +25,7 @@ from imitbench.bench.checkpoint import (
     generator_states,
     restore_generators,
 )
+from imitbench.bench.curve_flusher import CurveFlusher
 from imitbench.bench.implementation import folder_of, hyperparameters_of, make_learner
 from imitbench.bench.learner import Learner, PackedLearner, Task
 from imitbench.bench.protocol import Evaluator
@@ -195,6 +196,20 @@ class Monitor:
     def point(self, step: int, metrics: Mapping[str, float]) -> None:
         """Called when the curve has another point, after `step` units of the budget."""
 
+    def flushed(self, step: int, train_s: float) -> None:
+        """Called when the curve was written to its file, from another thread.
+
+        That is when training begins or resumes, and at most a few seconds after a point.
+
+        Args:
+            step: Units of the budget spent so far.
+            train_s: Seconds of training, over all attempts.
+
+        Raises:
+            OSError: Ignored.
+            LeaseLostError: Ignored.
+        """
+
     def check(self) -> None:
         """Called where training may end, and at every step of an evaluation.
 
@@ -361,7 +376,8 @@ def run_trainings(
         if inputs[0].folder is not None:
             check_policy_storable(learner)
         monitor.enter("train")
-        env_steps, progress = _train(first.budget, learner, checkpoints, monitor)
+        directories = [each.directory for each in members]
+        env_steps, progress = _train(first.budget, learner, checkpoints, monitor, directories)
         if keep_trained:
             checkpoints.save(learner, progress)
         monitor.enter("evaluate")
@@ -397,10 +413,14 @@ class _Product:
 
 
 def _products(learner: Learner, progress: RunProgress) -> list[_Product]:
-    if not isinstance(learner, PackedLearner):
-        return [_Product(learner.policy(), progress.curve)]
-    curves = [progress.curve, *learner.curves]
-    return [_Product(*each) for each in zip(learner.policies(), curves, strict=True)]
+    policies = learner.policies() if isinstance(learner, PackedLearner) else [learner.policy()]
+    return [_Product(*each) for each in zip(policies, _curves(learner, progress), strict=True)]
+
+
+def _curves(learner: Learner, progress: RunProgress) -> list[list[Mapping[str, float]]]:
+    """Returns the learning curve of each seed."""
+    others = learner.curves if isinstance(learner, PackedLearner) else ()
+    return [progress.curve, *others]
 
 
 def _evaluate(
@@ -414,9 +434,17 @@ def _evaluate(
 
 
 def _train(
-    budget: Budget, learner: Learner, checkpoints: CheckpointManager, monitor: Monitor
+    budget: Budget,
+    learner: Learner,
+    checkpoints: CheckpointManager,
+    monitor: Monitor,
+    directories: Sequence[RunDirectory | None],
 ) -> tuple[int, RunProgress]:
-    """Trains from the start, or from the checkpoint of an interrupted attempt."""
+    """Trains from the start, or from the checkpoint of an interrupted attempt.
+
+    The curves in the directories grow meanwhile. At the start they end where the checkpoint does:
+    training gives later points of an interrupted attempt again.
+    """
     progress = checkpoints.resume(learner) or RunProgress()
     monitor.begin(progress)
     earlier, started = progress.train_s, time.monotonic()
@@ -425,9 +453,20 @@ def _train(
         progress.train_s = earlier + time.monotonic() - started
         return progress
 
+    at_point = earlier
+
     def record(step: int, metrics: Mapping[str, float]) -> None:
+        nonlocal at_point
+        at_point = earlier + time.monotonic() - started
         progress.curve.append({"step": step, **metrics})
+        flusher.grown()
         monitor.point(step, metrics)
+
+    def flush() -> None:
+        for directory, curve in zip(directories, _curves(learner, progress), strict=True):
+            if directory is not None:
+                directory.write_curve(list(curve))
+        monitor.flushed(int(progress.curve[-1]["step"]) if progress.curve else 0, at_point)
 
     def offer() -> None:
         try:
@@ -440,7 +479,9 @@ def _train(
             raise
         checkpoints.save_if_due(learner, timed)
 
-    env_steps = learner.train(budget, record, offer)
+    flusher = CurveFlusher(flush)
+    with flusher:
+        env_steps = learner.train(budget, record, offer)
     return env_steps, timed()
 
 

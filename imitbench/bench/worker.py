@@ -186,6 +186,8 @@ class _RunAttempt(Monitor):
     attempt: int = 1
     limit: TimeLimit = field(default_factory=lambda: TimeLimit(None))
     phase: Phase = "load"
+    step: int | None = None
+    train_s: float = 0.0
 
     @property
     def label(self) -> str:
@@ -326,6 +328,11 @@ class _RunAttempt(Monitor):
         if progress.curve or progress.train_s:
             print(f"resumed after {progress.train_s:.1f} s of training")
 
+    def flushed(self, step: int, train_s: float) -> None:
+        """Records how far training is, for processes that follow it."""
+        self.step, self.train_s = step, train_s
+        self._tell("running")
+
     def check(self) -> None:
         """Raises if the run must stop, unless it is about to be complete."""
         for claim in self.claims:
@@ -344,6 +351,8 @@ class _RunAttempt(Monitor):
             updated_at=provenance.now(),
             job=self.job.id,
             attempt=self.attempt,
+            step=self.step,
+            train_s=self.train_s,
         )
         for claim in self.claims:
             claim.directory.write_status(status)

@@ -310,7 +310,7 @@ class AlgorithmCard(Card):
         deterministic: Whether training draws no random numbers, so that every seed gives the same
             policy.
         seconds_per_1000: Estimated training time in seconds per 1,000 budget units on one core, for
-            `--dry-run` until there are finished runs.
+            `--dry-run` and the time left, until there are finished runs.
     """
 
     schema_version: Literal[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imitbench.cli import completion, options
+from imitbench.cli.log_text import printable_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,10 +49,20 @@ def logs(
             "--env", metavar="GLOB", help="With --failed: only these environments; repeatable."
         ),
     ] = [],  # noqa: B006
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Show new lines and progress until the run ends, or Ctrl-C."
+        ),
+    ] = False,
     out: options.Out = options.DEFAULT_OUT,
     json: options.Json = False,
 ) -> None:
     """Show the log of a run, with its error if it failed; or all failures, grouped by message.
+
+    With --follow, lines of the log are printed on stdout as they come, and the step, the share of
+    the budget, the main metric and the time left on stderr. It waits while an interrupted run may
+    be resumed, because a sweep is active or tasks are in a queue.
 
     Failures whose messages differ only in numbers, ids and paths form one group, which shows the
     number of runs, their cells, and the end of the traceback.
@@ -65,7 +76,14 @@ def logs(
         raise InputError("logs: name one run by the start of its id, or use --failed")
     if run is not None and (algo or env):
         raise InputError("logs: --algo and --env select failures: use them with --failed")
-    if run is not None:
+    if follow and (failed or json):
+        raise InputError(f"logs: --follow and {'--failed' if failed else '--json'}: choose one")
+    if run is not None and follow:
+        from imitbench.cli.follow import follow_run
+        from imitbench.store.overview import find_run
+
+        follow_run(out, find_run(out, run), tail)
+    elif run is not None:
         _show_run(out, run, tail, json)
     else:
         _show_failures(out, Selection.of(env=env, algo=algo), tail, json)
@@ -96,7 +114,7 @@ def _show_run(out: Path, start: str, tail: int | None, json: bool) -> None:
             note(f"--- {name}")
         typer.echo("\n".join(_last(text, tail)))
     if failure is not None:
-        note(_printable(f"failed ({failure.phase}): {failure.error_type}: {failure.message}"))
+        note(printable_log(f"failed ({failure.phase}): {failure.error_type}: {failure.message}"))
 
 
 def _texts(
@@ -145,7 +163,7 @@ def _print_group(out: Path, group: FailureGroup, tail: int | None) -> None:
     head = f"{len(group.runs)} x {group.error_type} ({group.phase}): {message}"
     ids = [spec.run_id for spec, _ in group.runs[:_RUNS_SHOWN]]
     cells = [f"{algo} on {env} ({count})" for (algo, env), count in group.cells.most_common()]
-    typer.echo(_printable(head))
+    typer.echo(printable_log(head))
     typer.echo(f"  where:  {', '.join(cells)}")
     typer.echo(f"  runs:   {', '.join(ids)}{', …' if len(group.runs) > len(ids) else ''}")
     for line in _last("\n".join(group.last_lines), tail):
@@ -174,11 +192,5 @@ def _error(failure: RunFailure) -> dict[str, str]:
 
 
 def _last(text: str, tail: int | None) -> list[str]:
-    lines = _printable(text).splitlines()
+    lines = printable_log(text).splitlines()
     return lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]
-
-
-def _printable(text: str) -> str:
-    """Returns text without control characters, as these could overwrite parts of a terminal."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # progress bars overwrite their line
-    return "".join(c if c.isprintable() or c in "\n\t" else "�" for c in lines)

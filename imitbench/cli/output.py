@@ -16,6 +16,7 @@ import typer
 from imitbench.cli import options
 from imitbench.util.hub_client import silent
 from imitbench.util.hub_errors import Notify
+from imitbench.util.quantities import rough_duration as duration
 from imitbench.util.text_line import note, on_terminal
 
 __all__ = [
@@ -68,14 +69,6 @@ def command_for(out: Path, *words: str) -> str:
     """Returns a command for a results folder, for a shell: `imitbench resume --out other`."""
     place = [] if out == options.DEFAULT_OUT else ["--out", str(out)]
     return shlex.join(["imitbench", *words, *place])
-
-
-def duration(seconds: float) -> str:
-    """Returns seconds as readable text: `8 s`, `3 min`, `2 h 05 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _cell(value: object) -> str:

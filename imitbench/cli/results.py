@@ -22,7 +22,7 @@ def export_to_tensorboard(
 ) -> None:
     """Write learning curves and results of all runs as event files for TensorBoard.
 
-    Finished runs are written in full, running runs up to their latest checkpoint. The same
+    Finished runs are written in full, running runs up to now. The same
     command again updates all of them, and TensorBoard reloads them. Runs of `imitbench run` write
     no event files during training; `imitbench train` does.
 

@@ -28,15 +28,27 @@ def status(
 ) -> None:
     """Show how many runs of each cell are done, running, failed, interrupted or waiting.
 
-    The expected time comes from finished runs of the same cell, for the number of runs that are
-    active now. The folder .sweeps of the results folder records the requested runs; delete a file
-    there to forget runs that will not be done. Watching ends when all runs are done, and when no
-    process works on the open runs.
+    Of running runs it shows the step, the share of the budget, the main metric and the time left,
+    and with --watch the last message in the log. Times come from how fast a run is, from finished
+    runs of the same cell, and before any has finished from the costs on the cards; those of cells
+    are for the number of runs that are active now.
+
+    The folder .sweeps of the results folder records the requested runs; delete a file there to
+    forget runs that will not be done. Watching ends when all runs are done, and when no process
+    works on the open runs.
 
     Example: imitbench status --out runs --watch
     """
     from imitbench.cli.output import note, print_json, print_table
-    from imitbench.cli.status_table import HEADER, summary, table_rows, watch_runs
+    from imitbench.cli.status_table import (
+        HEADER,
+        LIVE_HEADER,
+        live_rows,
+        live_runs,
+        summary,
+        table_rows,
+        watch_runs,
+    )
     from imitbench.errors import InputError
     from imitbench.published.opening import ResultsPlace, published_cells, results_place
     from imitbench.store.overview import StatusSurvey
@@ -71,6 +83,9 @@ def status(
         for row in table_rows(each)
     ]
     print_table(["folder", *HEADER] if several else HEADER, rows)
+    if running := live_runs(cells):
+        typer.echo()
+        print_table(LIVE_HEADER, live_rows(running))
     note(summary(cells))
     for path, survey in surveys.items():
         _note_open_runs(path, survey, found[path])

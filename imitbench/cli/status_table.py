@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from imitbench.bench.live_display import (
+    LineRate,
+    describe,
+    make_console,
+    message_table,
+    metric_text,
+    run_table,
+    share_text,
+    step_text,
+)
 from imitbench.cli.output import duration, note, on_terminal
+from imitbench.store.live_runs import LiveRun
 from imitbench.store.overview import STATES, CellStatus, StatusSurvey, total_status
 
 HEADER = ("suite", "algorithm", "environment", *STATES, "ETA")
+LIVE_HEADER = ("run", "algorithm", "environment", "seed", "step", "share", "metric", "ETA")
 _Show = Callable[[Sequence[CellStatus]], None]
 
 
@@ -75,6 +87,28 @@ def table_rows(cells: Sequence[CellStatus]) -> list[list[object]]:
     ]
 
 
+def live_runs(cells: Sequence[CellStatus]) -> list[LiveRun]:
+    """Returns the running runs of all cells."""
+    return [run for cell in cells for run in cell.live]
+
+
+def live_rows(runs: Sequence[LiveRun]) -> list[list[object]]:
+    """Returns the rows of the table of running runs."""
+    return [
+        [
+            run.spec.run_id,
+            run.spec.algo_label,
+            run.spec.environment.id,
+            run.spec.seed,
+            step_text(run),
+            share_text(run),
+            metric_text(run),
+            "?" if run.left_s is None else duration(run.left_s),
+        ]
+        for run in runs
+    ]
+
+
 def summary(cells: Sequence[CellStatus]) -> str:
     """Returns one line for all cells: `12 done, 3 running, 40 waiting; about 5 min left`."""
     whole = total_status(cells)
@@ -92,20 +126,34 @@ def _shown() -> Iterator[_Show]:
     if not on_terminal():
         yield _StatusLines()
         return
-    console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
-    with Live(console=console, transient=True, auto_refresh=False) as live:
-        yield lambda cells: live.update(_table(cells), refresh=True)
+    console = make_console()
+    with Live(
+        console=console,
+        transient=True,
+        auto_refresh=False,
+        redirect_stdout=sys.stdout.isatty(),
+    ) as live:
+        yield lambda cells: live.update(_shown_content(cells, console), refresh=True)
 
 
 class _StatusLines:
     def __init__(self) -> None:
         self._counts: object = None
+        self._rate = LineRate()
 
     def __call__(self, cells: Sequence[CellStatus]) -> None:
         counts = total_status(cells).counts
         if counts != self._counts:
             note(summary(cells))
         self._counts = counts
+        for run in live_runs(cells):
+            if self._rate.is_due(run):
+                note(f"{run.label}: {describe(run)}")
+
+
+def _shown_content(cells: Sequence[CellStatus], console: Console) -> Group:
+    runs = live_runs(cells)
+    return Group(_table(cells), run_table(runs, console.width), message_table(runs, console.width))
 
 
 def _table(cells: Sequence[CellStatus]) -> Table:

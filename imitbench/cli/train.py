@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,13 +19,11 @@ from imitbench.experts.training_request import TrainingRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imitbench.bench.single_run import OnPoint, TrainingSetup
+    from imitbench.bench.single_run import TrainingSetup
     from imitbench.bench.training import Trained
     from imitbench.cards.algorithm import AlgorithmCard
     from imitbench.util.logger import HierarchicalLogger
 
-_MAX_LINES = 20  # maximal number of progress lines
-_SHOWN_FIRST = ("/return_mean", "/loss", "/accuracy")  # metrics that these lines show first
 # Command groups of the reference library's scripts, for users who know these.
 _GROUPS = {
     "imitation": ("Learn a policy from an expert's actions", ("bc", "dagger")),
@@ -78,6 +76,7 @@ def train_one(
     from imitbench.bench.single_run import train_single
     from imitbench.bench.stopping import RunStoppedError
     from imitbench.cli.output import typed_command
+    from imitbench.cli.train_progress import shown_training
     from imitbench.experts.single_training import prepare_training
     from imitbench.util.torch_startup import use_one_thread
 
@@ -88,14 +87,15 @@ def train_one(
     if not quiet:
         note(f"{request.algo} on {training.environment.id}: {budget}; {folder}")
     try:
-        trained = train_single(
-            training,
-            folder,
-            make_logger=_logger_of(training, formats, wandb_project),
-            command=typed_command(),
-            on_point=_progress_printer(training, quiet=quiet or "stdout" in formats),
-            checkpoint_s=request.checkpoint_s,
-        )
+        with shown_training(training, quiet=quiet or "stdout" in formats) as watch:
+            trained = train_single(
+                training,
+                folder,
+                make_logger=_logger_of(training, formats, wandb_project),
+                command=typed_command(),
+                watch=watch,
+                checkpoint_s=request.checkpoint_s,
+            )
     except RunStoppedError:
         also = "" if log_dir else f" with --log-dir {folder}"
         note(f"stopped; the same command{also} resumes from a checkpoint")
@@ -135,26 +135,6 @@ def _logger_of(
         return configure(folder, formats)
 
     return make
-
-
-def _progress_printer(training: TrainingSetup, *, quiet: bool) -> OnPoint:
-    """Returns a callback that prints progress lines on stderr at most `_MAX_LINES` times."""
-    from imitbench.cli.output import note
-
-    amount = training.budget.amount
-    told = 0
-
-    def notify(step: int, metrics: Any) -> None:
-        nonlocal told
-        part = _MAX_LINES * step // max(amount, 1)
-        if quiet or part <= told:
-            return
-        told = part
-        shown = sorted(metrics, key=lambda name: not name.endswith(_SHOWN_FIRST))[:3]
-        words = [f"{name.rpartition('/')[2]} {metrics[name]:.4g}" for name in shown]
-        note(f"  {step:>{len(f'{amount:,}')},} / {amount:,}  {', '.join(words)}")
-
-    return notify
 
 
 def _show(

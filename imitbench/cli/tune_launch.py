@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import typer
 
 from imitbench.bench import plan as planning
+from imitbench.bench.live_display import shown_runs
 from imitbench.bench.plan import Plan
 from imitbench.bench.request import lock_in_use, plan_request
+from imitbench.bench.run_watch import RunWatch
 from imitbench.bench.sweep import check_writable
 from imitbench.cards.plugins import find_algorithm, find_suite
 from imitbench.cards.tuned import TUNED_FILE, TunedValues
@@ -25,7 +28,7 @@ from imitbench.tune.held_out_comparison import HeldOutComparison
 from imitbench.tune.request import TUNING_FOLDER, Per, TuneRequest, default_name
 from imitbench.tune.runner import TuningOutcome, check_request, tune
 from imitbench.tune.study import Trial
-from imitbench.tune.trial_job import TRIAL_WORKER
+from imitbench.tune.trial_job import TRIAL_WORKER, TrialJob
 from imitbench.tune.tuned_file import add_tuned, check_target, tuned_values
 from imitbench.util.hub_errors import Notify
 from imitbench.util.name_lists import join_names
@@ -44,11 +47,31 @@ class TuneObserver:
         self._request = request
         self._root = root
         self._quiet = quiet
+        self._watch = RunWatch()
+        self._estimates = planning.DurationEstimates(request.plan, root)
         flag = "uses reward" if request.goal.uses_reward else "without the true reward"
         self._say(
             f"{request.algorithm.name}: {count(request.trials, 'trial')} {_of_what(request)}, "
             f"maximizing {request.objective} ({flag}); study in {root}"
         )
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Context in which running runs are shown on stderr."""
+        if self._quiet:
+            yield
+            return
+        with shown_runs(self._watch.look):
+            yield
+
+    def started(self, job: TrialJob) -> None:
+        """Shows the runs of a job from now on."""
+        self._watch.add(job.runs, Path(job.out), [*map(self._estimates.on_cards, job.runs)])
+
+    def ended(self, job: TrialJob) -> None:
+        """Shows the runs of a job no longer."""
+        for run in job.runs:
+            self._watch.remove(run, Path(job.out))
 
     def resumed(self, env: str, finished: int, interrupted: int, total: int) -> None:
         """Reports a study that was found on disk."""
@@ -256,7 +279,8 @@ def run_tuning(
     pool = executor_class(options.executor).from_options(options, TRIAL_WORKER, root)
     at_once = jobs if jobs is not None and pool.distributed else pool.at_once
     observer = TuneObserver(request, root, quiet=quiet)
-    outcome = tune(request, pool, root, observer, at_once=at_once)
+    with observer.shown():
+        outcome = tune(request, pool, root, observer, at_once=at_once)
     written = _write(request, outcome, target)
     only = [scope.name for scope in request.scopes]
     print_tuning([root], as_json=json, written=written, only=only)

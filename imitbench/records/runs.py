@@ -333,6 +333,23 @@ class RunResult(Record):
     measures: dict[str, float] = Field(default_factory=dict)
 
 
+class RunTime(Record):
+    """Seconds that a run takes on one core.
+
+    Attributes:
+        train_s: Seconds of training.
+        other_s: Seconds of everything else, which is mostly the evaluation.
+    """
+
+    train_s: float = Field(ge=0)
+    other_s: float = Field(ge=0)
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of the whole run."""
+        return self.train_s + self.other_s
+
+
 class RunFailure(Record):
     """Why a run did not complete.
 

@@ -24,8 +24,7 @@ class LoggedCurve:
     Attributes:
         directory: Directory of the run.
         spec: Specification of the run.
-        points: Its learning curve, each point with a `step`; for an incomplete run, up to its
-            latest checkpoint.
+        points: Its learning curve so far, each point with a `step`.
         result: Its result; `None` for an incomplete run.
     """
 
@@ -76,11 +75,11 @@ def read_curves(out: Path, *, notify: Notify, suite: Names = None) -> Iterator[L
             if wanted and spec.suite not in wanted:
                 continue
             result = directory.read_result() if directory.is_done else None
-            points = _points(directory.path / "metrics.jsonl") if result else None
+            points = _points(directory.curve)
         except InputError as error:
             notify(f"skipped: {error}")
             continue
-        if points is None:
+        if not (points or result):  # it is about to resume
             points = read_curve(directory.checkpoints)
         yield LoggedCurve(directory, spec, points, result)
 

@@ -7,11 +7,14 @@ import heapq
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from imitbench.errors import InputError
+from imitbench.records.runs import RunTime
 from imitbench.store.activity import is_active
+from imitbench.store.live_runs import LiveRun, read_live_run
 from imitbench.store.run_dir import RunDirectory
 from imitbench.store.scan import run_directories
 from imitbench.store.sweep_file import read_sweeps
@@ -33,9 +36,12 @@ class CellStatus:
         env: Environment id.
         counts: Number of runs by state; `interrupted` runs were begun, are not running, and
             resume when the same command is run again; `waiting` ones were requested and not begun.
-        run_s: Median seconds of finished runs; `None` while there is none.
+        run_s: Median seconds of finished runs; while there is none, the expected seconds by the
+            costs on the cards; `None` if these are unknown, too.
         eta_s: Seconds until its runs are finished if as many runs as now (at least one) run in
             parallel, all of this cell; `None` if unknown.
+        ahead_s: Seconds of all its open runs together; `None` if unknown.
+        live: How far its running runs are.
     """
 
     suite: str
@@ -44,6 +50,8 @@ class CellStatus:
     counts: dict[str, int]
     run_s: float | None = None
     eta_s: float | None = None
+    ahead_s: float | None = None
+    live: tuple[LiveRun, ...] = ()
 
     @property
     def open(self) -> int:
@@ -58,6 +66,7 @@ class CellStatus:
             "env": self.env,
             **self.counts,
             "eta_s": self.eta_s,
+            "live": [run.as_dict() for run in self.live],
         }
 
 
@@ -68,7 +77,7 @@ class StatusTotal:
     Attributes:
         counts: Number of runs by state.
         eta_s: Seconds until all runs are finished, as far as known.
-        whole: Whether every cell with open runs has finished ones, which the estimate needs.
+        whole: Whether the time is known of every cell with open runs.
     """
 
     counts: dict[str, int]
@@ -85,6 +94,7 @@ class StatusTotal:
 class _Cell:
     counts: Counter[str] = field(default_factory=Counter)
     finished: list[tuple[float, Path]] = field(default_factory=list)
+    running: list[RunDirectory] = field(default_factory=list)
 
 
 class StatusSurvey:
@@ -102,7 +112,8 @@ class StatusSurvey:
             raise InputError(f"--out {out}: no such folder; run `imitbench run --out {out}` first")
         self.out = out
         self._cells: dict[str, _Key] = {}
-        self._seconds: dict[tuple[Path, float], float | None] = {}
+        self._expected: dict[_Key, RunTime] = {}
+        self._seconds: dict[tuple[Path, float], RunTime | None] = {}
 
     def look(self) -> list[CellStatus]:
         """Counts the runs of each cell by state.
@@ -115,9 +126,12 @@ class StatusSurvey:
             cell = cells.setdefault(key, _Cell())
             directory = RunDirectory(self.out / path)
             done_at = _done_at(directory)
-            cell.counts["done" if done_at is not None else _state(directory)] += 1
+            state = "done" if done_at is not None else _state(directory)
+            cell.counts[state] += 1
             if done_at is not None:
                 cell.finished.append((done_at, directory.path))
+            elif state == "running":
+                cell.running.append(directory)
         at_work = max(1, sum(cell.counts["running"] for cell in cells.values()))
         return [self._status(key, cell, at_work) for key, cell in sorted(cells.items())]
 
@@ -127,10 +141,15 @@ class StatusSurvey:
 
     def _runs(self) -> Iterator[tuple[str, _Key]]:
         """Yields paths and cells of all runs that were requested or begun."""
+        cells = [cell for sweep in read_sweeps(self.out) for cell in sweep.cells]
+        self._expected = {
+            (cell.suite, cell.algo, cell.env): cell.expected
+            for cell in cells
+            if cell.expected is not None
+        }
         planned = {
             f"{cell.folder}/{run_id}": (cell.suite, cell.algo, cell.env)
-            for sweep in read_sweeps(self.out)
-            for cell in sweep.cells
+            for cell in cells
             for run_id in cell.run_ids
         }
         yield from planned.items()
@@ -150,22 +169,36 @@ class StatusSurvey:
     def _status(self, key: _Key, cell: _Cell, at_work: int) -> CellStatus:
         counts = {state: cell.counts[state] for state in STATES}
         status = CellStatus(*key, counts=counts)
-        if not status.open or not (run_s := self._median_seconds(cell)):
+        if not status.open:
             return status
-        # A running run is half done on average; and a run cannot be split.
-        ahead = run_s * (counts["waiting"] + counts["interrupted"] + counts["running"] / 2)
-        least = run_s if status.open > counts["running"] else run_s / 2
-        return CellStatus(*key, counts, run_s=run_s, eta_s=max(least, ahead / at_work))
+        time = self._median_time(cell) or self._expected.get(key)
+        live = tuple(self._live(cell, time))
+        if time is None or not (run_s := time.total_s):
+            return replace(status, live=live)
+        # A running run that has not said how far it is is half done on average.
+        left = [run_s / 2 if run.left_s is None else run.left_s for run in live]
+        left += [run_s / 2] * (counts["running"] - len(live))
+        unbegun = counts["waiting"] + counts["interrupted"]
+        ahead_s = run_s * unbegun + sum(left)
+        least = max([run_s if unbegun else 0.0, *left])  # because a run cannot be split
+        return replace(
+            status, run_s=run_s, eta_s=max(least, ahead_s / at_work), ahead_s=ahead_s, live=live
+        )
 
-    def _median_seconds(self, cell: _Cell) -> float | None:
-        """Returns the median seconds of the latest runs that finished."""
-        seconds = []
+    def _live(self, cell: _Cell, time: RunTime | None) -> Iterator[LiveRun]:
+        for directory in cell.running:
+            with suppress(InputError):  # the worker is about to write the specification
+                yield read_live_run(directory, directory.read_spec(), time)
+
+    def _median_time(self, cell: _Cell) -> RunTime | None:
+        """Returns the median time of the latest runs that finished."""
+        times = []
         for done_at, path in heapq.nlargest(_SAMPLES, cell.finished):
             if (path, done_at) not in self._seconds:
-                self._seconds[path, done_at] = _seconds(path)
+                self._seconds[path, done_at] = finished_time(RunDirectory(path))
             value = self._seconds[path, done_at]
-            seconds += [] if value is None else [value]
-        return statistics.median(seconds) if seconds else None
+            times += [] if value is None else [value]
+        return median_time(times)
 
 
 def survey_results(out: Path) -> list[CellStatus]:
@@ -177,24 +210,36 @@ def total_status(cells: Sequence[CellStatus]) -> StatusTotal:
     """Sums the counts of cells and estimates the remaining time of all."""
     counts = {state: sum(cell.counts[state] for cell in cells) for state in STATES}
     at_work = max(1, counts["running"])
-    known = [cell for cell in cells if cell.run_s is not None and cell.eta_s is not None]
-    ahead = sum((cell.run_s or 0.0) * (cell.open - cell.counts["running"] / 2) for cell in known)
+    known = [cell for cell in cells if cell.eta_s is not None]
+    ahead = sum(cell.ahead_s or 0.0 for cell in known)
     least = max((cell.eta_s or 0.0 for cell in known), default=0.0)
     whole = len(known) == sum(cell.open > 0 for cell in cells)
     return StatusTotal(counts, eta_s=max(least, ahead / at_work), whole=whole)
+
+
+def finished_time(directory: RunDirectory) -> RunTime | None:
+    """Returns how long a finished run took; `None` if its result cannot be read."""
+    try:
+        result = directory.read_result()
+    except InputError:
+        return None
+    train_s = min(max(0.0, result.train_s), result.wall_s)
+    return RunTime(train_s=train_s, other_s=result.wall_s - train_s)
+
+
+def median_time(times: Sequence[RunTime]) -> RunTime | None:
+    """Returns the median of whole times, and of their training; `None` for no times."""
+    if not times:
+        return None
+    whole_s = statistics.median(time.total_s for time in times)
+    train_s = min(whole_s, statistics.median(time.train_s for time in times))
+    return RunTime(train_s=train_s, other_s=whole_s - train_s)
 
 
 def _done_at(directory: RunDirectory) -> float | None:
     try:
         return (directory.path / "result.json").stat().st_mtime
     except OSError:
-        return None
-
-
-def _seconds(path: Path) -> float | None:
-    try:
-        return RunDirectory(path).read_result().wall_s
-    except InputError:
         return None
 
 

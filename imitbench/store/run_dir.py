@@ -34,6 +34,10 @@ class RunStatus(Record):
         state: `interrupted` runs received a request to stop and resume from where they stopped.
         job: Id of the latest job that includes the run.
         attempt: Number of the current attempt in that job, counted from 1.
+        updated_at: ISO 8601 time in UTC at which the phase began, or the latest point of the
+            learning curve was written.
+        step: Units of the budget spent at the latest point; `None` before training.
+        train_s: Seconds of training until that point, over all attempts.
     """
 
     state: State
@@ -43,6 +47,8 @@ class RunStatus(Record):
     updated_at: str
     job: str = ""
     attempt: int = 1
+    step: int | None = None
+    train_s: float = 0.0
 
 
 class RunDirectory:
@@ -86,6 +92,11 @@ class RunDirectory:
     def log(self) -> Path:
         """Text log of the worker."""
         return self.path / "log.txt"
+
+    @property
+    def curve(self) -> Path:
+        """Learning curve; it grows while the run is training."""
+        return self.path / "metrics.jsonl"
 
     @property
     def is_done(self) -> bool:
@@ -213,8 +224,9 @@ class RunDirectory:
 
     def write_curve(self, points: list[Mapping[str, float]]) -> None:
         """Writes the learning curve: one JSON object per line, each with a `step`."""
+        self._confirm_claim()
         lines = [json.dumps(dict(point), sort_keys=True) + "\n" for point in points]
-        atomic_write_text(self.path / "metrics.jsonl", "".join(lines))
+        atomic_write_text(self.curve, "".join(lines))
 
     def write_episodes(self, episodes: EpisodeTable) -> None:
         """Writes `episodes.parquet`."""

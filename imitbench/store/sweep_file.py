@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from imitbench.cards.suite import BudgetName
-from imitbench.records.runs import RUN_ID_LENGTH, Record, RunSpec
+from imitbench.records.runs import RUN_ID_LENGTH, Record, RunSpec, RunTime
 from imitbench.store.run_dir import RunDirectory
 from imitbench.util.files import atomic_write_text
 
@@ -33,6 +33,8 @@ class PlannedCell(Record):
         env: Environment id.
         folder: Parent of their run directories, relative to the results folder.
         run_ids: Ids of the runs, which are the names of their directories.
+        expected: Expected time of one run, from the costs on the cards; `None` in files of earlier
+            versions.
     """
 
     suite: str
@@ -40,6 +42,7 @@ class PlannedCell(Record):
     env: str
     folder: _Folder
     run_ids: list[_RunId]
+    expected: RunTime | None = None
 
 
 class SweepRequest(Record):
@@ -90,7 +93,7 @@ class SweepFile(Record):
             program omitted it.
     """
 
-    schema_version: Literal[1, 2] = 2
+    schema_version: Literal[1, 2, 3] = 3
     command: str
     cells: list[PlannedCell]
     request: SweepRequest | None = None
@@ -102,6 +105,7 @@ class SweepFile(Record):
         runs: Iterable[RunSpec],
         command: str,
         request: SweepRequest | None = None,
+        expected: Callable[[RunSpec], RunTime] | None = None,
     ) -> SweepFile:
         """Creates the file's content; runs of a cell must be consecutive."""
         cells = []
@@ -116,6 +120,7 @@ class SweepFile(Record):
                     env=first.environment.id,
                     folder=folder,
                     run_ids=[run.run_id for run in members],
+                    expected=None if expected is None else expected(first),
                 )
             )
         return cls(command=command, cells=cells, request=request)

@@ -189,6 +189,7 @@ class _JobPool:
     def _handle(self, event: JobEvent) -> None:
         job = self._jobs[event.job]
         if event.kind == "started":
+            self._observer.started(job)
             return
         if event.kind == "stopped":  # by another process: resume it
             self._executor.submit([event.job])
@@ -203,6 +204,7 @@ class _JobPool:
             raise OSError(errno.EIO, f"{how}: {further[-1]}" if further else how)
         del self._jobs[event.job]
         event.job.unlink(missing_ok=True)
+        self._observer.ended(job)
         [cell] = [cell for cell in self._cells if cell.has(job)]
         cell.finished(job)
 

@@ -44,6 +44,12 @@ class TuningObserver(Protocol):
     def resumed(self, env: str, finished: int, interrupted: int, total: int) -> None:
         """A study was found on disk."""
 
+    def started(self, job: TrialJob) -> None:
+        """A worker started the runs of a trial, or one of the held-out comparison."""
+
+    def ended(self, job: TrialJob) -> None:
+        """The runs of a job ended."""
+
     def trial(self, env: str, trial: Trial, trials: Sequence[Trial], total: int) -> None:
         """A trial ended; `trials` are all so far."""
 

@@ -79,3 +79,11 @@ def show_duration(seconds: float) -> str:
         if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
             return f"{seconds / _SECONDS[unit]:g}{unit}"
     return f"{seconds:g}s"
+
+
+def rough_duration(seconds: float) -> str:
+    """Formats seconds for readers: `8 s`, `3 min`, `2 h 05 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

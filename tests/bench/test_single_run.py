@@ -9,6 +9,7 @@ import pytest
 import imitbench
 from imitbench.bench.single_run import train_single
 from imitbench.bench.stopping import RunStoppedError
+from imitbench.bench.training import Monitor
 from imitbench.errors import InputError
 from imitbench.experts.single_training import prepare_training
 from imitbench.experts.training_request import TrainingRequest
@@ -33,6 +34,17 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("single") / "bc"
     do(BC, folder)
     return folder
+
+
+class CtrlC(Monitor):
+    """Presses Ctrl-C at the first point after some steps."""
+
+    def __init__(self, after):
+        self._after = after
+
+    def point(self, step, metrics):
+        if step >= self._after:
+            signal.raise_signal(signal.SIGINT)
 
 
 def curve(folder):
@@ -71,12 +83,8 @@ def test_the_numbers_are_those_of_the_harness(tmp_path):
 
 
 def test_an_interrupted_training_resumes(tmp_path, trained):
-    def press_ctrl_c(step, metrics):
-        if step >= 30:
-            signal.raise_signal(signal.SIGINT)
-
     with pytest.raises(RunStoppedError):
-        do(BC, tmp_path / "bc", on_point=press_ctrl_c)
+        do(BC, tmp_path / "bc", watch=CtrlC(after=30))
     assert not (tmp_path / "bc" / "result.json").exists()
     assert list((tmp_path / "bc" / "checkpoint").glob("*.state"))
     do(BC, tmp_path / "bc")
@@ -101,11 +109,8 @@ def test_nothing_is_overwritten(tmp_path, trained):
 def test_another_training_is_not_mixed_into_an_interrupted_one(tmp_path):
     folder = tmp_path / "bc"
 
-    def press_ctrl_c(step, metrics):
-        signal.raise_signal(signal.SIGINT)
-
     with pytest.raises(RunStoppedError):
-        do(BC, folder, on_point=press_ctrl_c)
+        do(BC, folder, watch=CtrlC(after=0))
     other = TrainingRequest(algo="bc", env="Pendulum-v1", batches=60, n_demos=3, episodes=3, seed=1)
     with pytest.raises(InputError, match="with other seed"):
         do(other, folder)

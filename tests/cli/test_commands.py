@@ -107,7 +107,7 @@ def test_status_counts_runs(imitbench, results):
     answer = imitbench("status", "--json", cwd=results)
     assert json.loads(answer.out) == [
         {"suite": "classic", "algo": algo, "env": "Pendulum-v1", "done": 2, "running": 0,
-         "failed": 0, "interrupted": 0, "waiting": 0, "eta_s": None}
+         "failed": 0, "interrupted": 0, "waiting": 0, "eta_s": None, "live": []}
         for algo in ("bc", "random")
     ]  # fmt: skip
     assert "Pendulum-v1" in imitbench("status", cwd=results).out

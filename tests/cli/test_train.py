@@ -54,10 +54,11 @@ def test_outputs_go_to_a_folder_of_their_own_by_default(tmp_path, monkeypatch):
 
 
 def test_logs_are_written_in_the_formats_that_are_named(tmp_path):
-    call(
+    answer = call(
         "imitation", "bc", "--env", "Pendulum-v1", "--batches", 5, "--eval-episodes", 1,
         "--log-dir", tmp_path / "bc", "--log-format", "tensorboard,csv,json,log",
     )  # fmt: skip
+    assert "step 4 of 5 (80 %), loss " in answer.stderr
     names = {path.name.split(".out.")[0] for path in (tmp_path / "bc" / "log").iterdir()}
     assert names == {"events", "progress.csv", "progress.json", "log.txt"}
 

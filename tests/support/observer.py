@@ -7,8 +7,8 @@ class Recorder:
     def __init__(self):
         self.events = []
 
-    def planned(self, total, already_done):
-        self.events.append(("planned", total, already_done))
+    def planned(self, start):
+        self.events.append(("planned", start.total, start.already_done))
 
     def started(self, runs):
         self.events += [("started", run.run_id) for run in runs]

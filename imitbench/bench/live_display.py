@@ -1,0 +1,231 @@
+"""Shows running runs on stderr: a live area on terminals, now and then a line elsewhere."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from imitbench.errors import InputError
+from imitbench.store.live_runs import TrainingProgress
+from imitbench.store.run_dir import RunDirectory
+from imitbench.util.quantities import rough_duration
+from imitbench.util.text_line import on_terminal, one_line, printable
+
+Look = Callable[[], Sequence[TrainingProgress]]
+"""Returns how far the running runs are."""
+
+_LOOK_S = 1.0
+_NARROW, _WIDE, _WIDEST = 50, 80, 120  # columns of terminals that show metric, step, message
+_SHORTEST, _LABEL, _METRIC, _GAP = 8, 44, 28, 2
+
+
+def share_text(run: TrainingProgress) -> str:
+    """Returns the share of the budget: `31 %`; the phase when a run does not train."""
+    if run.phase != "train" and run.phase in _PHASES:
+        return _PHASES[run.phase]
+    return "training" if run.share is None else f"{100 * run.share:.0f} %"
+
+
+_PHASES = {
+    "start": "starting",
+    "load": "loading",
+    "setup": "setting up",
+    "evaluate": "evaluating",
+    "save": "saving",
+}
+
+
+def step_text(run: TrainingProgress) -> str:
+    """Returns steps and budget: `61,440 of 200,000`; empty before and after training."""
+    trains = run.phase == "train" and run.share is not None
+    return f"{run.step:,} of {run.amount:,}" if trains else ""
+
+
+def metric_text(run: TrainingProgress) -> str:
+    """Returns the main metric without the prefix of its name: `return_mean 153.2`."""
+    if run.metric is None:
+        return ""
+    name, value = run.metric
+    return one_line(f"{name.rpartition('/')[2]} {value:.4g}")
+
+
+def left_text(run: TrainingProgress) -> str:
+    """Returns the expected time: `2 min left`; empty if it is unknown."""
+    return "" if run.left_s is None else f"{rough_duration(run.left_s)} left"
+
+
+def describe(run: TrainingProgress) -> str:
+    """Returns a line: `step 61,440 of 200,000 (31 %), return_mean 153.2, 2 min left`."""
+    share, step = share_text(run), step_text(run)
+    if step:
+        share = f"step {step} ({share})"
+    return ", ".join(filter(None, (share, metric_text(run), left_text(run))))
+
+
+def success_text(directory: RunDirectory) -> str:
+    """Returns score and time of a run: `score 0.982, 12 s`."""
+    try:
+        result = directory.read_result()
+    except InputError:  # replaced in the meantime
+        return "done"
+    score = result.references.score(result.raw_return)
+    shown = f"return {result.raw_return:.4g}" if math.isnan(score) else f"score {score:.3f}"
+    return f"{shown}, {rough_duration(result.wall_s)}"
+
+
+class LineRate:
+    """Decides when another line about a run is worth printing.
+
+    That is when it has spent another tenth of its budget, and at least ten seconds after its last
+    line; and after ten minutes in any case. A run of some seconds gets none but its last.
+    """
+
+    _TENTHS, _LEAST_S, _MOST_S = 10, 10.0, 600.0
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def is_due(self, run: TrainingProgress) -> bool:
+        """Whether to print a line now; the caller then does."""
+        now, tenth = time.monotonic(), int(self._TENTHS * (run.share or 0.0))
+        then, before = self._told.setdefault(run.key, (now, 0))
+        silent_s = now - then
+        if silent_s < self._LEAST_S or (tenth == before and silent_s < self._MOST_S):
+            return False
+        self._told[run.key] = now, tenth
+        return True
+
+
+def run_table(runs: Sequence[TrainingProgress], width: int) -> Table:
+    """Returns a row for each run, without wrapped cells.
+
+    Where there is little room, messages are left out first, then steps, then metrics; labels are
+    shortened.
+
+    Args:
+        runs: Runs to show.
+        width: Columns of the terminal.
+    """
+    columns = [[one_line(run.label, None) for run in runs], [share_text(run) for run in runs]]
+    if width >= _WIDE:
+        columns.append([step_text(run) for run in runs])
+    if width >= _NARROW:
+        columns.append([one_line(metric_text(run), _METRIC) for run in runs])
+    columns.append([left_text(run) for run in runs])
+    taken = sum(_GAP + max(map(len, texts), default=0) for texts in columns[1:])
+    label = max(_SHORTEST, min(_LABEL, width - taken))
+    columns[0] = [one_line(text, label) for text in columns[0]]
+    if width >= _WIDEST:
+        taken += _GAP + max(map(len, columns[0]), default=0)
+        columns.append([one_line(run.message, max(1, width - taken)) for run in runs])
+    table = Table.grid(padding=(0, _GAP))
+    right = {1, 2} if width >= _WIDE else {1}
+    for index, _ in enumerate(columns):
+        table.add_column(no_wrap=True, justify="right" if index in right else "left")
+    for cells in zip(*columns, strict=True):
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def message_table(runs: Sequence[TrainingProgress], width: int) -> Table:
+    """Returns the last message of each run, where `run_table` has no room for them."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=width // 2)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for run in runs:
+        if run.message and width < _WIDEST:
+            table.add_row(Text(f"{run.label}:"), Text(run.message))
+    return table
+
+
+def make_console() -> Console:
+    """Returns the console of stderr as it is now; workers in this process redirect it later."""
+    return Console(file=sys.stderr, no_color="NO_COLOR" in os.environ)
+
+
+@contextmanager
+def shown_runs(
+    look: Look, head: Callable[[], RenderableType | None] = lambda: None
+) -> Iterator[None]:
+    """Context in which running runs are shown on stderr.
+
+    Args:
+        look: Returns them; called about once a second, from another thread.
+        head: Returns what stands above them on a terminal.
+    """
+    if on_terminal():
+        console = make_console()
+        area = _Area(look, head, console)
+        with Live(
+            get_renderable=area.render,
+            console=console,
+            transient=True,
+            refresh_per_second=2,
+            redirect_stdout=sys.stdout.isatty(),
+        ):
+            yield
+        return
+    with _Lines(look):
+        yield
+
+
+class _Area:
+    """The live area of a terminal."""
+
+    def __init__(
+        self, look: Look, head: Callable[[], RenderableType | None], console: Console
+    ) -> None:
+        self._look = look
+        self._head = head
+        self._console = console
+        self._runs: Sequence[TrainingProgress] = ()
+        self._at = -_LOOK_S
+
+    def render(self) -> RenderableType:
+        """Returns the present content; reads files at most once a second."""
+        if time.monotonic() - self._at >= _LOOK_S:
+            self._runs, self._at = self._look(), time.monotonic()
+        head = self._head()
+        room = max(1, self._console.height - 3)
+        shown = list(self._runs[:room])
+        parts: list[RenderableType] = [] if head is None else [head]
+        parts.append(run_table(shown, self._console.width))
+        if len(self._runs) > len(shown):
+            parts.append(Text(f"and {len(self._runs) - len(shown)} more"))
+        return Group(*parts)
+
+
+class _Lines:
+    """A thread that prints lines about running runs."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        # A worker in this process redirects stderr to the log of its run.
+        self._stream = sys.stderr
+        self._rate = LineRate()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._print_often, name="progress", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _print_often(self) -> None:
+        while not self._ended.wait(_LOOK_S):
+            for run in self._look():
+                if self._rate.is_due(run):
+                    line = printable(f"{run.label}: {describe(run)}")
+                    print(line, file=self._stream, flush=True)

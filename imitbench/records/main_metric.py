@@ -1,0 +1,31 @@
+"""The main metric of a learning curve: the one number to show where there is room for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+_BEST_KNOWN = ("return_mean", "return", "loss", "accuracy")
+"""Last parts of names, the most telling first."""
+
+
+def main_metric(points: Sequence[Mapping[str, float]]) -> tuple[str, float] | None:
+    """Chooses the metric that says most about a training, and returns its latest value.
+
+    That is the mean return of the episodes during training if the method logs it, else a loss, else
+    an accuracy, else the first metric. Points may lack metrics: no episode may have ended since
+    the last one.
+
+    Args:
+        points: Points of a learning curve, in order; `step` is not a metric.
+
+    Returns:
+        Name and latest value; `None` if there is no metric.
+    """
+    latest = {name: value for point in points for name, value in point.items() if name != "step"}
+    name = min(latest, key=_rank, default=None)
+    return None if name is None else (name, latest[name])
+
+
+def _rank(name: str) -> int:
+    last = name.rpartition("/")[2]
+    return _BEST_KNOWN.index(last) if last in _BEST_KNOWN else len(_BEST_KNOWN)

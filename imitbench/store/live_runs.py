@@ -1,0 +1,203 @@
+"""Reads how far runs are that a process is working on: from their files alone, so from anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from imitbench.errors import InputError
+from imitbench.records.main_metric import main_metric
+from imitbench.records.runs import RunSpec, RunTime
+from imitbench.store.run_dir import RunDirectory
+from imitbench.store.sweep_file import read_sweeps
+from imitbench.util.text_line import one_line
+
+_TAIL = 65536  # bytes; the last points and messages
+_HEADER = "-- "  # begins the line with which a worker opens a log
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingProgress:
+    """How far a training is.
+
+    Attributes:
+        label: Name in messages.
+        amount: Budget, in its unit; 0 for methods that do not train.
+        phase: What it is doing: `load`, `setup`, `train`, `evaluate` or `save`; `start` until the
+            worker has said so.
+        step: Units of the budget spent; `None` before training.
+        metric: Main metric of the learning curve (see `imitbench.records.main_metric`), name and
+            latest value; `None` before the first point.
+        left_s: Expected seconds until the run is finished; `None` if unknown.
+        message: Last line of its log; empty if the method has printed nothing.
+    """
+
+    label: str
+    amount: int
+    phase: str = "start"
+    step: int | None = None
+    metric: tuple[str, float] | None = None
+    left_s: float | None = None
+    message: str = ""
+
+    @property
+    def key(self) -> str:
+        """Text that identifies the training."""
+        return self.label
+
+    @property
+    def share(self) -> float | None:
+        """Share of the budget spent; `None` before training, or if there is no budget."""
+        return _share(self.step, self.amount)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRun(TrainingProgress):
+    """A run that is being done.
+
+    Attributes:
+        spec: Specification of the run.
+    """
+
+    spec: RunSpec
+
+    @property
+    def key(self) -> str:
+        """Id of the run."""
+        return self.spec.run_id
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat form for JSON."""
+        name, value = self.metric or (None, None)
+        return {
+            "run_id": self.spec.run_id,
+            "seed": self.spec.seed,
+            "phase": self.phase,
+            "step": self.step,
+            "budget": self.amount,
+            "share": self.share,
+            "metric": name,
+            "value": value,
+            "left_s": self.left_s,
+            "message": self.message,
+        }
+
+
+def read_live_run(
+    directory: RunDirectory, spec: RunSpec, expected: RunTime | None = None
+) -> LiveRun:
+    """Reads how far a run is.
+
+    Args:
+        directory: Directory of the run.
+        spec: Specification of the run.
+        expected: Expected time of the whole run, used until it has measured its own speed.
+    """
+    run = LiveRun(spec=spec, label=spec.label, amount=spec.budget.amount)
+    status = directory.last_status()
+    if status is None or status.state != "running":
+        return replace(run, left_s=expected.total_s if expected else None)
+    since_s = _seconds_since(status.updated_at)
+    run = replace(run, phase=status.phase, step=status.step)
+    return replace(
+        run,
+        metric=main_metric(_last_points(directory.curve)),
+        left_s=seconds_left(run, status.train_s, since_s, expected),
+        message=_last_message(directory.log),
+    )
+
+
+def expected_times(out: Path) -> dict[str, RunTime]:
+    """Returns the expected times of the runs of all sweeps in a results folder, by run id."""
+    return {
+        run_id: cell.expected
+        for sweep in read_sweeps(out)
+        for cell in sweep.cells
+        if cell.expected is not None
+        for run_id in cell.run_ids
+    }
+
+
+def _share(step: int | None, amount: int) -> float | None:
+    return min(1.0, step / amount) if step is not None and amount else None
+
+
+def seconds_left(
+    run: TrainingProgress, train_s: float, since_s: float, expected: RunTime | None
+) -> float | None:
+    """Estimates the seconds until a training is finished.
+
+    Args:
+        run: Phase, step and budget.
+        train_s: Seconds of training until that step, over all attempts.
+        since_s: Seconds since that step, or since the phase began.
+        expected: Expected time of the whole, used until the training has a speed of its own.
+
+    Returns:
+        The estimate; `None` if there is none, or if it has turned out to be wrong.
+    """
+    other_s = expected.other_s if expected else 0.0
+    if run.phase in ("evaluate", "save"):
+        return max(0.0, other_s - since_s) if expected else None
+    if run.share and train_s:
+        return max(0.0, train_s * (1 - run.share) / run.share - since_s) + other_s
+    if expected is None:
+        return None
+    ahead_s = expected.train_s - (since_s if run.phase == "train" else 0.0)
+    return ahead_s + other_s if ahead_s >= 0 else None
+
+
+def _seconds_since(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+        return max(0.0, (datetime.now(timezone.utc) - moment).total_seconds())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+
+
+def _last_points(path: Path) -> list[dict[str, float]]:
+    points = []
+    for line in _last_lines(path):
+        try:
+            point = json.loads(line)
+            points.append({str(name): float(value) for name, value in point.items()})
+        except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
+            continue  # the tail begins within a line; and what reads the results reports damage
+    return points
+
+
+def _last_message(path: Path) -> str:
+    lines = [line for line in _last_lines(path) if line.strip()]
+    return one_line(lines[-1]) if lines and not lines[-1].startswith(_HEADER) else ""
+
+
+def _last_lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL))
+            return stream.read(_TAIL).decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def find_live_run(out: Path, directory: RunDirectory) -> LiveRun | None:
+    """Reads how far a run of a results folder is.
+
+    Args:
+        out: Root of the results folder.
+        directory: Directory of the run.
+
+    Returns:
+        Its progress; `None` while no process is working on it.
+    """
+    if not directory.is_claimed():
+        return None
+    try:
+        spec = directory.read_spec()
+    except InputError:  # the worker is about to write it
+        return None
+    return read_live_run(directory, spec, expected_times(out).get(spec.run_id))
