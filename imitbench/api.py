@@ -363,7 +363,8 @@ def compare(
             of a leaderboard; or several of them.
         against: Separate results of the baselines, in these forms, or `published` for the results
             that ship with this package; the default baseline is then `algorithm` itself, if it is
-            among them.
+            among them. If there is no folder `runs` and `out` is not given, `algorithm` is the one
+            in `against`.
         suite: Suites to select, `None` for all; the references of one also give tables without
             scores their scores.
         env: Selects environments whose id matches one of these shell-style patterns.
@@ -397,6 +398,7 @@ def compare(
         notify=note,
         selection=Selection.of(suite, env, algo),
         budget=budget,
+        own_optional=out == DEFAULT_OUT,
     )
     return Comparison(found, options)
 
