@@ -267,6 +267,7 @@ def report(
     from imitbench.report import build as building
     from imitbench.report import formats
     from imitbench.report.notebook import ShownReport
+    from imitbench.report.plots import check_figures
     from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.files import write_output
     from imitbench.util.text_line import note
@@ -278,6 +279,7 @@ def report(
         raise InputError(f"format {format}: needs a folder: to='plots'")
     if figures and not formats.is_plot(format):
         raise InputError(f"figures: works only with {' or '.join(get_args(formats.PlotFormat))}")
+    check_figures(figures)
     places = _places(out)
     built = building.build(
         places,
