@@ -267,6 +267,7 @@ def report(
     from imitbench.report import build as building
     from imitbench.report import formats
     from imitbench.report.notebook import ShownReport
+    from imitbench.report.plots import check_figures
     from imitbench.stats.coverage import FailurePolicy
     from imitbench.util.files import write_output
     from imitbench.util.text_line import note
@@ -278,6 +279,7 @@ def report(
         raise InputError(f"format {format}: needs a folder: to='plots'")
     if figures and not formats.is_plot(format):
         raise InputError(f"figures: works only with {' or '.join(get_args(formats.PlotFormat))}")
+    check_figures(figures)
     places = _places(out)
     built = building.build(
         places,
@@ -363,7 +365,8 @@ def compare(
             of a leaderboard; or several of them.
         against: Separate results of the baselines, in these forms, or `published` for the results
             that ship with this package; the default baseline is then `algorithm` itself, if it is
-            among them.
+            among them. If there is no folder `runs` and `out` is not given, `algorithm` is the one
+            in `against`.
         suite: Suites to select, `None` for all; the references of one also give tables without
             scores their scores.
         env: Selects environments whose id matches one of these shell-style patterns.
@@ -397,6 +400,7 @@ def compare(
         notify=note,
         selection=Selection.of(suite, env, algo),
         budget=budget,
+        own_optional=out == DEFAULT_OUT,
     )
     return Comparison(found, options)
 

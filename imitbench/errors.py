@@ -1,4 +1,4 @@
-"""The one exception whose message is meant for the person at the keyboard."""
+"""Exceptions whose message is meant for the person at the keyboard."""
 
 from __future__ import annotations
 
@@ -12,6 +12,21 @@ class InputError(ValueError):
     The command line prints the message alone and exits with code 2. Library callers see an
     ordinary `ValueError`.
     """
+
+
+class MissingPathError(InputError, FileNotFoundError):
+    """Nothing is at the path that a function of the reference API reads."""
+
+
+class UnknownNameError(InputError, KeyError):
+    """A name is not in a registry of the reference API."""
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.args))  # `KeyError` would show the message in quotes
+
+
+class WrongTypeError(InputError, TypeError):
+    """An object that a function of the reference API reads has another type than requested."""
 
 
 def did_you_mean(wrong: str, accepted: Iterable[str]) -> str:

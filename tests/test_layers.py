@@ -20,9 +20,9 @@ LAYERS = [
     {"published"},
     {"store", "executors"},
     {"algorithms"},
-    {"rl"},
+    {"rl", "testing"},
     {"policies", "rewards", "records"},
-    {"stats", "data", "cards", "regularization", "testing"},
+    {"stats", "data", "cards", "regularization"},
     {"util"},
     {"errors", "version"},
 ]

@@ -91,7 +91,7 @@ def test_names_of_the_library_are_links(site):
     assert 'id="imitbench.policies.stateful.StatefulPolicy"' in place.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.browser
 def test_the_search_works_on_pages_that_are_opened_from_files(site):
     with browser() as opened:
         watched = Watched(opened, site / "index.html")

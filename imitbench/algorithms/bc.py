@@ -321,7 +321,8 @@ def reconstruct_policy(
         device: Device of the policy.
 
     Raises:
-        InputError: The folder has no policy, or a damaged one.
+        MissingPathError: There is no policy at the path (also a `FileNotFoundError`).
+        InputError: The policy is damaged.
         TypeError: The policy is not an actor-critic policy.
     """
     from imitbench.policies.storage import load_policy

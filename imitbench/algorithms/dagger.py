@@ -230,7 +230,8 @@ def reconstruct_trainer(
         is given.
 
     Raises:
-        InputError: The checkpoint is missing or damaged.
+        MissingPathError: There is no checkpoint (also a `FileNotFoundError`).
+        InputError: The checkpoint is damaged.
         ValueError: `venv` has other spaces, or `beta_schedule` is required.
     """
     folder = parse_path(scratch_dir)

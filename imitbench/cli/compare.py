@@ -134,6 +134,7 @@ def compare(
         notify=note,
         selection=Selection.of(suite, env, algo),
         budget=budget,
+        own_optional=out == options.DEFAULT_PLACES,
     )
     if json:
         print_json(pairwise_document(found, method))

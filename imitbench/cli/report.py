@@ -63,7 +63,7 @@ def report(
     from imitbench.published.opening import results_place
     from imitbench.records.selection import Selection
     from imitbench.report.build import build
-    from imitbench.report.plots import require_matplotlib
+    from imitbench.report.plots import check_figures, require_matplotlib
     from imitbench.util.files import write_output
 
     if json:
@@ -72,6 +72,7 @@ def report(
         if to == "-":
             raise InputError(f"--format {format} needs a folder: --to DIR")
         require_matplotlib()
+        check_figures(figure)
     elif figure:
         raise InputError(f"--figure {figure[0]}: works only with --format png, svg or pdf")
     places = [results_place(name) for name in out]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from imitbench.data import trajectory_source
 from imitbench.data.arrow_table import check_columns
 from imitbench.data.trajectory_source import TableSource
-from imitbench.errors import InputError
+from imitbench.errors import InputError, MissingPathError
 from imitbench.util.text_line import one_line
 
 _SHARD = re.compile(r"-(\d+)-of-(\d+)")
@@ -83,7 +83,7 @@ def parquet_files(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     if not place.is_dir():
-        raise InputError(f"{place}: no such file or folder: check the path")
+        raise MissingPathError(f"{place}: no such file or folder: check the path")
     files = sorted((place / "data").glob("train-*.parquet"))
     if not files:
         raise InputError(f"{place}: no file data/train-*.parquet in it: is it a data set folder?")

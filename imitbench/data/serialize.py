@@ -12,7 +12,7 @@ from imitbench.data.huggingface_utils import TrajectoryDatasetSequence, trajecto
 from imitbench.data.sources import open_trajectories
 from imitbench.data.trajectories import Trajectory, TrajectoryWithRew
 from imitbench.data.trusted import decode_objects
-from imitbench.errors import InputError
+from imitbench.errors import InputError, MissingPathError
 from imitbench.util.extras import import_extra
 
 if TYPE_CHECKING:
@@ -48,11 +48,12 @@ def load(path: AnyPath, *, trust: bool = False) -> Sequence[Trajectory]:
         skipped, and others that are not plain JSON are kept as text under `__opaque__`.
 
     Raises:
-        InputError: Nothing at `path` can be loaded, or it is damaged.
+        MissingPathError: Nothing is at `path` (also a `FileNotFoundError`).
+        InputError: It has an unknown format, or is damaged.
     """
     place = Path(os.fsdecode(path))
     if not place.exists():
-        raise InputError(f"{place}: no such file or folder: check the path")
+        raise MissingPathError(f"{place}: no such file or folder: check the path")
     if (place / STATE_FILE).is_file():
         trajectories: Sequence[Trajectory] = _load_dataset_folder(place)
         return [decode_objects(each) for each in trajectories] if trust else trajectories
@@ -63,6 +64,7 @@ def load_with_rewards(path: AnyPath, *, trust: bool = False) -> Sequence[Traject
     """Loads trajectories like `load`, but requires rewards.
 
     Raises:
+        MissingPathError: See `load`.
         InputError: See `load`; or there are no rewards.
     """
     trajectories = load(path, trust=trust)

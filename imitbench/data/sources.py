@@ -16,7 +16,7 @@ from imitbench.data.parquet_source import ParquetSource, opened_parquet
 from imitbench.data.plain_arrays import ArraysSource, NpzReader, open_npy_folder
 from imitbench.data.robomimic_source import RobomimicSource
 from imitbench.data.trajectory_source import MemorySource, TrajectorySource
-from imitbench.errors import InputError
+from imitbench.errors import InputError, MissingPathError
 from imitbench.util.text_line import one_line
 
 READABLE = (
@@ -84,7 +84,7 @@ def open_trajectories(
 
 def _open_file(place: Path, trust: bool, obs: Sequence[str]) -> TrajectorySource:
     if not place.is_file():
-        raise InputError(f"{place}: no such file or folder: check the path")
+        raise MissingPathError(f"{place}: no such file or folder: check the path")
     kind = _SUFFIXES.get(place.suffix) or _kind_by_content(place)
     if kind == "parquet":
         with opened_parquet(place, whole=False) as parquet:

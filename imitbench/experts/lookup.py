@@ -130,6 +130,8 @@ def _find(name: str, kind: str, folder_of: Callable[[ListedEnvironment], Path | 
     ]
     bundled = {folder.name: folder for folder in folders if folder is not None}
     if name not in bundled:
+        if Path(name).name != name or Path(name).suffix:  # no bundled one has such a name
+            raise InputError(f"{name}: no such file or folder: check the path")
         raise InputError(
             f"{name}: neither a path nor one of the bundled {kind}; {did_you_mean(name, bundled)}"
         )

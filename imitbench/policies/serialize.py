@@ -18,7 +18,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.utils import get_device
 from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
 
-from imitbench.errors import InputError, did_you_mean
+from imitbench.errors import InputError, MissingPathError, UnknownNameError, did_you_mean
 from imitbench.policies import storage
 from imitbench.policies.algorithm_storage import (
     build_algorithm,
@@ -46,15 +46,17 @@ PolicyLoaderFn = Callable[..., BasePolicy]
 policy_registry: Registry[PolicyLoaderFn] = Registry()
 """Policy loaders by name, to which others can be added."""
 
-_ALGORITHMS: dict[str, type[BaseAlgorithm]] = {
+STABLE_BASELINES_CLASSES: dict[str, type[BaseAlgorithm]] = {
     "ppo": PPO,
     "sac": SAC,
     "a2c": A2C,
     "td3": TD3,
     "dqn": DQN,
 }
+"""Algorithms whose policies `load_policy` loads, by the name of their loader."""
+
 _DEFAULT_FILE = "model.zip"
-_POLICY_BASES = {cls: cls.policy_aliases["MlpPolicy"] for cls in _ALGORITHMS.values()}
+_POLICY_BASES = {cls: cls.policy_aliases["MlpPolicy"] for cls in STABLE_BASELINES_CLASSES.values()}
 # Arguments of Stable-Baselines3's `load` that are not hyper-parameters. They are ignored here:
 # environments are always reset, and spaces and schedules are derived from other state.
 _WITHOUT_EFFECT = (
@@ -67,7 +69,7 @@ _WITHOUT_EFFECT = (
 )
 
 
-class MissingModelError(InputError, FileNotFoundError):
+class MissingModelError(MissingPathError):
     """There is no model at the path; also a `FileNotFoundError`."""
 
 
@@ -100,13 +102,15 @@ def load_policy(policy_type: str, venv: VecEnv, **kwargs: Any) -> BasePolicy:
         The policy, in evaluation mode.
 
     Raises:
-        InputError: The type is unknown, there is no model, a file is damaged, a part cannot be
-            determined without unpickling, or the spaces do not fit.
+        UnknownNameError: The type is unknown (also a `KeyError`).
+        MissingModelError: There is no model at the path (also a `FileNotFoundError`).
+        InputError: A file is damaged, a part cannot be determined without unpickling, or the
+            spaces do not fit.
     """
     try:
         loader = policy_registry.get(policy_type)
     except KeyError:
-        raise InputError(
+        raise UnknownNameError(
             f"policy_type '{policy_type}' is not known; "
             f"{did_you_mean(policy_type, policy_registry.keys())}"
         ) from None
@@ -249,7 +253,7 @@ def _load_from_hub(
     **kwargs: Any,
 ) -> BasePolicy:
     path = fetch_policy(organization, algo, env_name, revision)
-    return _load_from_path(_ALGORITHMS[algo], venv, path, **kwargs)
+    return _load_from_path(STABLE_BASELINES_CLASSES[algo], venv, path, **kwargs)
 
 
 def _find_model(path: Path) -> Path:
@@ -285,7 +289,11 @@ def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> N
     while isinstance(inner, NormalizedPolicy | TimeFeaturePolicy):
         inner = inner.policy
     if not isinstance(inner, wanted):
-        fitting = [name for name, a in _ALGORITHMS.items() if isinstance(inner, _POLICY_BASES[a])]
+        fitting = [
+            name
+            for name, a in STABLE_BASELINES_CLASSES.items()
+            if isinstance(inner, _POLICY_BASES[a])
+        ]
         raise InputError(
             f"{source}: contains a {type(inner).__name__}, which {cls.__name__} does not train; "
             f"it is one of {' or '.join(fitting) or 'no known algorithm'}"
@@ -295,7 +303,7 @@ def _check_kind(cls: type[BaseAlgorithm], policy: BasePolicy, source: Path) -> N
 def _register_loaders() -> None:
     policy_registry.register("random", value=build_loader_fn_require_space(RandomPolicy))
     policy_registry.register("zero", value=build_loader_fn_require_space(ZeroPolicy))
-    for name, cls in _ALGORITHMS.items():
+    for name, cls in STABLE_BASELINES_CLASSES.items():
         policy_registry.register(name, value=_path_loader(cls))
         policy_registry.register(f"{name}-huggingface", value=_hub_loader(name))
 

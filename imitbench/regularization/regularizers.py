@@ -8,10 +8,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch as th
 from torch import optim
 
-from imitbench.regularization.updaters import LambdaUpdater
+from imitbench.regularization.updaters import LambdaUpdater, Loss
 from imitbench.util.logger import HierarchicalLogger
 
 R = TypeVar("R")
+Scalar = Loss
 RegularizerT_co = TypeVar("RegularizerT_co", covariant=True)
 Self = TypeVar("Self", bound="Regularizer[Any]")
 
@@ -98,7 +99,7 @@ class Regularizer(ABC, Generic[R]):
             loss: Scalar loss.
         """
 
-    def update_params(self, train_loss: th.Tensor | float, val_loss: th.Tensor | float) -> None:
+    def update_params(self, train_loss: Scalar, val_loss: Scalar) -> None:
         """Updates the strength and logs it.
 
         Args:
@@ -136,7 +137,7 @@ class WeightRegularizer(Regularizer[None]):
     """Base of regularizers that change the weights directly."""
 
     @abstractmethod
-    def _weight_penalty(self, weight: th.Tensor, group: dict[str, Any]) -> th.Tensor | float:
+    def _weight_penalty(self, weight: th.Tensor, group: dict[str, Any]) -> Scalar:
         """Returns the change to add to a weight.
 
         Args:

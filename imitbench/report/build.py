@@ -141,6 +141,7 @@ def compare_results(
     notify: Notify,
     selection: Selection = _ALL,
     budget: str | None = None,
+    own_optional: bool = False,
 ) -> list[PairwiseComparison]:
     """Compares an algorithm with others.
 
@@ -154,10 +155,20 @@ def compare_results(
         notify: Called with messages about runs that are excluded.
         selection: Runs to compare; its algorithms are those to compare with.
         budget: Name of the budget to select; `None` for all.
+        own_optional: Whether the algorithm may also be among `against`, compared with the others
+            there, if there is nothing at `places`.
 
     Raises:
         InputError: As for `read_entries` and `compare_pairwise`.
     """
+    for path in against:
+        if not path.exists():
+            raise InputError(
+                f"--against {path}: no such file or folder; check the path, or name 'published'"
+            )
+    if own_optional and against and not any(path.exists() for path in places):
+        notify(f"no results in {places[0]}: {algorithm} is the one of --against")
+        places, against = against, []
     any_algorithm = replace(selection, algos=())
     ours = read_entries(places, notify=notify, selection=any_algorithm, budget=budget)
     theirs = ours

@@ -6,7 +6,7 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -132,6 +132,26 @@ def require_matplotlib() -> None:
     import_extra("matplotlib", "plots", "drawing plots")
 
 
+def check_figures(patterns: Sequence[str]) -> None:
+    """Checks names of figures before the report is computed, which may take minutes.
+
+    Args:
+        patterns: See `write_plots`. Which curves there are is known only with the report.
+
+    Raises:
+        InputError: A pattern matches no figure that a report can have.
+    """
+    for pattern in patterns:
+        start = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+        may_be_curve = start.startswith(_CURVE) or _CURVE.startswith(start)
+        if not may_be_curve and not any(fnmatchcase(name, pattern) for name in _COMPARING):
+            raise _no_such_figure(pattern, [*_COMPARING, f"{_CURVE}*"])
+
+
+def _no_such_figure(pattern: str, known: Iterable[str]) -> InputError:
+    return InputError(f"--figure {pattern}: no such figure; {did_you_mean(pattern, known)}")
+
+
 @contextmanager
 def _styled() -> Iterator[None]:
     import matplotlib as mpl
@@ -169,7 +189,7 @@ def _check_patterns(
     known = dict.fromkeys(name for section in sections for name in _names(section, details))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):
-            raise InputError(f"--figure {pattern}: no such figure; {did_you_mean(pattern, known)}")
+            raise _no_such_figure(pattern, known)
 
 
 def _plots(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 
-from imitbench.errors import InputError, did_you_mean
+from imitbench.errors import InputError, UnknownNameError, WrongTypeError, did_you_mean
 from imitbench.rewards.base import RewardNet
 from imitbench.rewards.ensemble import RewardEnsemble
 from imitbench.rewards.reward_function import Array, RewardFn, ValidateRewardFn
@@ -47,12 +47,16 @@ def load_reward(reward_type: str, reward_path: AnyPath, venv: VecEnv, **kwargs: 
         The function, which checks that it returns one reward per transition.
 
     Raises:
-        InputError: The type is unknown, the folder holds no valid reward network, or the
-            network lacks the wrapper that the type requires.
+        UnknownNameError: The type is unknown (also a `KeyError`).
+        MissingPathError: There is no reward network at the path (also a `FileNotFoundError`).
+        WrongTypeError: The network lacks the wrapper that the type requires (also a `TypeError`).
+        InputError: The network is damaged.
     """
     names = list(reward_registry.keys())
     if reward_type not in names:
-        raise InputError(f"reward_type: no '{reward_type}'; {did_you_mean(reward_type, names)}")
+        raise UnknownNameError(
+            f"reward_type: no '{reward_type}'; {did_you_mean(reward_type, names)}"
+        )
     return reward_registry.get(reward_type)(reward_path, venv, **kwargs)
 
 
@@ -122,9 +126,9 @@ def _chain(net: RewardNet) -> list[RewardNet]:
     return chain
 
 
-def _lacks(path: AnyPath, net: RewardNet, wanted: str) -> InputError:
+def _lacks(path: AnyPath, net: RewardNet, wanted: str) -> WrongTypeError:
     found = " around ".join(type(each).__name__ for each in _chain(net))
-    return InputError(
+    return WrongTypeError(
         f"{parse_path(path)}: the reward network has no {wanted}, it is {found}; "
         "use another reward_type"
     )

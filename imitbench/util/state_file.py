@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch as th
 
-from imitbench.errors import InputError
+from imitbench.errors import InputError, MissingPathError
 from imitbench.util.files import atomic_write_bytes
 
 _ARRAY = "$array"
@@ -40,10 +40,13 @@ def load_state(path: Path) -> Any:
     """Reads a state written by `save_state`.
 
     Raises:
-        InputError: The file is missing, truncated or altered.
+        MissingPathError: There is no such file (also a `FileNotFoundError`).
+        InputError: The file is unreadable, truncated or altered.
     """
     try:
         content = path.read_bytes()
+    except FileNotFoundError:
+        raise MissingPathError(f"{path}: no such file; check the path") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     digest, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors_torch
 from torch import nn
 
-from imitbench.errors import InputError
+from imitbench.errors import InputError, MissingPathError
 from imitbench.util.files import atomic_write_bytes, atomic_write_text
 from imitbench.util.networks import EMANorm, RunningNorm
 
@@ -143,12 +143,13 @@ def read_description(path: Path, model: type[DescriptionT], what: str) -> Descri
         what: Kind of network, for messages.
 
     Raises:
-        InputError: The file is missing, unreadable or does not match `model`.
+        MissingPathError: There is no such file (also a `FileNotFoundError`).
+        InputError: The file is unreadable or does not match `model`.
     """
     try:
         return model.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise InputError(
+        raise MissingPathError(
             f"{path}: no such file; is {path.parent} the folder of a {what}?"
         ) from None
     except OSError as error:

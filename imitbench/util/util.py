@@ -7,6 +7,7 @@ import functools
 import importlib
 import itertools
 import os
+import sys
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -273,3 +274,14 @@ def parse_optional_path(
     if path is None:
         return None
     return parse_path(path, allow_relative, base_directory)
+
+
+def split_in_half(x: int) -> tuple[int, int]:
+    """Splits a number into two halves with the same sum; of an odd one the second is larger."""
+    return x // 2, x - x // 2
+
+
+def clear_screen() -> None:
+    """Clears the terminal; does nothing where the output is not one."""
+    if sys.stdout.isatty():
+        print("\033[2J\033[H", end="", flush=True)

@@ -41,6 +41,10 @@ from imitbench.cards.catalog import suite_directory
             "'--replicates': Input should be less than or equal to 1000000",
         ),
         (["report", "--figure", "intervals"], "works only with --format png, svg or pdf"),
+        (
+            ["report", "--format", "svg", "--to", "plots", "--figure", "profile"],
+            "--figure profile: no such figure; did you mean 'profiles'",
+        ),
         (["rum"], "Did you mean 'run'"),
         (["bc"], "Did you mean `imitbench train imitation bc`?"),
         (["train", "bc"], "Did you mean `imitbench train imitation bc`?"),

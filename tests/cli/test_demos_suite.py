@@ -163,7 +163,7 @@ def test_what_needs_an_expert_says_that_there_is_none(command, imitbench, refuse
         (("--from-demos", "demos.csv"), "--env CartPole-v1"),
         (("--from-demos", "demos.csv", "--env", "CartPole-v9"), "cannot be created"),
         (("--from-demos", "demos.csv", "--env", "Pendulum-v1"), "observations have shape (4,)"),
-        (("--from-demos", "absent.csv", "--env", "CartPole-v1"), "neither a path nor"),
+        (("--from-demos", "absent.csv", "--env", "CartPole-v1"), "absent.csv: no such file"),
         (
             ("--from-demos", "demos.csv", "--env", "CartPole-v1", "--score-one", "nan"),
             "--score-one",

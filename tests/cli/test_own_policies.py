@@ -65,9 +65,13 @@ def test_its_policy_is_recorded(place, run, tmp_path):
 
 def test_it_is_compared(place, run):
     algo, _ = run
-    answer = call_imitbench("compare", algo, "--baseline", "bc", "--json", cwd=place)
-    assert answer.code in (0, 1), answer.err
-    assert algo in answer.out
+    answer = call_imitbench(
+        "compare", algo, "--baseline", "bc", "--replicates", 100, "--json", cwd=place
+    )
+    assert answer.code == 0, answer.err
+    [contest] = json.loads(answer.out)["contests"]
+    assert contest["algorithm"] == algo
+    assert [verdict["baseline"] for verdict in contest["verdicts"]] == ["bc"]
 
 
 def test_its_class_is_imported_only_if_the_user_names_the_method(place, run):

@@ -25,6 +25,7 @@ from imitbench.policies.base import (
     ZeroPolicy,
 )
 from imitbench.policies.serialize import (
+    STABLE_BASELINES_CLASSES,
     SavePolicyCallback,
     load_policy,
     load_stable_baselines_model,
@@ -385,3 +386,9 @@ def test_real_files_score_as_published(shared_dir, where):
     mean, _ = evaluate_policy(policy, venv, 10, warn=False)
     assert mean >= least
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+
+
+def test_each_algorithm_of_stable_baselines_has_its_loaders():
+    assert STABLE_BASELINES_CLASSES["ppo"] is PPO
+    for name in STABLE_BASELINES_CLASSES:
+        assert {name, f"{name}-huggingface"} <= set(policy_registry.keys())

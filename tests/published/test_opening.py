@@ -273,3 +273,19 @@ def test_runs_that_may_only_be_read_have_their_database_in_the_cache(own, tmp_pa
             assert len(rows(out)) == len(rows(own))
         assert list(cache.iterdir()) == []
     assert not list(out.glob("*.duckdb"))
+
+
+def test_on_a_fresh_clone_a_method_is_compared_with_the_others_of_published_results(
+    theirs, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    found = call("compare", "bc", "--against", theirs, *FEW, "--json")
+    [contest] = json.loads(found.stdout)["contests"]
+    assert [verdict["baseline"] for verdict in contest["verdicts"]] == ["gail"]
+    assert "no results in runs: bc is the one of --against" in found.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert len(imitbench.compare("bc", against=theirs, replicates=100).verdicts) == 1
+    # A folder that is named must exist.
+    named = told("compare", "bc", "--out", "mine", "--against", theirs)
+    assert "--out mine: no such folder" in named
+    assert "--against away: no such file" in told("compare", "bc", "--against", "away")

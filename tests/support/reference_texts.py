@@ -8,6 +8,10 @@ import pytest
 
 _LONGEST_STATEMENT = 40  # lines
 _PACKAGE = "imitation.algorithms.preference_comparisons."
+_DEFINITION = re.compile(r"(class )?imitation\.([\w.]+)(?:\(.*\)|$)")
+_METHOD = re.compile(r"(?:abstract |static |classmethod )*(\w+)\(.*\)(?:\[source\]#)?$")
+_HEADINGS = ("Raises", "Parameters", "Return type", "Returns", "Yields")
+_ERROR = re.compile(r"(\w+Error)(?: \W |preferences)")
 _SIGNATURE = re.compile(r"^(?:(?:static|abstract|class) )*([\w.]+)\((.*)\)\[source\]#$")
 
 
@@ -76,4 +80,27 @@ def signatures_in(text: str) -> list[tuple[str, list[str]]]:
         parsed = ast.parse(f"def f({arguments}): ...").body[0]
         assert isinstance(parsed, ast.FunctionDef)
         found.append((name, [each.arg for each in parsed.args.args]))
+    return found
+
+
+def documented_errors(text: str) -> set[tuple[str, str]]:
+    """Returns each function of the package with each type of error under its heading `Raises`.
+
+    Args:
+        text: Documentation with each signature and each heading on a line of its own.
+
+    Returns:
+        Names without the package, such as `data.buffer.Buffer.store`, with names of exceptions.
+    """
+    found, owner, function, inside = set[tuple[str, str]](), "", "", False
+    for line in map(str.strip, text.splitlines()):
+        if match := _DEFINITION.match(line):
+            function, inside = match[2], False
+            owner = function if match[1] == "class " else owner
+        elif match := _METHOD.match(line):
+            function, inside = f"{owner}.{match[1]}", False
+        elif line in _HEADINGS:
+            inside = line == "Raises"
+        elif inside and (match := _ERROR.match(line)):
+            found.add((function, match[1]))
     return found

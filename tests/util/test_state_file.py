@@ -64,5 +64,5 @@ def test_damage_is_noticed(tmp_path):
     path.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
     with pytest.raises(InputError, match="truncated or altered"):
         load_state(path)
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no such file"):
         load_state(tmp_path / "none.state")

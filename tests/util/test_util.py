@@ -148,3 +148,18 @@ def test_docstrings_are_filled():
 
 def test_timestamps_do_not_collide():
     assert len({util.make_unique_timestamp() for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize("number", [0, 1, 6, 7])
+def test_halves_have_the_sum_of_the_whole(number):
+    first, second = util.split_in_half(number)
+    assert first + second == number
+    assert second - first in (0, 1)
+
+
+def test_only_terminals_are_cleared(capsys, monkeypatch):
+    util.clear_screen()
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    util.clear_screen()
+    assert capsys.readouterr().out == "\033[2J\033[H"

@@ -130,8 +130,8 @@ class PreferenceDataset(Dataset[tuple[TrajectoryWithRewPair, float]]):
                 unpickled.
 
         Raises:
-            InputError: The file is missing or damaged, has another format, or is a pickle without
-                `trust`.
+            MissingPathError: There is no such file (also a `FileNotFoundError`).
+            InputError: The file is damaged, has another format, or is a pickle without `trust`.
         """
         place = Path(os.fsdecode(path))
         if dataset_storage.is_pickle(place):

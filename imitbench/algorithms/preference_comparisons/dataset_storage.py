@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors import numpy as safetensors_numpy
 
 from imitbench.data.types import DictObs, Observation, TrajectoryWithRew
-from imitbench.errors import InputError
+from imitbench.errors import InputError, MissingPathError
 from imitbench.util.files import atomic_write_bytes
 from imitbench.util.text_line import one_line
 
@@ -196,7 +196,7 @@ def read_file(path: Path) -> dict[str, Any]:
         InputError: The file is missing or damaged, or has another format.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file; check the path")
+        raise MissingPathError(f"{path}: no such file; check the path")
     try:
         with safe_open(path, framework="numpy") as file:
             header = (file.metadata() or {}).get(_HEADER)
