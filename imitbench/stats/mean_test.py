@@ -42,6 +42,7 @@ def mean_test(
     significance: float = 0.05,
     replicates: int = 50_000,
     rng: np.random.Generator,
+    bounds: bool = False,
 ) -> Significance:
     """Tests the difference of means, over one environment or the mean over several.
 
@@ -63,6 +64,7 @@ def mean_test(
         significance: Level that p will be compared with, in (0, 1).
         replicates: Number of relabelings, if they are drawn.
         rng: Source of drawn relabelings; not used otherwise.
+        bounds: As in `mean_tests`.
 
     Returns:
         The test, with the mean over environments of the difference of means as `statistic`. If a
@@ -82,7 +84,12 @@ def mean_test(
     splits = EXACT_SPLITS
     exact = _labelings(pairs) <= splits
     found = mean_tests(
-        pairs, significance=significance, replicates=replicates, rng=rng, splits=splits
+        pairs,
+        significance=significance,
+        replicates=replicates,
+        rng=rng,
+        bounds=bounds,
+        splits=splits,
     )
     used = sum(one.sizes) + sum(other.sizes)
     return Significance("welch-permutation", difference, float(found[0]), exact, used)
@@ -119,11 +126,13 @@ def mean_tests(
     sizes = [(x.shape[1], y.shape[1]) for x, y in pairs]
     if min(min(pair) for pair in sizes) == 1:
         return np.ones(experiments)
-    exact = _labelings(pairs) <= splits
-    masks = _masks(pairs, 0 if exact else replicates, rng)
     actual, scale, equal = _actual(pairs)
     found = _welch(actual, scale, equal)[:, 0]
     undecided = np.flatnonzero(found <= significance) if bounds else np.arange(experiments)
+    if not undecided.size:
+        return found
+    exact = _labelings(pairs) <= splits
+    masks = _masks(pairs, 0 if exact else replicates, rng)
     rows = max(1, CHUNK_ELEMENTS // sum(mask.shape[0] for mask in masks))
     for at in range(0, undecided.size, rows):
         chosen = undecided[at : at + rows]
